@@ -1,7 +1,7 @@
 """Every setting of every torchq process, in one frozen object.
 
-One rule: validated once at the start (flag over environment over file over default), then handed down; nobody reads the
-environment again.
+One rule: settings are validated once at the start (flag over environment over file over default) and then handed down.
+No other module reads the environment for them.
 """
 
 import tomllib
@@ -21,9 +21,9 @@ from queues.rules import Patience, Rules
 
 PREFIX = "TORCHQ_"
 REDIS_URL_NOTE = "redis-url"
-"""File beside an embedded cluster's kubeconfig: where its own Redis is. There is no secret in it."""
+"""The file beside an embedded cluster's kubeconfig that has the URL of its Redis. The URL contains no secret."""
 PASSWORD_SHOWN = (
-    "--redis: everybody on the machine can read a password on a command line; "
+    "--redis: every user of the machine can read a password on a command line; "
     "set TORCHQ_REDIS_URL, or put the URL into a file and name it with --redis-url-file"
 )
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -45,7 +45,7 @@ class Settings(pydantic.BaseModel):
         description="redis://, rediss:// or unix:// URL; one database per installation",
     )
     redis_url_file: str = Field(
-        default="", description="file with that URL in it, e.g. a mounted secret, where redis_url itself is not given"
+        default="", description="file that contains this URL, such as a mounted secret; used if redis_url is not set"
     )
     cost: str = Field(
         default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
@@ -54,16 +54,16 @@ class Settings(pydantic.BaseModel):
         default=32,
         ge=0,
         le=1_000_000,
-        description="how many jobs of a BestEffortFIFO queue may pass one that does not fit before it is waited for",
+        description="how many jobs of a BestEffortFIFO queue may pass one that does not fit before the queue waits",
     )
     pool_bypasses: int = Field(
         default=2,
         ge=0,
         le=1_000_000,
-        description="how many jobs may go before one that finds no room in the pool, until its room is kept for it",
+        description="how many jobs may pass one that finds no room in the pool before room is reserved for it",
     )
     pool_patience: Seconds = Field(
-        default=30.0, description="for how long at most; more of both fills the pool better where jobs run for long"
+        default=30.0, description="for how long at most; higher values of both use the pool better if jobs run for long"
     )
     pool: str = Field(
         default="nodes",
@@ -71,8 +71,8 @@ class Settings(pydantic.BaseModel):
     )
     implicit_queues: bool = Field(
         default=False,
-        description="whether jobs may use the queue named as their namespace, and `default`, which all share, though "
-        "nobody created them (each then has weight 1)",
+        description="whether jobs may use the queue that has the name of their namespace, and `default`, which all "
+        "share, without TenantQueues for them (each then has weight 1)",
     )
     master_address: Literal["service", "loopback"] = Field(
         default="service",
@@ -89,67 +89,73 @@ class Settings(pydantic.BaseModel):
     )
     pods: Literal["make", "none"] = Field(
         default="make",
-        description="what workers do about an admitted job: make its pods, or none, where something else watches "
-        "admissions, runs the jobs and writes their end (benchmarks of the queues do; then set admission_timeout to 0)",
+        description="what workers do about an admitted job: make its pods, or none, if another program watches "
+        "admissions, runs the jobs and writes their end (as benchmarks of the queues do, with admission_timeout 0)",
     )
     processes: int = Field(default=2, ge=1, le=256, description="worker processes of `torchq worker`")
-    threads: int = Field(default=16, ge=1, le=256, description="reconciles side by side in one worker process")
+    threads: int = Field(default=16, ge=1, le=256, description="reconciles at the same time in one worker process")
     batch: int = Field(
-        default=512, ge=1, le=4096, description="most picks in one commit; Redis serves nobody meanwhile"
+        default=512, ge=1, le=4096, description="most picks in one commit; Redis serves no other client meanwhile"
     )
-    heads: int = Field(default=128, ge=2, le=4096, description="most waiting jobs per queue a snapshot looks at")
+    heads: int = Field(default=128, ge=2, le=4096, description="most waiting jobs per queue that a snapshot reads")
     dispatch_seconds: Seconds = Field(default=0.01, description="pause between dispatches when nothing is ready")
     settle_seconds: Seconds = Field(
-        default=0.25, description="changes of queues and nodes take effect together once none has come for so long"
+        default=0.25,
+        description="changes of queues and nodes take effect together once this time has passed without one",
     )
     queued_after: Seconds = Field(
-        default=1.0, description="a job that waits shorter than this is never written to as Queued: one API write saved"
+        default=1.0,
+        description="a job that waits for less than this never gets the status Queued: one API write saved",
     )
     admission_timeout: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=600.0, description="an admitted job that does not run by then is sent back to its queue; 0: never"
     )
     admission_backoff: Seconds = Field(
-        default=60.0, description="how long it waits then; twice as long each time, at most an hour"
+        default=60.0,
+        description="how long such a job waits in its queue first; twice as long each time, at most an hour",
     )
     admission_tries: int = Field(
-        default=5, ge=1, le=1_000, description="after so many such admissions in a row it is parked until told to go on"
+        default=5,
+        ge=1,
+        le=1_000,
+        description="after this many in a row, the job is parked until its owner resumes it",
     )
     gang_scheduler: Literal["auto", "none", "volcano", "koordinator", "coscheduling", "kubernetes"] = Field(
         default="auto",
-        description="who binds the pods of jobs that do not say so themselves; auto: volcano where its PodGroups are "
-        "served when a worker starts, else none (pods are made once the pool has room for all of them)",
+        description="what binds the pods of jobs that do not choose it themselves; auto: volcano if its PodGroups are "
+        "served when a worker starts, else none (pods are created once the pool has room for all of them)",
     )
     pods_at_once: bool = Field(
         default=False,
-        description="make pods before the gang scheduler lets their group in, so that a cluster autoscaler sees them",
+        description="create pods before the gang scheduler admits their group, so that a cluster autoscaler sees them",
     )
     in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
         default="auto",
-        description="how containers of pods that are well are restarted with their job; auto: kruise where its "
+        description="how containers of healthy pods are restarted with their job; auto: kruise if its "
         "ContainerRecreateRequests are served when a worker starts, else recreate (new pods); local: the embedded node",
     )
     in_place_timeout: Seconds = Field(
-        default=60.0, description="a restart in place that takes longer has failed: the pod is replaced"
+        default=60.0, description="a restart in place that takes longer has failed, and the pod is replaced"
     )
     most_disruptions: int = Field(
         default=100,
         ge=0,
         le=1_000_000,
-        description="how many failures that are not its fault (evictions, lost nodes) a job survives",
+        description="how many failures a job survives that it has not caused (evictions, lost nodes)",
     )
     restart_backoff: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=10.0,
-        description="how long a job waits before its second restart in a row for a failure of its own; twice as long "
-        "each time, until it has run for 10 minutes; 0: never",
+        description="how long a job waits before its second restart in a row after a failure that it has caused; twice "
+        "as long each time, until it has run for 10 minutes; 0: never",
     )
-    longest_restart_backoff: Seconds = Field(default=360.0, description="how long it waits at most")
+    longest_restart_backoff: Seconds = Field(default=360.0, description="longest wait before such a restart")
     node_failures: int = Field(
-        default=3, ge=1, le=1_000, description="after so many failures of its pods on a node a job avoids it"
+        default=3, ge=1, le=1_000, description="after this many failures of its pods on a node, a job avoids that node"
     )
     dead_node_grace: Seconds = Field(
         default=60.0,
-        description="how long a node may be silent, and a pod on it outstay its own grace, before the pod is deleted "
-        "without the node's word",
+        description="how long a node may be silent, and a pod on it exceed its own grace, before the pod is deleted "
+        "without an answer of the node",
     )
     longest_grace: Seconds = Field(
         default=3600.0,
@@ -157,26 +163,26 @@ class Settings(pydantic.BaseModel):
         "pods of a job that its owner deletes keep theirs until their queue is drained",
     )
     parallel_writes: int = Field(
-        default=8, ge=1, le=256, description="pods that one worker process makes, marks or deletes at once"
+        default=8, ge=1, le=256, description="pods that one worker process creates, patches or deletes at the same time"
     )
     most_writes: int = Field(
         default=1_000,
         ge=1,
         le=10_000,
-        description="API writes of one reconcile before it makes room for another job's; one second ends it, too",
+        description="API writes of one reconcile before the worker turns to another job; so does it after one second",
     )
     reason_after: Seconds = Field(
-        default=10.0, description="a job that waits longer than this is told why in its status, if it is the first"
+        default=10.0, description="if the first job of a queue waits longer than this, its status says why"
     )
     resync_seconds: Seconds = Field(
         default=60.0,
-        description="how often every unfinished job is looked at without an event; heals what a crash left",
+        description="how often every unfinished job is checked without an event; this repairs what a crash left",
     )
     lease_namespace: str = Field(default="kube-system", description="namespace of the leader's Lease")
     lease_seconds: Seconds = Field(default=8.0, description="a leader silent for this long is replaced")
     renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
     running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
-    drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for what it has begun")
+    drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for its running work")
     health_port: int = Field(
         default=0,
         ge=-1,
@@ -185,24 +191,24 @@ class Settings(pydantic.BaseModel):
     )
     health_address: str = Field(
         default="127.0.0.1",
-        description="address of that port; whoever can reach it may read the queues, so loopback unless in a pod",
+        description="address of that port; every client that reaches it may read the queues: loopback unless in a pod",
     )
     coordinator: str = Field(
         default="",
-        description="URL of a coordinator whose API commands ask about the queues; empty: found through the cluster",
+        description="URL of the coordinator that commands ask about the queues; empty: find it through the cluster",
     )
-    api_timeout: Seconds = Field(default=10.0, description="longest wait for one answer of the API server")
+    api_timeout: Seconds = Field(default=10.0, description="longest wait for one response of the API server")
     api_qps: float = Field(
-        default=0.0, ge=0, description="requests per second of one process to the API server; 0: no limit of ours"
+        default=0.0, ge=0, description="requests per second of one process to the API server; 0: no limit"
     )
     api_burst: int = Field(
-        default=100, ge=1, le=100_000, description="how many may go out at once before api_qps limits them"
+        default=100, ge=1, le=100_000, description="how many requests may be sent at once before api_qps limits them"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 
     @property
     def rules(self) -> Rules:
-        """How picks are made."""
+        """The rules of picking."""
         patience = Patience(self.pool_bypasses, self.pool_patience)
         return rules.from_settings(self.cost, self.queue_bypasses, patience)
 
@@ -218,14 +224,14 @@ class Settings(pydantic.BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings and, for each, where its value came from."""
+    """Settings and, for each of them, the source of its value."""
 
     settings: Settings
     sources: Mapping[str, str]
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> Resolved:
-    """Merge the sources. SettingsError names the flag, the variable or the file's line that is wrong."""
+    """Merge all sources. SettingsError if a value is wrong; it names the flag, the variable or the line of the file."""
     values: dict[str, Any] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
     layers: list[tuple[str, Mapping[str, Any]]] = [
@@ -248,26 +254,29 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
 
 
 def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
-    """The Redis URL that is in a file. A URL itself wins, unless it is from an earlier layer."""
+    """Return the Redis URL that is in a file. A URL that is set directly wins, unless it is from an earlier layer."""
     if not layer.get("redis_url_file") or "redis_url" in layer:
         return {}
-    named = sources["redis_url_file"]
+    source = sources["redis_url_file"]
     try:
         url = Path(str(layer["redis_url_file"])).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
-        raise SettingsError(f"setting redis_url_file ({named}): {layer['redis_url_file']}: {reason}") from None
-    sources["redis_url"] = named
+        raise SettingsError(f"setting redis_url_file ({source}): {layer['redis_url_file']}: {reason}") from None
+    sources["redis_url"] = source
     return {"redis_url": url}
 
 
 def masked(name: str, value: object) -> str:
-    """A setting as it may be shown: a URL loses its password."""
+    """Return a setting as it may be shown: a URL without its password."""
     return url.redact(str(value)) if name == "redis_url" else str(value)
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
-    """`nodes`, None for `none`, or amounts from `cpu=4,memory=8Gi`. ValueError says which part is wrong."""
+    """Return "nodes", None for `none`, or the amounts of a text like `cpu=4,memory=8Gi`.
+
+    ValueError if a part of the text is wrong; it names the part.
+    """
     match text:
         case "nodes":
             return "nodes"
@@ -291,7 +300,7 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables of no setting are left alone: they may be for a newer torchq."""
+    """Return the settings in the environment. Unknown variables are ignored: they may be for a newer torchq."""
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
     return {names[variable]: value for variable, value in environ.items() if variable in names}
 

@@ -1,6 +1,6 @@
-"""How a job waits that was sent back, as its status says.
+"""What the status of a waiting job says about earlier attempts.
 
-One rule: pure; the parsed job is read once, and nothing of its templates is kept but what it asks for.
+One rule: pure. The parsed job is read once, and of its templates only the requested amounts are kept.
 """
 
 from dataclasses import dataclass
@@ -12,76 +12,79 @@ from crds.torchjob.resource_quota import Needs
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 
 USUAL_NAMES = 16
-"""Names of a charge that is shared by jobs that ask for the same."""
+"""The most names of a charge that is shared by jobs with equal charges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A ResourceQuota of its namespace has refused a job."""
+    """A ResourceQuota of the namespace has refused the pods of a job."""
 
     quota: str
-    """Empty if the API server named none."""
+    """The name of the ResourceQuota; empty if the API server named none."""
     hard: tuple[tuple[str, str], ...] = ()
-    """The limits that it named; an empty value where it gave no number."""
+    """The limits that the API server named; a value is empty if it gave no number."""
     outdated: bool = False
-    """Whether the job's spec has changed since."""
+    """Whether the spec of the job has changed since."""
     needs: Needs
     """What the job asks of ResourceQuotas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """How a job waits that was sent back."""
+    """The state of a job that was admitted before and waits again."""
 
     queue: str = ""
-    """Where it waited when that was written."""
+    """The queue in which it waited when its status was written."""
     until: float = 0.0
-    """It backs off until then, in seconds since 1970."""
+    """When its back-off ends, in seconds since 1970."""
     parked: bool = False
     retry: float = 0.0
-    """From then on it need not wait any more, because another try was asked for, in seconds since 1970; 0: it was not.
-    """
+    """When its owner asked for another try, in seconds since 1970; 0: never. The job need not back off after that."""
     drained: bool = False
     held: Amounts | None = None
-    """What it held before it was sent back so that it comes first; None: that is not known."""
+    """The charge that it had before its queue was drained; None: not known."""
     dated: bool = False
     """Whether its status says since when it waits."""
     refusal: Refusal | None = None
-    """The ResourceQuota that refused its newest try."""
+    """The refusal that ended its newest attempt."""
 
 
 def of(job: TorchJob) -> Waits | None:
-    """What its status says; None if it says nothing."""
-    told = job.status.queue
-    if told is None:
+    """Return what the status of a job says about its waiting; None if it says nothing."""
+    status = job.status.queue
+    if status is None:
         return None
     return Waits(
-        queue=told.name,
-        until=told.not_before.timestamp() if told.not_before else 0.0,
-        parked=told.parked,
+        queue=status.name,
+        until=status.not_before.timestamp() if status.not_before else 0.0,
+        parked=status.parked,
         retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
-        drained=told.drained,
-        held=None if told.held is None else kept(told.held),
-        dated=told.since is not None,
+        drained=status.drained,
+        held=None if status.held is None else kept(status.held),
+        dated=status.since is not None,
         refusal=_refusal(job),
     )
 
 
 def _refusal(job: TorchJob) -> Refusal | None:
-    told = job.status.queue.refused_by if job.status.queue else None
-    if told is None or job.finished:
+    refusal = job.status.queue.refused_by if job.status.queue else None
+    if refusal is None or job.finished:
         return None
-    outdated = told.generation != job.metadata.generation
-    return Refusal(quota=told.name, hard=tuple(told.hard.items()), outdated=outdated, needs=resource_quota.of_job(job))
+    outdated = refusal.generation != job.metadata.generation
+    return Refusal(
+        quota=refusal.name, hard=tuple(refusal.hard.items()), outdated=outdated, needs=resource_quota.of_job(job)
+    )
 
 
 def kept(charge: Amounts) -> Amounts:
-    """Of usual charges those that are equal are one. A charge of many names goes with its job: what is remembered does
-    not grow with the names that jobs make up."""
+    """Return a charge to keep: one shared object for all equal charges, unless a charge has many names.
+
+    A charge with many names is not shared, so that the shared charges do not grow with names that users invent.
+    """
     return _shared(tuple(charge.items())) if len(charge) <= USUAL_NAMES else dict(charge)
 
 
 @lru_cache(4096)
 def _shared(charge: tuple[tuple[str, int], ...]) -> Amounts:
-    """Jobs that ask for the same have one charge: it is kept for every unfinished job."""
+    """Return one object for all jobs with equal charges, since every unfinished job keeps its charge."""
     return dict(charge)

@@ -1,6 +1,6 @@
-"""Charges that workers have raised since they were last asked for: what their queues have yet to pay.
+"""Charges that workers have raised since the leader took them last: what their queues have yet to pay.
 
-One rule: values only, and bounded: a process that does not lead never asks for them.
+One rule: values only, and bounded, because a process that does not lead never takes them.
 """
 
 from collections import deque
@@ -12,11 +12,11 @@ from crds.resources.amounts import Amounts
 from queues.picking import queue_state
 
 MOST = 10_000
-"""Raised charges that are remembered."""
+"""Raised charges that are kept."""
 
 
-class Raised(NamedTuple):
-    """An admitted job is charged for more than before, because its pods ask for more than their templates."""
+class RaisedCharge(NamedTuple):
+    """A charge that is higher than before, because the pods of a job ask for more than their templates."""
 
     queue: str
     before: Amounts
@@ -24,24 +24,26 @@ class Raised(NamedTuple):
 
 
 class RaisedCharges:
-    """Safe to note in one thread and to take in another."""
+    """The raised charges of all jobs; safe to note in one thread and to take in another."""
 
     def __init__(self) -> None:
-        self._raised: deque[Raised] = deque(maxlen=MOST)
+        self._raised: deque[RaisedCharge] = deque(maxlen=MOST)
 
     def note(self, before: JobView | None, after: JobView | None) -> None:
-        """A job has changed."""
+        """Record a change of a job."""
         old, new = before and before.admission, after and after.admission
         if old and new and old.attempt == new.attempt and old.charge != new.charge:
-            self._raised.append(Raised(new.queue, old.charge, new.charge))
+            self._raised.append(RaisedCharge(new.queue, old.charge, new.charge))
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all raised charges."""
         self._raised.clear()
 
     def take(self, cost: str) -> Iterator[tuple[str, int]]:
-        """Queues, each with what a job of it costs more than before, as picks are paid (`queues.rules`); forgotten
-        here."""
+        """Remove the raised charges; yield the queue of each, and what its job costs more than before.
+
+        The cost is that of a pick (`queues.rules`).
+        """
         while self._raised:
             queue, before, after = self._raised.popleft()
             more = queue_state.price(after, cost) - queue_state.price(before, cost)

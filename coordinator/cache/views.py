@@ -1,14 +1,13 @@
-"""What the coordinator keeps of the objects it watches: trimmed, frozen, a few hundred bytes each.
+"""What the coordinator keeps of the objects that it watches: trimmed, frozen, a few hundred bytes each.
 
-One rule: parsed once at the informer's door; nothing beyond this module sees a manifest. Whatever an API server has
-taken becomes a view: an object that makes no sense must neither be overlooked nor stop the others.
+One rule: a manifest is parsed once, when the informer reads it, and no other module sees it. Every object that an API
+server has accepted becomes a view: an object with a wrong value must neither be overlooked nor stop the others.
 """
 
 import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +16,7 @@ import pydantic
 
 from coordinator.cache import job_waits
 from coordinator.cache.job_waits import Waits
-from crds import integers, labels, owners, tenantqueue
+from crds import integers, labels, owners, tenantqueue, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata
@@ -32,14 +31,15 @@ from kube.api import Manifest
 
 FINISHED_PODS = ("Succeeded", "Failed")
 MOST_CONTAINERS = 16
+"""The demand of a pod with more containers is not cached."""
 LONGEST = 4096
-"""Containers of a pod, and bytes of JSON of what they ask for, up to which that is remembered."""
+"""The demand of a pod is not cached if its requests take more bytes of JSON."""
 DEFAULT_GRACE = 30
-"""Seconds of grace of a pod whose template does not say."""
+"""Seconds of grace of a pod whose template gives none."""
 MOST_GRACE = 2**63
-"""Seconds: no API server takes more."""
+"""Seconds; no API server accepts more."""
 MOST_CONDITIONS = 32
-"""Conditions of an object of another kind that are looked at."""
+"""Conditions that are read of an object of a foreign kind."""
 log = logging.getLogger(__name__)
 
 
@@ -48,10 +48,9 @@ class Lasts:
     """How long a job with a deadline holds room at most."""
 
     seconds: float
-    """Its `activeDeadlineSeconds` and the longest grace that its templates ask for."""
+    """The job's `activeDeadlineSeconds` and the longest grace of its templates, together."""
     since: float | None
-    """When these began, in seconds since 1970; None while it is not admitted, or if its status does not say when it
-    was."""
+    """When this time began, in seconds since 1970; None while the job is not admitted, or if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +60,10 @@ class JobView:
     key: JobKey
     queue: str
     submitted: float
-    sequence: str = (
-        ""  # its place among the jobs that were created in the same second (`crds.torchjob.submission_order`)
-    )
+    sequence: str = ""  # the order among jobs that were created in the same second (`crds.torchjob.submission_order`)
     priority: int = 0
     priority_class: str = ""
-    """The PriorityClass that says its priority; empty if it says so itself."""
+    """The PriorityClass that gives its priority; empty if the job gives its own."""
     attempt: int = 0
     """The newest attempt ever admitted."""
     charge: Amounts = field(default_factory=dict)
@@ -77,41 +74,45 @@ class JobView:
     finished: bool = False
     deleting: bool = False
     expires: bool = False
-    """It is deleted some time after its end."""
+    """Whether the job is deleted some time after its end."""
     wants_port: bool = False
-    """A port of a node has to be held for it while it is admitted."""
+    """Whether a port of a node is reserved for it while it is admitted."""
     invalid: bool = False
-    """The object cannot be run as it is; a worker says why in its status."""
+    """Whether the object cannot be run as it is; a worker writes the reason into its status."""
     claims: str = ""
-    """The field that claims resources, which the charge does not count; empty if none does."""
+    """The field with resource claims, which the charge does not count; empty if there is none."""
     waits: Waits | None = None
     told: str = ""
-    """The code of the reason to wait that its status gives."""
+    """The code of the reason in status.queue."""
     sentence: str = ""
-    """The sentence beside it, if that has numbers (NamespaceQuota)."""
+    """The message beside it, if that has numbers (NamespaceQuota)."""
     version: str = ""
-    """Its resourceVersion."""
+    """The resourceVersion of the job."""
     observed: bool = True
-    """Whether its status holds of its newest spec."""
+    """Whether its status is about its newest spec."""
     lasts: Lasts | None = None
-    """How long it holds room; None: any time."""
+    """How long it holds room; None: without a limit."""
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is suspended, holds nothing, and its status says so: no worker need look at it."""
+        """Whether it is suspended, holds nothing, and its status says so: no worker has to reconcile it."""
         idle = self.suspended and self.admission is None and not (self.deleting or self.invalid)
         return idle and self.phase == "Suspended" and self.observed
 
     @property
     def bare(self) -> bool:
-        """Whether nothing is left to do for it once it has ended and its pods are gone: it has no pod groups, and stays
-        itself."""
+        """Whether nothing has to be cleaned up once the job is finished and its pods are gone.
+
+        Such a job has no pod groups, and is not deleted some time after its end.
+        """
         return self.admission is not None and self.admission.gang_scheduler == "none" and not self.expires
 
     @property
     def returning(self) -> bool:
-        """Whether it held room in its queue when that was drained, or when it was resized, and asks for no more now: a
-        small job that became large meanwhile would overtake the other jobs of its queue with all that it has grown by.
+        """Whether the queue was drained or the job was resized while it held room here, and it asks for no more now.
+
+        Such a job is first in its queue. A job that asks for more is not, because it would overtake the other jobs with
+        all that it asks for in addition.
         """
         waits = self.waits
         if waits is None or not waits.drained or waits.queue != self.queue:
@@ -126,21 +127,23 @@ class PodView:
     namespace: str
     name: str
     job: JobKey | None
-    """None: a foreign pod, which only takes room."""
+    """The job that it belongs to; None for a foreign pod, which only takes room."""
     queue: str
     attempt: int
     occupies: bool
-    """True until the pod is Succeeded, Failed or gone. Terminating occupies, but for a pod that is on no node: no API
-    server lets it come to one any more."""
+    """Whether the pod holds room: until it is Succeeded, Failed or deleted.
+
+    A terminating pod holds room unless it is on no node, because no API server binds it to a node any more.
+    """
     version: int = 0
-    """Its resourceVersion; 0 for a foreign pod, of which nobody needs it."""
+    """The resourceVersion of the pod; 0 for a foreign pod, where it is not used."""
     deleting: bool = False
     node: str = ""
-    """The node that it is on, or is to be."""
+    """The node that it is bound to."""
     placed: bool = True
-    """Whether it takes room of a node: it is on one, or runs."""
+    """Whether it takes room of a node: it is bound to one, or runs."""
     demand: Amounts
-    """What it requests; of a foreign pod nothing until it is on a node."""
+    """What it requests; nothing for a foreign pod that is on no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,19 +168,20 @@ class NodeView:
     ready: bool
     allocatable: Amounts
     embedded: bool = False
-    """Whether it is the one node of an embedded cluster: no other node ever comes."""
+    """Whether it is the node of an embedded cluster, which never has another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignView:
-    """An object of a kind of others' that was made for a job: whose it is, and what of it a worker may wait for."""
+    """An object of a foreign kind that was created for a job."""
 
     job: JobKey | None
     state: tuple[object, ...]
+    """What a worker may wait for; two views with equal states need no reconcile."""
 
 
 def job_view(manifest: Manifest) -> JobView:
-    """Trim a TorchJob. One that cannot be parsed is kept as invalid, so that somebody tells its owner."""
+    """Trim a TorchJob. A job that cannot be parsed is kept as invalid, so that a worker writes this into its status."""
     try:
         job = cached_parser.parse(manifest)
     except InvalidObject:
@@ -210,7 +214,7 @@ def job_view(manifest: Manifest) -> JobView:
 
 
 def priority_class(job: TorchJob) -> str:
-    """The PriorityClass that says a job's priority; empty if the job says it itself: a priority that is given wins."""
+    """Return the PriorityClass that gives a job's priority; empty if the job has a priority of its own, which wins."""
     policy = job.spec.scheduling_policy
     return "" if "priority" in policy.model_fields_set else policy.priority_class_name
 
@@ -220,13 +224,13 @@ def _lasts(job: TorchJob) -> Lasts | None:
     if seconds is None:
         return None
     admitted = job.admission.admitted_at if job.admission is not None else None
-    # Versions before this one began the time again when a job was suspended and resumed before its pods were gone.
-    since = max((each.timestamp() for each in (admitted, job.status.start_time) if each), default=None)
+    # Earlier versions of torchq began the time again when a job was suspended and resumed before its pods were gone.
+    since = max((moment.timestamp() for moment in (admitted, job.status.start_time) if moment), default=None)
     return Lasts(seconds + max(_grace(task.template["spec"]) for task in job.spec.torch_task_specs.values()), since)
 
 
 def _grace(spec: Manifest) -> int:
-    """Seconds that the pods of a template are given to end, as the API server reads it."""
+    """Return the grace of the pods of a template in seconds, as the API server reads it."""
     seconds = spec.get("terminationGracePeriodSeconds")
     return min(seconds, MOST_GRACE) if type(seconds) is int and seconds >= 0 else DEFAULT_GRACE
 
@@ -237,7 +241,7 @@ def _invalid(manifest: Manifest) -> JobView:
     return JobView(
         key=JobKey(metadata["namespace"], metadata["name"], metadata["uid"]),
         queue=metadata["namespace"],
-        submitted=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
+        submitted=timestamps.parse_seconds(metadata["creationTimestamp"]),
         phase=phase,
         finished=phase in FINISHED,
         deleting="deletionTimestamp" in metadata,
@@ -246,18 +250,18 @@ def _invalid(manifest: Manifest) -> JobView:
 
 
 def pod_view(manifest: Manifest) -> PodView:
-    """Trim a pod, ours or foreign."""
+    """Trim a pod of a job, or a foreign pod."""
     metadata = manifest["metadata"]
-    found = metadata.get("labels") or {}
-    job = _owner(metadata["namespace"], found) if owners.job_uid(metadata) else None
+    pod_labels = metadata.get("labels") or {}
+    job = _owner(metadata["namespace"], pod_labels) if owners.job_uid(metadata) else None
     phase, node = (manifest.get("status") or {}).get("phase"), manifest["spec"].get("nodeName") or ""
     placed, deleting = bool(node) or phase == "Running", "deletionTimestamp" in metadata
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         job=job,
-        queue=found.get(labels.QUEUE, ""),
-        attempt=integers.bounded(found.get(labels.ATTEMPT), 0),
+        queue=pod_labels.get(labels.QUEUE, ""),
+        attempt=integers.bounded(pod_labels.get(labels.ATTEMPT), 0),
         occupies=phase not in FINISHED_PODS and not (deleting and not placed),
         version=_version(metadata) if job else 0,
         node=sys.intern(node),
@@ -268,11 +272,12 @@ def pod_view(manifest: Manifest) -> PodView:
 
 
 def foreign_view(manifest: Manifest) -> ForeignView:
-    """Trim a pod group or a request to recreate containers: counts and times that move in it change nothing."""
+    """Trim a pod group or a request to recreate containers. Counts and times are left out, as they change nothing."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
-    conditions = [each for each in (status.get("conditions") or ())[:MOST_CONDITIONS] if isinstance(each, dict)]
-    told = tuple((each.get("type"), each.get("status"), each.get("reason")) for each in conditions)
-    state = (status.get("phase"), "deletionTimestamp" in metadata, *told)
+    listed = (status.get("conditions") or ())[:MOST_CONDITIONS]
+    conditions = [condition for condition in listed if isinstance(condition, dict)]
+    facts = tuple((condition.get("type"), condition.get("status"), condition.get("reason")) for condition in conditions)
+    state = (status.get("phase"), "deletionTimestamp" in metadata, *facts)
     return ForeignView(_owner(metadata["namespace"], metadata.get("labels") or {}), state)
 
 
@@ -280,13 +285,13 @@ def _version(metadata: Manifest) -> int:
     return integers.bounded(metadata.get("resourceVersion"), 0)
 
 
-def _owner(namespace: str, found: dict[str, str]) -> JobKey | None:
-    uid = found.get(labels.JOB_UID)
-    return JobKey(namespace, found.get(labels.JOB_NAME, ""), uid) if uid else None
+def _owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
+    uid = pod_labels.get(labels.JOB_UID)
+    return JobKey(namespace, pod_labels.get(labels.JOB_NAME, ""), uid) if uid else None
 
 
 def _demand(manifest: Manifest) -> Amounts:
-    """What the scheduler counts for a pod, whatever the pod says of itself in an annotation."""
+    """Return what the scheduler counts for a pod. Annotations of the pod do not matter."""
     spec = manifest["spec"]
     try:
         if isinstance(manifest, Long):
@@ -294,32 +299,35 @@ def _demand(manifest: Manifest) -> Amounts:
         containers = [spec.get(name) or () for name in ("containers", "initContainers")]
         if sum(map(len, containers)) > MOST_CONTAINERS:
             return demand.pod_demand(spec)
-        asked = [[_asked(each) for each in some] for some in containers]
-        text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *asked])
-        return _counted(text) if len(text) <= LONGEST else demand.pod_demand(spec)
-    except (ValueError, TypeError, AttributeError):  # no API server takes it today
+        requests = [[_requests(container) for container in group] for group in containers]
+        text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *requests])
+        return _cached_demand(text) if len(text) <= LONGEST else demand.pod_demand(spec)
+    except (ValueError, TypeError, AttributeError):  # no API server accepts such a pod today
         return {PODS: 1}
 
 
-def _asked(container: Manifest) -> Manifest:
+def _requests(container: Manifest) -> Manifest:
     return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
 
 
 @lru_cache(4096)
-def _counted(text: bytes) -> Amounts:
-    """Pods that ask for the same are counted once, and have one value: the pods of a job are many and alike."""
+def _cached_demand(text: bytes) -> Amounts:
+    """Return the demand of a pod; pods with equal requests share one object, since the pods of a job are alike."""
     names = ("resources", "overhead", "containers", "initContainers")
     return demand.pod_demand(dict(zip(names, orjson.loads(text), strict=True)))
 
 
 def queue_view(manifest: Manifest) -> TenantQueue:
-    """A TenantQueue as admins want it. One that cannot be read is closed, as limits may be meant; limits without effect
-    that an earlier version stored are read as that version did."""
+    """Parse a TenantQueue.
+
+    A queue that cannot be read is closed, because its limits are not known. Limits without an effect, which an earlier
+    version stored, are read as that version did.
+    """
     try:
         return tenantqueue.read(manifest)
     except InvalidObject as error:
         name = manifest["metadata"]["name"]
-        log.error("TenantQueue %s admits nothing until it is mended: %s", name, error)
+        log.error("TenantQueue %s cannot be read, so it admits nothing until it is corrected: %s", name, error)
         return TenantQueue(
             metadata=Metadata.model_validate({"name": name}),
             spec=TenantQueueSpec(stop_policy="Hold"),
@@ -327,16 +335,16 @@ def queue_view(manifest: Manifest) -> TenantQueue:
         )
 
 
-def _queue_status(found: Any) -> TenantQueueStatus:
+def _queue_status(status: Any) -> TenantQueueStatus:
     try:
-        return TenantQueueStatus.model_validate(found or {})
+        return TenantQueueStatus.model_validate(status or {})
     except pydantic.ValidationError:
         return TenantQueueStatus()
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityClassView:
-    """A PriorityClass and what it stands for."""
+    """A PriorityClass and its value."""
 
     name: str
     value: int
@@ -367,7 +375,10 @@ def node_view(manifest: Manifest) -> NodeView:
     status = manifest.get("status") or {}
     return NodeView(
         name=manifest["metadata"]["name"],
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or [])
+        ready=any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in status.get("conditions") or []
+        )
         and not (manifest.get("spec") or {}).get("unschedulable", False),
         allocatable=demand.amounts(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,

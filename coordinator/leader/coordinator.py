@@ -1,7 +1,7 @@
-"""The coordinator process: watch, compete for the lease, and while leading do a term.
+"""The coordinator process: it watches, competes for the Lease, and runs the control loop while it leads.
 
-One rule: whatever the outside does (Redis gone, API server gone, lease lost) is said once, by name, and waited out;
-nothing is given up.
+One rule: an outage (Redis or the API server cannot be reached, the Lease is lost) is logged once, by name, and waited
+out; the process does not end.
 """
 
 import logging
@@ -20,7 +20,7 @@ from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import Counts, Term
 from coordinator.leader.election import Leadership
-from coordinator.leader.reason_writer import Reasons
+from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import Unaccounted
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
@@ -31,48 +31,48 @@ from queues.store import QueueStore
 from queues.work import WorkSource
 
 LONGEST_PAUSE = 0.1
-"""How long work that a worker gives back may wait for us when nothing has happened for as long; news end any wait."""
+"""The longest pause between two steps when nothing happens. Work that a worker returns waits as long; events do not."""
 RETRY_SECONDS = 0.5
-"""Pause before a term begins again that Redis or the API server has ended."""
+"""The pause before a new term after an error of Redis or the API server has ended one."""
 log = logging.getLogger(__name__)
 
 
 def identity() -> str:
-    """A name per process start, so that a restarted process is not taken for the one before it."""
+    """Return a new name for this process, so that a restarted process is not taken for the one before it."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(slots=True)
 class Coordinator:
-    """Runs until `stop` is set."""
+    """A coordinator; it runs until `stop` is set."""
 
     cluster: Cluster
     store: QueueStore
     work: WorkSource
     settings: Settings
     leases: InitVar[Cluster | None] = None
-    """The same cluster, by a client that gives up on a request well within a lease; None: `cluster` does."""
+    """A client of the same cluster that gives up on a request well within a lease; None: use `cluster`."""
     probe: QueueStore | None = None
-    """The same store, by a connection that gives up soon; None: `store` does."""
+    """The same store on a connection that gives up soon; None: use `store`."""
     rebuilt: Callable[[], object] = lambda: None
-    """Called after each rebuild: what is kept of the cluster by then will stay for long."""
+    """Called after each rebuild, when the objects in memory are likely to stay for long."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
     _last_epoch: int = 0
     _incarnation: str = ""
-    """Which run of Redis has answered last."""
+    """The run of Redis that has answered last."""
     _unreadable: bool = False
-    """Whether the store holds what cannot be read, which a rebuild alone may not mend."""
+    """Whether the store has content that cannot be read, and that a rebuild alone may not replace."""
     watches: Watches = field(init=False)
     leadership: Leadership = field(init=False)
-    reasons: Reasons = field(init=False)
+    reasons: ReasonWriter = field(init=False)
 
     def __post_init__(self, leases: Cluster | None) -> None:
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes", foreign=kinds)
         store, settings = self.probe or self.store, self.settings
-        self.reasons = Reasons(
+        self.reasons = ReasonWriter(
             self.cluster,
             self.watches,
             store,
@@ -86,34 +86,34 @@ class Coordinator:
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
-            unfit=self._store_trouble,
+            unfit=self._store_problem,
             skipped=lambda: self.watches.errors.shown,
         )
 
     def run(self) -> None:
-        """Serve until stopped; what has begun is finished, then the lease is handed back."""
+        """Serve until stopped; then finish the current step and hand the Lease back."""
         watching: tuple[Informer[Any] | Foreign[Any], ...] = (*self.watches.informers, self.watches.foreign)
-        for each in watching:
-            each.start()
+        for source in watching:
+            source.start()
         try:
             while not self.stop.is_set() and not self.watches.synced:
-                self._tell(self.watches.failing)
+                self._report(self.watches.failing)
                 self.stop.wait(0.05)
             if self.stop.is_set():
                 return
-            self._tell("")
+            self._report("")
             self.leadership.start()
             while not self.stop.is_set():
                 self._serve_once()
         finally:
             self.leadership.stop()
-            for each in watching:
-                each.stop()
+            for source in watching:
+                source.stop()
 
     def _serve_once(self) -> None:
-        """Wait to lead, then lead until something ends the term."""
+        """Wait until this process leads, then lead until an error or another leader ends the term."""
         if not self.leadership.leading:
-            self.failing = ""  # what a term ran into is the next leader's to say
+            self.failing = ""  # the next leader reports its own problems
             self.stop.wait(0.05)
             return
         try:
@@ -127,7 +127,7 @@ class Coordinator:
             log.warning("forgetting the queues and rebuilding: %s", error)
             self._unreadable = True
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
-            self._tell(str(error))
+            self._report(str(error))
             self.stop.wait(RETRY_SECONDS)
 
     def _lead(self) -> None:
@@ -140,26 +140,26 @@ class Coordinator:
             counts=self.counts,
             notify=self.reasons.note,
         )
-        asked = self.leadership.asked
-        if asked or self._unreadable:
+        request = self.leadership.asked
+        if request or self._unreadable:
             self._forget()
-        began = self._incarnation = self.store.incarnation()
-        lost = self.store.epoch() == 0
+        incarnation = self._incarnation = self.store.incarnation()
+        is_lost = self.store.epoch() == 0
         term.rebuild(self._new_epoch())
         self.rebuilt()
         self._unreadable = False
-        if lost:  # the work queue too, and in it when finished jobs are to be deleted
+        if is_lost:  # the work queue is lost as well, and in it the times to delete finished jobs
             self.watches.mark([job.key for job in self.watches.jobs.values()])
-        if asked:
-            log.warning("the queues were built anew, as somebody asked on the Lease")
-            self.leadership.answer(asked)
-        self._tell("")
+        if request:
+            log.warning("the queues were rebuilt from the cluster, as requested on the Lease")
+            self.leadership.answer(request)
+        self._report("")
         log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
         pause = self.settings.dispatch_seconds
         while not self.stop.is_set() and self.leadership.leading and not self.leadership.asked:
-            if self._incarnation != began:
-                log.warning("rebuilding: Redis was started again and may not know what was done last")
+            if self._incarnation != incarnation:
+                log.warning("rebuilding: Redis was restarted and may lack the newest writes")
                 return
             self.watches.wake.clear()
             if term.step():
@@ -175,24 +175,30 @@ class Coordinator:
                 term.resync()
 
     def _forget(self) -> None:
-        """The rebuild that follows is that of a store that has lost everything."""
+        """Delete the content of store and work queue, so that the next rebuild starts from the cluster alone."""
         self.store.forget(self.leadership.epoch)
         self.work.forget(self.leadership.epoch)
 
     def _new_epoch(self) -> int:
-        """Taking the lease has raised the epoch already. It has to rise again for a second rebuild in one term, and
-        where store or cluster remember a higher one: somebody has deleted the Lease, or given us another cluster's
-        Redis. While the store cannot be reached this writes nothing."""
+        """Return an epoch for a rebuild that is higher than all earlier ones.
+
+        Taking the Lease has raised the epoch already. It is raised again for a second rebuild in one term, and if store
+        or cluster have a higher one: an admin has deleted the Lease, or configured the Redis of another cluster. While
+        the store cannot be reached, this writes nothing.
+        """
         admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
-        known = max(self.store.epoch(), self._last_epoch, *admitted)
+        highest = max(self.store.epoch(), self._last_epoch, *admitted)
         epoch = self.leadership.epoch
-        if epoch <= known:
-            epoch = self.leadership.raise_epoch(above=known)
+        if epoch <= highest:
+            epoch = self.leadership.raise_epoch(above=highest)
         self._last_epoch = epoch
         return epoch
 
-    def _store_trouble(self) -> str:
-        """Why the queues cannot be reached from here: who leads without them stands in the way of one that could."""
+    def _store_problem(self) -> str:
+        """Return why the store cannot be reached; empty if it can.
+
+        A leader without a store would keep out a coordinator that has one.
+        """
         probe = self.probe or self.store
         try:
             probe.epoch()
@@ -201,8 +207,8 @@ class Coordinator:
             return str(error)
         return ""
 
-    def _tell(self, failing: str) -> None:
-        """Say a trouble once, and its end once."""
+    def _report(self, failing: str) -> None:
+        """Log a problem once, and its end once."""
         if failing != self.failing:
             log.warning("%s", failing) if failing else log.info("all is well again")
         self.failing = failing

@@ -1,6 +1,6 @@
-"""When to look at a job again because time alone changes how it stands.
+"""When to route a job again because time alone changes its route.
 
-One rule: nothing here is worth keeping; whoever leads next computes it from the jobs.
+One rule: nothing here is stored. The next leader computes it again from the jobs.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from crds.keys import JobKey
 
 
 class Timers:
-    """One moment per key, in seconds since 1970."""
+    """One time per key, in seconds since 1970."""
 
     def __init__(self) -> None:
         self._at: dict[JobKey, float] = {}
@@ -20,7 +20,7 @@ class Timers:
         return len(self._at)
 
     def set(self, key: JobKey, at: float) -> None:
-        """Look at the key then, and not when it was said before. 0: not at all."""
+        """Make the key due at this time and no other; 0: never."""
         if self._at.get(key, 0.0) == at:
             return
         self._at.pop(key, None)
@@ -28,11 +28,11 @@ class Timers:
             self._at[key] = at
             heapq.heappush(self._heap, (at, key))
         if len(self._heap) > 2 * len(self._at) + 64:
-            self._heap = [(when, each) for each, when in self._at.items()]
+            self._heap = [(time, key) for key, time in self._at.items()]
             heapq.heapify(self._heap)
 
     def due(self, now: float) -> Iterator[JobKey]:
-        """The keys whose time has come; forgotten here."""
+        """Remove and yield the keys whose time has come."""
         while self._heap and self._heap[0][0] <= now:
             at, key = heapq.heappop(self._heap)
             if self._at.get(key) == at:

@@ -17,13 +17,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import rebuild_request
 from coordinator.rbac.permissions import LEASE
-from crds import integers
+from crds import integers, timestamps
 from crds.api_resources import LEASES
 from crds.labels import GROUP
 from kube import errors
@@ -272,4 +271,4 @@ def _epoch(lease: Manifest) -> int:
 
 
 def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return timestamps.format_micro_time(time.time())

@@ -1,7 +1,7 @@
-"""An action on many objects at once, of which some may fail.
+"""An action on many objects at once, where single objects may cause errors.
 
-One rule: what fails for a reason of its own object is found by halves and skipped; the others have their turn. What the
-store, the cluster or the leadership fails by is no object's, and goes up.
+One rule: an object that causes an error is found by halving and skipped, and the action is done on all others. An error
+of the store, of the cluster or of leader election concerns all objects, and is raised.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,10 @@ OF_ALL = (QueueError, ClusterError, CoordinatorError)
 
 
 def each(items: Sequence[T], act: Callable[[Sequence[T]], object], skip: Callable[[T, Exception], object]) -> None:
-    """Act on all items. Acting on one again must do no harm: where some fail, their halves are acted on.
+    """Act on all items, and skip those that cause errors.
 
-    512 items of which one fails take 19 actions: 10 that fail, the last of them on that one alone, and 9 that do not.
+    Acting on an item again must do no harm: after an error, each half of the items is acted on. If one of 512 items
+    causes an error, that takes 19 actions: 10 fail, the last of them on that item alone, and 9 succeed.
     """
     if not items:
         return

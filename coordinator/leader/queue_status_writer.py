@@ -1,7 +1,7 @@
-"""What a TenantQueue's status says: how many wait, how many are admitted, what they use.
+"""The statuses of TenantQueues: how many jobs wait, how many are admitted, what these use.
 
-One rule: derived from what the coordinator watches, written where the cluster says otherwise, and never on the way of a
-pick.
+One rule: a status is computed from what the coordinator watches, written if the cluster shows another one, and never
+delays a pick.
 """
 
 import logging
@@ -29,26 +29,26 @@ from queues.limits import STANDARD_RESOURCES, counted_resources
 from queues.redis.log_throttle import Outage
 
 EVERY = 1.0
-"""Seconds between two looks: fresh enough for people, one write per queue and second at most."""
+"""Seconds between two rounds: fresh enough for people, and at most one write per queue and second."""
 AT_MOST = 5
-"""Writes per look; queues take turns, so that many whose figures never rest do not cost more than the jobs in them."""
+"""Writes per round. Queues take turns, so that many queues that change all the time cost less than the jobs in them."""
 MOST_NAMES = 64
-"""Resources that the usage of a status may name (TenantQueueStatus.usage); the API server refuses more."""
+"""The most resources that the usage of a status may name (TenantQueueStatus.usage); the API server refuses more."""
 NEVER = 2**63
-"""A version that no watch reaches."""
+"""A resourceVersion that no watch reaches."""
 ALL = "the status of the queues"
 log = logging.getLogger(__name__)
 
 Status = dict[str, Any]
 REFUSED_SECONDS = 30.0
-"""How long nothing is written after the API server has refused for want of a permission."""
+"""How long nothing is written after the API server has refused a write because a permission is missing."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
-"""Errors after which the next queue would fare no better."""
+"""Errors that the next write would meet as well."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A status we wrote and the version it made."""
+class WrittenStatus:
+    """A status that this process wrote, and the resourceVersion of that write."""
 
     status: Status
     version: int
@@ -61,10 +61,11 @@ def statuses(
     errors: ObjectErrors | None = None,
     offered: Iterable[str] = (),
 ) -> dict[str, Status]:
-    """Each queue's status by name. `share` is what the queue has of all that is admitted, counted as picks are (`jobs`
-    or a resource); `target` its weight among the queues with work. A job that cannot be counted is noted in `errors`.
+    """Return the status of each queue by name.
 
-    `usage` names resources of quotas, the standard ones (`queues.limits`) and those that are `offered`.
+    `share` is the queue's part of all admitted jobs, measured by `cost`, which is `jobs` or a resource. `target` is its
+    part of the weights of all queues with work. `usage` names the resources of quotas, the standard ones
+    (`queues.counted`) and those that are `offered`. A job that cannot be counted is recorded in `errors`.
     """
     names = counted_resources(map(queue_specs.spec, queues), None, (cost, *offered))
     pending: Counter[str] = Counter()
@@ -85,28 +86,28 @@ def statuses(
     limits = [(queue.metadata.name, queue.spec.weight, queue.spec.quota_amounts) for queue in queues]
     costs = {name: amount.get(cost, 0) for name, amount in usage.items()}
     everything = sum(costs.values())
-    busy = sum(weight for name, weight, _ in limits if pending[name] or admitted[name])
+    busy_weight = sum(weight for name, weight, _ in limits if pending[name] or admitted[name])
     return {
         name: {
             "pending": pending[name],
             "admitted": admitted[name],
-            "usage": figures.format_amounts(_most_wanted(usage.get(name, {}), (*quota, cost))),
+            "usage": figures.format_amounts(_most_important(usage.get(name, {}), (*quota, cost))),
             "share": figures.percent(costs.get(name, 0), everything),
-            "target": figures.percent(weight, busy) if pending[name] or admitted[name] else "0%",
+            "target": figures.percent(weight, busy_weight) if pending[name] or admitted[name] else "0%",
         }
         for name, weight, quota in limits
     }
 
 
-def _most_wanted(usage: Amounts, limited: Collection[str]) -> Amounts:
-    """As many names as a status may have: the limited ones first, then the standard ones."""
+def _most_important(usage: Amounts, limited: Collection[str]) -> Amounts:
+    """Return as many resources as a status may name: limited ones first, then standard ones."""
     ranked = sorted(usage, key=lambda name: (name not in limited, name not in STANDARD_RESOURCES, name))
     return {name: usage[name] for name in ranked[:MOST_NAMES]}
 
 
 @dataclass(slots=True)
 class QueueStatusWriter:
-    """Writes what the cluster does not say yet."""
+    """Writes the statuses that the cluster does not show yet."""
 
     cluster: Cluster
     watches: Watches
@@ -115,15 +116,15 @@ class QueueStatusWriter:
     pool: Collection[str] = ()
     """Names of the resources in a pool that is set as amounts."""
     clock: Callable[[], float] = time.monotonic
-    _written: dict[str, Written] = field(default_factory=dict)
+    _written: dict[str, WrittenStatus] = field(default_factory=dict)
     _tried: dict[str, int] = field(default_factory=dict)
-    """The number of each queue's last attempt: whose is longest ago comes first."""
+    """The number of the last attempt for each queue. The queue with the oldest attempt is written first."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _refused: Outage = field(default_factory=lambda: Outage(log))
     _silent_until: float = 0.0
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
-        """Write while leading, until stopped."""
+        """Write statuses while this process leads, until stopped."""
         while not stop.wait(EVERY):
             if leading() and self.watches.synced:
                 try:
@@ -134,22 +135,26 @@ class QueueStatusWriter:
                     self.watches.errors.over(ALL)
 
     def write(self, stop: threading.Event | None = None) -> None:
-        """One look at every queue. What the API server does not take now is written at one of the next looks."""
+        """Write what changed of a few queues. A write that fails now is tried again in one of the next rounds."""
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        found = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors, self._offered())
-        self._tried = {name: number for name, number in self._tried.items() if name in found}
-        untold = [
-            name for name in found if found[name] != _said(queues[name]) and not self._under_way(name, found[name])
+        current = statuses(
+            queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors, self._pool_resources()
+        )
+        self._tried = {name: number for name, number in self._tried.items() if name in current}
+        outdated = [
+            name
+            for name, status in current.items()
+            if status != _shown_status(queues[name]) and not self._is_under_way(name, status)
         ]
-        for name in sorted(untold, key=lambda name: self._tried.get(name, 0))[:AT_MOST]:
+        for name in sorted(outdated, key=lambda name: self._tried.get(name, 0))[:AT_MOST]:
             if stop is not None and stop.is_set():
                 return
-            wanted = found[name]
+            status = current[name]
             self._tried[name] = next(self._numbers)
             try:
-                self._write(queues[name], wanted)
+                self._write(queues[name], status)
                 self._refused.over()
             except errors.Forbidden as error:
                 self._refused.met(error)
@@ -160,41 +165,41 @@ class QueueStatusWriter:
                 return
             except errors.Invalid as error:
                 log.warning("the status of queue %s cannot be written: %s", name, error)
-                self._written[name] = Written(wanted, NEVER)  # not this one again
+                self._written[name] = WrittenStatus(status, NEVER)  # this status is not written again
             except errors.ClusterError as error:
                 log.debug("status of queue %s: %s", name, error)
             except Exception as error:
                 self.watches.errors.met(f"the status of TenantQueue {name}", error)
 
-    def _offered(self) -> set[str]:
-        """The names of the resources of the pool."""
+    def _pool_resources(self) -> set[str]:
+        """Return the names of the resources of the pool."""
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         return {*self.pool, *(name for node in nodes for name in node.allocatable)}
 
-    def _under_way(self, name: str, wanted: Status) -> bool:
-        """Whether it is written and only the watch has not shown it yet."""
+    def _is_under_way(self, name: str, status: Status) -> bool:
+        """Return whether the status is written and the watch has not shown it yet."""
         written = self._written.get(name)
         return (
-            written is not None and written.status == wanted and written.version > self.watches.queues.resource_version
+            written is not None and written.status == status and written.version > self.watches.queues.resource_version
         )
 
-    def _write(self, queue: TenantQueue, wanted: Status) -> None:
-        # A merge patch keeps what it does not name: amounts that are gone have to be named as null.
-        gone = dict.fromkeys(queue.status.usage.keys() - wanted["usage"].keys())
-        patch = {"status": wanted | {"usage": wanted["usage"] | gone}}
+    def _write(self, queue: TenantQueue, status: Status) -> None:
+        # A merge patch keeps what it does not name, so a resource that is used no more is set to null.
+        unused = dict.fromkeys(queue.status.usage.keys() - status["usage"].keys())
+        patch = {"status": status | {"usage": status["usage"] | unused}}
         name = queue.metadata.name
         stored = self.cluster.patch(TENANT_QUEUES, name, patch, subresource="status")
         version = stored["metadata"]["resourceVersion"]
-        self._written[name] = Written(wanted, integers.bounded(version, 0))
+        self._written[name] = WrittenStatus(status, integers.bounded(version, 0))
 
 
-def _said(queue: TenantQueue) -> Status:
-    """What the cluster says of a queue, as the watch has shown it."""
-    said = queue.status
+def _shown_status(queue: TenantQueue) -> Status:
+    """Return the status that the cluster shows for a queue, as the watch has read it."""
+    status = queue.status
     return {
-        "pending": said.pending,
-        "admitted": said.admitted,
-        "usage": dict(said.usage),
-        "share": said.share,
-        "target": said.target,
+        "pending": status.pending,
+        "admitted": status.admitted,
+        "usage": dict(status.usage),
+        "share": status.share,
+        "target": status.target,
     }

@@ -31,7 +31,7 @@ def judge_due(watches: Watches, rules: Callable[[], Rules], clock: Callable[[], 
         blocked = frozenset(
             job.key for job in jobs if job.admission is None and eligibility.over_quota(job, after, now)
         )
-        watches.mark(watches.quota_jobs.judged(namespace, blocked, limited=bool(quotas)))
+        watches.mark(watches.quota_jobs.record(namespace, blocked, limited=bool(quotas)))
 
 
 def _occupying_pods(watches: Watches, key: JobKey) -> int:

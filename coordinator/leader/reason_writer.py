@@ -1,13 +1,12 @@
-"""What the status of a waiting job says about why it waits.
+"""The reason in the status of a waiting job.
 
-One rule: people read it, nothing depends on it. Written from one budget, of which tenants take turns, each tenant's
-oldest job first, and only when the code changes; never on the way of a pick.
+One rule: people read the reason, and nothing depends on it. It is written only when its code changes, and never delays
+a pick. All writes share one budget; tenants take turns, and the oldest job of a tenant is first.
 
-What keeps a job out of its order, or will for ever keep it waiting, is told at once
-(`coordinator.routing.eligibility`). Of the
-others, the first job of each queue that can ever run is told once it has waited for a while
-(`queues.picking.explain`). Of
-those behind nothing is stored.
+Routing reports at once what keeps a job out of the order of its queue, or keeps it waiting without end
+(`coordinator.routing.eligibility`). Of the other jobs, the first one of each queue that can ever run gets a reason
+once it has
+waited for a while (`queues.picking.forecast`). The jobs behind it get none.
 """
 
 import logging
@@ -15,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from coordinator.cache.views import JobView
@@ -23,6 +21,7 @@ from coordinator.cache.watches import Watches
 from coordinator.leader.round_robin import RoundRobin
 from coordinator.routing import eligibility, route
 from coordinator.routing.eligibility import Standing
+from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
@@ -39,60 +38,61 @@ from queues.values import Entry, Place, QueueView, Snapshot
 
 PER_SECOND = 20.0
 AT_ONCE = 5
-"""So many may be written together."""
+"""Reasons that may be written in a row."""
 EVERY = 0.25
 """Seconds between two rounds of writes."""
 LOOK_SECONDS = 5.0
-"""Seconds between two looks at the first jobs of the queues."""
+"""Seconds between two rounds of explaining first jobs."""
 CHANGE_SECONDS = 30.0
-"""How long what a first job is told stays, though it would be another code by now: room comes and goes all the time."""
+"""How long the code of a first job stays although another one would be right: room comes and goes all the time."""
 REFUSED_SECONDS = 30.0
-"""How long nothing is written after the API server has refused for want of a permission."""
+"""How long nothing is written after the API server has refused a write because a permission is missing."""
 PASSING = frozenset({"Next", "BehindOthers", "QueueNotFound"})
-"""Codes that are over before anybody has read them."""
+"""Codes that change too soon to be read."""
 NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
-"""What is said of a job that is larger than the pool is now: whether it can ever fit, routing says."""
+"""The reason of a job that is larger than the pool is now. Routing reports it if the job can never fit."""
 ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
-"""Errors after which the next job would fare no better."""
+"""Errors that the next write would meet as well."""
 ALL = "the reasons that jobs wait"
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Reasons:
-    """What is yet to be written. Told by the leader's thread, written by one of its own."""
+class ReasonWriter:
+    """The reasons that are yet to be written. The control loop reports them; a thread of this class writes them."""
 
     cluster: Cluster
     watches: Watches
     store: QueueReader
     rules: Rules
     after: float
-    """Seconds a first job waits before it is told anything."""
+    """Seconds that a first job waits before its status gives a reason."""
     implicit: bool = False
     """Whether queues are implicit."""
     clock: Callable[[], float] = time.time
     elapsed: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[JobKey, tuple[str, str]] = field(default_factory=dict)
+    """The code and the sentence that are to be written."""
     _turns: RoundRobin = field(default_factory=RoundRobin)
-    _told: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
-    """What first jobs were told, and when."""
-    _looked: float = -LOOK_SECONDS
+    _explained: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
+    """The codes of first jobs, and when they were given."""
+    _looked_at: float = -LOOK_SECONDS
     _free_at: float = 0.0
     _refused: Outage = field(default_factory=lambda: Outage(log))
 
-    def note(self, job: JobView, told: Standing | None) -> None:
-        """What routing has to say about a job; None: nothing, also not what it had to say before."""
+    def note(self, job: JobView, reason: Standing | None) -> None:
+        """Record the reason that routing has for a job; None: it has none now, and withdraws an earlier one."""
         with self._lock:
-            if told is None:
+            if reason is None:
                 if self._pending.get(job.key, ("Next", ""))[0] in eligibility.CODES | {""}:
                     del self._pending[job.key]
                     self._turns.discard(job.key)
             else:
-                self._ask(job, told.code, told.sentence)
+                self._enqueue(job, reason.code, reason.sentence)
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
-        """Look and write while leading, until stopped."""
+        """Explain and write while this process leads, until stopped."""
         while not stop.wait(EVERY):
             if leading() and self.watches.synced:
                 try:
@@ -103,43 +103,43 @@ class Reasons:
                     self.watches.errors.over(ALL)
 
     def step(self) -> int:
-        """One round; how many were written."""
+        """Do one round; return how many statuses were written."""
         now = self.elapsed()
-        if now - self._looked >= LOOK_SECONDS:
-            self._looked = now
-            self._look()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            self._explain_first_jobs()
         written = 0
-        while self.elapsed() >= self._free_at and (next_one := self._next()) is not None:
-            if not self._write(*next_one):
+        while self.elapsed() >= self._free_at and (next_reason := self._next()) is not None:
+            if not self._write(*next_reason):
                 break
             written += 1
         return written
 
     def __len__(self) -> int:
-        """Everything that is remembered."""
+        """Return the number of all entries that are kept."""
         with self._lock:
-            return len(self._pending) + len(self._turns) + len(self._told)
+            return len(self._pending) + len(self._turns) + len(self._explained)
 
-    def _ask(self, job: JobView, code: str, sentence: str) -> None:
+    def _enqueue(self, job: JobView, code: str, sentence: str) -> None:
         tenant = route.tenant(job.queue, job.key.namespace, self.watches.rules())
         self._turns.add(tenant, job.submitted, job.key)
         self._pending[job.key] = (code, sentence)
 
-    def _look(self) -> None:
-        """At the first job of every queue."""
+    def _explain_first_jobs(self) -> None:
+        """Enqueue the reasons of the first jobs of all queues."""
         now = self.clock()
         try:
-            snapshot = self._shown()
+            snapshot = self._first_jobs()
         except queue_errors.QueueError as error:
             log.debug("reasons: %s", error)
             return
         waiting = [
             (job, Place(entry=first, rank=0, waiting=view.waiting))
             for view in snapshot.queues
-            if (first := self._first(view)) is not None and (job := self._waits(first.key, now)) is not None
+            if (first := self._first(view)) is not None and (job := self._late_job(first.key, now)) is not None
         ]
         forecast = Forecast(snapshot, self.rules) if waiting else None
-        self._told = {key: (code, at) for key, (code, at) in self._told.items() if now - at < CHANGE_SECONDS}
+        self._explained = {key: (code, at) for key, (code, at) in self._explained.items() if now - at < CHANGE_SECONDS}
         for job, place in waiting:
             assert forecast is not None
             try:
@@ -149,54 +149,55 @@ class Reasons:
             else:
                 self.watches.errors.over(_subject(job.key))
 
-    def _explain(self, job: JobView, found: Explanation, now: float) -> None:
-        code, sentence = NOW_TOO_LARGE if found.code == "ExceedsQuota" else (found.code, found.sentence)
-        if code not in PASSING and code != job.told and not self._stays(job, now):
-            self._told[job.key] = (code, now)
+    def _explain(self, job: JobView, explanation: Explanation, now: float) -> None:
+        """Enqueue an explanation, unless the reason in the status may stay."""
+        is_too_large = explanation.code == "ExceedsQuota"
+        code, sentence = NOW_TOO_LARGE if is_too_large else (explanation.code, explanation.sentence)
+        if code not in PASSING and code != job.told and not self._may_stay(job, now):
+            self._explained[job.key] = (code, now)
             with self._lock:
-                self._ask(job, code, sentence)
+                self._enqueue(job, code, sentence)
 
-    def _shown(self) -> Snapshot:
-        """The first job of every queue; of those whose first one can never run, a few."""
+    def _first_jobs(self) -> Snapshot:
+        """Read the first job of every queue, and more jobs of queues whose first one can never run."""
         snapshot = self.store.snapshot(1)
         hidden = [view.spec.name for view in snapshot.queues if view.waiting > 1 and self._first(view) is None]
         if not hidden:
             return snapshot
-        found = self.store.snapshot(read_depth.per_queue(len(hidden)), snapshot.change, hidden)
-        return found if found.whole else merged(snapshot, found)
+        difference = self.store.snapshot(read_depth.per_queue(len(hidden)), snapshot.change, hidden)
+        return difference if difference.whole else merged(snapshot, difference)
 
     def _first(self, view: QueueView) -> Entry | None:
-        """The first job that has not been told that it can never run."""
-        jobs = ((each.entry, self.watches.job(each.entry.key)) for each in view.heads)
+        """Return the first job whose status does not say that it can never run."""
+        jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads)
         return next((entry for entry, job in jobs if job is None or job.told != "ExceedsQuota"), None)
 
-    def _waits(self, key: JobKey, now: float) -> JobView | None:
-        """The job, if it has waited long enough."""
+    def _late_job(self, key: JobKey, now: float) -> JobView | None:
+        """Return the job if it has waited so long that its status should give a reason."""
         job = self.watches.job(key)
         return job if job is not None and job.admission is None and now - job.submitted >= self.after else None
 
-    def _stays(self, job: JobView, now: float) -> bool:
-        """Whether what it is told may stay: routing knows better, or it was told just now."""
-        return job.told in eligibility.CODES or (
-            job.key in self._told and now - self._told[job.key][1] < CHANGE_SECONDS
-        )
+    def _may_stay(self, job: JobView, now: float) -> bool:
+        """Return whether the reason in the status may stay: it comes from routing, or it was just written."""
+        is_recent = job.key in self._explained and now - self._explained[job.key][1] < CHANGE_SECONDS
+        return job.told in eligibility.CODES or is_recent
 
     def _next(self) -> tuple[JobView, str, str] | None:
-        """The next job that has something to be told still; forgotten here."""
+        """Remove and return the next job whose status has to change, with the code and the sentence."""
         with self._lock:
             while (key := self._turns.pop()) is not None:
-                found, job = self._pending.pop(key, None), self.watches.job(key)
-                idle = job is not None and job.admission is None and not (job.finished or job.deleting)
-                if found is not None and job is not None and idle and _is_news(job, *found):
-                    return job, *found
+                reason, job = self._pending.pop(key, None), self.watches.job(key)
+                is_idle = job is not None and job.admission is None and not (job.finished or job.deleting)
+                if reason is not None and job is not None and is_idle and _is_new(job, *reason):
+                    return job, *reason
         return None
 
     def _write(self, job: JobView, code: str, sentence: str) -> bool:
-        """Whether the next one may be written."""
+        """Write one reason; return whether the next one may be written."""
         self._free_at = max(self._free_at, self.elapsed() - (AT_ONCE - 1) / PER_SECOND) + 1 / PER_SECOND
         key = job.key
         try:
-            patch = {"status": {"queue": _told(job, code, self._hinted(job, code, sentence))}}
+            patch = {"status": {"queue": _queue_status(job, code, self._with_hint(job, code, sentence))}}
             self.cluster.patch(
                 TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
             )
@@ -208,23 +209,23 @@ class Reasons:
         except ABSENT as error:
             log.debug("reasons: %s", error)
             with self._lock:
-                self._ask(job, code, sentence)
+                self._enqueue(job, code, sentence)
             return False
-        except errors.ClusterError as error:  # it has changed, and is routed again for that
+        except errors.ClusterError as error:  # the job has changed, and is routed again because of that
             log.debug("reason of %s: %s", key, error)
         except Exception as error:
             self.watches.errors.met(_subject(key), error)
         return True
 
-    def _hinted(self, job: JobView, code: str, sentence: str) -> str:
-        """The sentence with the names of queues that may be meant. They are looked for here because this is seldom."""
+    def _with_hint(self, job: JobView, code: str, sentence: str) -> str:
+        """Return the sentence, for an unknown queue with similar names. They are searched here because that is rare."""
         if code != "QueueNotFound":
             return sentence
         rules = replace(self.watches.rules(), implicit=self.implicit)
         return eligibility.hinted(Standing("QueueNotFound", sentence, ordered=False), job, rules).sentence
 
 
-def _is_news(job: JobView, code: str, sentence: str) -> bool:
+def _is_new(job: JobView, code: str, sentence: str) -> bool:
     return code != job.told or eligibility.outdated(job, Standing(code="NamespaceQuota", sentence=sentence))
 
 
@@ -232,11 +233,14 @@ def _subject(key: JobKey) -> str:
     return f"the reason that TorchJob {key.namespace}/{key.name} waits"
 
 
-def _told(job: JobView, code: str, sentence: str) -> dict[str, Any]:
-    """The part of the status that is ours. A job that has moved on is no returning one in its new queue."""
-    found: dict[str, Any] = {"name": job.queue, "reason": code, "message": sentence}
+def _queue_status(job: JobView, code: str, sentence: str) -> dict[str, Any]:
+    """Return the part of status.queue that this writer changes.
+
+    A job that was moved does not keep in its new queue the first place that it had in a drained one.
+    """
+    status: dict[str, Any] = {"name": job.queue, "reason": code, "message": sentence}
     if job.waits is None or not job.waits.dated:
-        found["since"] = datetime.fromtimestamp(job.submitted, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status["since"] = timestamps.format_time(job.submitted)
     if job.waits is not None and job.waits.drained and job.waits.queue != job.queue:
-        found["drained"] = False
-    return found
+        status["drained"] = False
+    return status

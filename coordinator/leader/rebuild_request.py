@@ -1,8 +1,8 @@
-"""Asking the leader to build the queues anew.
+"""Asking the leader to rebuild the queues from the cluster.
 
-One rule: who asks needs no right on Redis, only on the Lease. The request is a fresh word in an annotation; the leader
-answers by writing the same word as done, after the rebuild. A leader that dies in between leaves the request to the
-next one, and asking twice is asking once.
+One rule: the caller needs permissions on the Lease only, and no access to Redis. The request is a random id in an
+annotation of the Lease. The leader rebuilds the queues, and then writes the same id into another annotation. If the
+leader dies before, the next leader finds the request. Two requests at once lead to one rebuild.
 """
 
 import secrets
@@ -17,44 +17,46 @@ from kube import errors
 from kube.api import Cluster, Manifest
 
 ASKED = f"{GROUP}/repair"
-"""Annotation of the Lease: a word somebody made up who wants the queues built anew."""
+"""Annotation of the Lease: the id of the newest request for a rebuild."""
 DONE = f"{GROUP}/repaired"
-"""Annotation of the Lease: the word of the repair that was done last."""
+"""Annotation of the Lease: the id of the request that was done last."""
 _LOOK_SECONDS = 0.2
 
 
 class NoRepair(CoordinatorError):
-    """The leader did not do it, or there is none."""
+    """The leader did not rebuild the queues, or there is no leader."""
 
 
 def asked(lease: Manifest) -> str:
-    """The word of a repair that has not been done yet; empty if there is none."""
+    """Return the id of a request that is not done yet; empty if there is none."""
     annotations = lease["metadata"].get("annotations") or {}
-    word = str(annotations.get(ASKED, ""))
-    return word if word != annotations.get(DONE) else ""
+    request = str(annotations.get(ASKED, ""))
+    return request if request != annotations.get(DONE) else ""
 
 
 def ask(
     cluster: Cluster, name: str, namespace: str, *, seconds: float, pause: Callable[[float], Any] = time.sleep
 ) -> None:
-    """Have the leader build the queues anew, and wait until it has. NoRepair if there is no leader or no answer within
-    `seconds`."""
-    word = secrets.token_hex(8)
+    """Have the leader rebuild the queues, and wait until it has.
+
+    NoRepair if there is no leader, or if it has not done so within `seconds`.
+    """
+    request = secrets.token_hex(8)
     if not _holder(cluster.get(LEASES, name, namespace)):
-        raise NoRepair("no coordinator leads, so nobody can mend anything: start one (torchq coordinator)")
-    cluster.patch(LEASES, name, {"metadata": {"annotations": {ASKED: word}}}, namespace)
+        raise NoRepair("no coordinator leads, so the queues cannot be rebuilt: start one (torchq coordinator)")
+    cluster.patch(LEASES, name, {"metadata": {"annotations": {ASKED: request}}}, namespace)
     deadline = time.monotonic() + seconds
-    while not _is_done(lease := _read(cluster, name, namespace), word):
+    while not _is_done(lease := _read(cluster, name, namespace), request):
         if time.monotonic() > deadline:
             raise NoRepair(
-                f"the leader ({_holder(lease) or 'there is none now'}) has not mended anything within {seconds:.0f} s; "
-                "the request stays with the Lease, see the coordinator's log"
+                f"the leader ({_holder(lease) or 'there is none now'}) has not rebuilt the queues within "
+                f"{seconds:.0f} s; the request stays on the Lease, see the coordinator's log"
             )
         pause(_LOOK_SECONDS)
 
 
 def _read(cluster: Cluster, name: str, namespace: str) -> Manifest:
-    """The Lease; an API server that is away for a moment is asked again."""
+    """Return the Lease; an empty one if the API server cannot be reached, since the caller asks again."""
     try:
         return cluster.get(LEASES, name, namespace)
     except (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.NotFound):
@@ -65,7 +67,7 @@ def _holder(lease: Manifest) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
-def _is_done(lease: Manifest, word: str) -> bool:
+def _is_done(lease: Manifest, request: str) -> bool:
     annotations = lease["metadata"].get("annotations") or {}
-    # Somebody who asked later is served by the same rebuild or a later one; either way ours is done with it.
-    return annotations.get(DONE) == word or (annotations.get(ASKED) not in (None, word) and not asked(lease))
+    # The same rebuild or a later one serves a later request; once that is done, this request is done, too.
+    return annotations.get(DONE) == request or (annotations.get(ASKED) not in (None, request) and not asked(lease))

@@ -1,4 +1,4 @@
-"""Jobs that wait for a shared budget: tenants take turns, and the jobs of one tenant go by rank.
+"""Jobs that wait for a shared budget: tenants take turns, and the jobs of one tenant are ordered by rank.
 
 One rule: a tenant's next job waits for at most one job of each other tenant, however many they have.
 
@@ -11,30 +11,30 @@ from collections import deque
 from crds.keys import JobKey
 
 _FEW = 64
-"""Entries of jobs that wait no more, below which there is no need to look for them."""
+"""Stale entries that are tolerated before all entries are rebuilt."""
 
 
 class RoundRobin:
-    """Jobs by tenant; of one thread, or under its caller's lock."""
+    """The waiting jobs of each tenant; for one thread, or under a lock of the caller."""
 
     def __init__(self) -> None:
         self._waiting: dict[JobKey, tuple[str, float]] = {}
-        """The tenant and the rank of every job that waits."""
+        """The tenant and the rank of every waiting job."""
         self._lanes: dict[str, list[tuple[float, JobKey]]] = {}
-        """A heap for each tenant. It may hold jobs that wait no more."""
+        """A heap for each tenant. It may contain stale entries: jobs that do not wait any more."""
         self._turns: deque[str] = deque()
-        """The tenants of the lanes; the turn of the first one is next."""
+        """The tenants of the lanes; the first has the next turn."""
         self._entries = 0
 
     def __contains__(self, key: JobKey) -> bool:
         return key in self._waiting
 
     def __len__(self) -> int:
-        """Everything that is remembered."""
+        """Return the number of all entries that are kept, stale ones included."""
         return self._entries
 
     def add(self, tenant: str, rank: float, key: JobKey) -> None:
-        """Let a job wait; the least rank of a tenant goes first. A job that waits already keeps its place."""
+        """Let a job wait; the lowest rank of a tenant is first. A job that already waits keeps its place."""
         if key in self._waiting:
             return
         self._waiting[key] = tenant, rank
@@ -43,11 +43,11 @@ class RoundRobin:
             self._rebuild()
 
     def discard(self, key: JobKey) -> None:
-        """The job waits no more, if it does."""
+        """Remove a job, if it waits."""
         self._waiting.pop(key, None)
 
     def pop(self) -> JobKey | None:
-        """The job whose turn it is, which waits no more; None if no job waits."""
+        """Remove and return the job whose turn it is; None if no job waits."""
         while self._turns:
             tenant = self._turns.popleft()
             key = self._first(tenant)
@@ -77,7 +77,7 @@ class RoundRobin:
         self._entries += 1
 
     def _rebuild(self) -> None:
-        """Without the jobs that wait no more; the tenants keep their order."""
+        """Drop the stale entries; the tenants keep their order."""
         turns = list(self._turns)
         self._lanes, self._entries = {}, 0
         self._turns.clear()

@@ -1,6 +1,6 @@
-"""Where answers about the queues come from: the store itself, for the coordinator and for admins of Redis.
+"""Answers about the queues, from the store itself: for the coordinator, and for admins of Redis.
 
-One rule: only reads; what is foretold is made by the picker itself, and changes nothing.
+One rule: read only. Forecasts are made by the picker itself, and change nothing.
 """
 
 import time
@@ -22,42 +22,42 @@ from queues.values import Entry, Place
 IDENTITY = "Torchq-Identity"
 """The header of every answer that names the coordinator process that made it."""
 FORETOLD = 100
-"""Picks that an answer about one job looks ahead."""
+"""Picks that are forecast for an answer about one job."""
 MOST_FORETOLD = 500
 UNKNOWN = "there is no "
-"""How every answer about what is not there begins."""
+"""The beginning of every message about an object that does not exist."""
 
 
 class NotKnown(CoordinatorError):
-    """There is no queue or job of that name in the queues."""
+    """The queues have no queue or job of that name."""
 
 
 class Reading(Protocol):
-    """Answers, as JSON documents. QueueError, ClusterError or CoordinatorError if there are none."""
+    """Answers about the queues as JSON documents. QueueError, ClusterError or CoordinatorError."""
 
     def queues(self) -> list[Document]:
-        """Every queue, as a TenantQueue whose status says how it does now."""
+        """Return every queue as a TenantQueue whose status has its figures of now."""
 
     def queue(self, name: str) -> Document:
-        """One of them. NotKnown."""
+        """Return one queue. NotKnown."""
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
-        """The next picks if nothing changed; `roomy`: as if the pool had room for all."""
+        """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
 
     def job(self, key: JobKey) -> Document:
-        """Where a job stands and why it waits."""
+        """Return where a job stands and why it waits."""
 
     def status(self) -> Document:
-        """How dispatch and queues do, in numbers."""
+        """Return the numbers of dispatch and of the queues."""
 
 
 def no_policies() -> Mapping[str, str]:
-    """Where nobody knows more of a queue than whether it is open."""
+    """Return no stop policies: the store knows only whether a queue is open."""
     return {}
 
 
 class StoreReading:
-    """Reading from the store itself; safe to share between threads."""
+    """Answers from the store itself; safe to share between threads."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class StoreReading:
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`policies` names the stop policies of queues, where they are known better than by open and shut."""
+        """Create answers from a store; `policies` returns the stop policies of queues, where they are known."""
         self._store = store
         self._vitals = vitals
         self._rules = rules
@@ -81,10 +81,10 @@ class StoreReading:
 
     def queue(self, name: str) -> Document:
         """See Reading."""
-        found = next((each for each in self.queues() if each["metadata"]["name"] == name), None)
-        if found is None:
+        queue = next((document for document in self.queues() if document["metadata"]["name"] == name), None)
+        if queue is None:
             raise NotKnown(f"{UNKNOWN}queue {name} in the queues")
-        return found
+        return queue
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See Reading."""
@@ -98,27 +98,27 @@ class StoreReading:
         place = self._store.place(key)
         if place is not None:
             return self._waiting(place)
-        held = self._store.reservations([key]).get(key)
-        return documents.elsewhere(key) if held is None else documents.admitted(held)
+        reservation = self._store.reservations([key]).get(key)
+        return documents.elsewhere(key) if reservation is None else documents.admitted(reservation)
 
     def _waiting(self, place: Place) -> Document:
         snapshot, now = self._following.look(read_depth.per_queue(1), [place.entry.queue]), self._clock()
-        told = Forecast(snapshot, self._rules).explain(place, now)
-        turn = self._turn(place)
-        possible = told.code != "ExceedsQuota"
-        order = turn or (self._turn(place, roomy=True) if possible else None)
-        said = {"code": told.code, "message": told.sentence, "numbers": told.numbers}
-        return documents.waiting(place, turn, order) | said
+        reason = Forecast(snapshot, self._rules).explain(place, now)
+        next_pick = self._turn(place)
+        is_possible = reason.code != "ExceedsQuota"
+        pick_with_room = next_pick or (self._turn(place, roomy=True) if is_possible else None)
+        explanation = {"code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
+        return documents.waiting(place, next_pick, pick_with_room) | explanation
 
     def supposed(self, entry: Entry) -> Document:
-        """What would become of a job that is in no order, if it took its place there now. QueueError."""
+        """Return what would happen to a job without a place in its queue if it took one now. QueueError."""
         snapshot = self._following.look(read_depth.per_queue(1), [entry.queue])
-        told = forecast.suppose(snapshot, entry, self._rules, self._clock())
-        fits = told.code == "Next"
-        return {"fits": fits, "code": told.code, "message": told.sentence, "numbers": told.numbers}
+        reason = forecast.suppose(snapshot, entry, self._rules, self._clock())
+        fits = reason.code == "Next"
+        return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
     def _turn(self, place: Place, *, roomy: bool = False) -> int | None:
-        """Which of the next picks the job is, if it is one of them."""
+        """Return the number of the job among the next picks; None if it is not one of them."""
         picks = self._following.forecast(self._rules, FORETOLD, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
@@ -129,7 +129,7 @@ class StoreReading:
 
 
 def document(value: Any) -> Document:
-    """What somebody else calls an answer. CoordinatorError if it is none."""
+    """Return a coordinator's answer as a document. CoordinatorError if it is not a JSON object."""
     if not isinstance(value, dict):
-        raise CoordinatorError("the coordinator's answer makes no sense: is it a torchq coordinator?")
+        raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")
     return value

@@ -1,22 +1,21 @@
-"""How a job stands that waits: whether it has its place in its queue's order, and what is said about it at once.
+"""Whether a waiting job has its place in the order of its queue, and the reason that its status gives at once.
 
-One rule: pure. A table; the first row that is true counts. What keeps a job out of the order lends it no claim and
-blocks nobody.
+One rule: pure. The first true row of the table counts. A job that is out of the order blocks no other job.
 
     code                    in the order   true while
     Held                    no             its owner holds it
-    QueueNotFound           no             nobody has created the queue it names, and it is not implied
+    QueueNotFound           no             the queue that it names does not exist and is not implied
     NotAllowed              no             the queue is not for its namespace
     ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
-    PriorityClassNotFound   no             nobody has created the PriorityClass it names
-    NamespaceQuota          no             a ResourceQuota of its namespace does not hold its pods
-    Parked                  no             it did not get to run too often, and nobody has asked for another try since
-    BackingOff              no             it did not get to run, and status.queue.notBefore is to come
-    QueueDrained            yes            it ran when its queue was drained; it goes first when the queue goes on
+    PriorityClassNotFound   no             the PriorityClass that it names does not exist
+    NamespaceQuota          no             a ResourceQuota of its namespace has no room for its pods
+    Parked                  no             it was admitted too often without running, and its owner has not resumed it
+    BackingOff              no             it was admitted without running, and status.queue.notBefore is in the future
+    QueueDrained            yes            it ran when its queue was drained; it is first when the queue is open again
     ExceedsQuota            yes            quota, cohort and pool can never give what it asks for
 
-Where queues are implicit, a job's namespace implies two of them: the queue of the namespace's own name, and `default`,
-which all namespaces share. No other name makes a queue: each one would be a share of its own.
+Where queues are implicit, a namespace implies two of them: the queue of its own name, and `default`, which all
+namespaces share. No other name makes a queue, because each queue has a share of its own.
 """
 
 import difflib
@@ -47,39 +46,39 @@ CODES = frozenset(get_args(Code))
 
 
 UNTIL_THERE = ": it waits until there is one"
-"""How the sentence about a queue or a PriorityClass that is not there ends."""
+"""The end of the sentence about a queue or a PriorityClass that does not exist."""
 MOST_COMPARED = 256
-"""Names of queues with which an unknown one is compared."""
+"""The most queues with whose names an unknown name is compared."""
 MOST_NAMED = 5
-"""Names of queues in a sentence."""
+"""The most queues that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one job stands."""
+    """Whether one job has its place in the order of its queue, and why not."""
 
     code: Code | Literal[""] = ""
     sentence: str = ""
-    """Without moving numbers."""
+    """The reason for people, without numbers that change all the time."""
     ordered: bool = True
-    """Whether it has its place in the order."""
+    """Whether the job has its place in the order."""
     until: float = 0.0
-    """When time alone changes that; 0: never."""
+    """When time alone changes that, in seconds since 1970; 0: never."""
 
 
 GOOD = Standing()
 
 
 def of(job: JobView, rules: Rules, now: float) -> Standing:
-    """How a job stands that is not admitted; `now` is in seconds since 1970."""
+    """Return the standing of a job that is not admitted; `now` is in seconds since 1970."""
     if job.held:
         return Standing("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
-    found = _barred(job, rules) or over_quota(job, rules, now) or _sent_back(job, now)
-    return found or _told(job, rules) or GOOD
+    obstacle = _admin_block(job, rules) or over_quota(job, rules, now) or _back_off(job, now)
+    return obstacle or _remark(job, rules) or GOOD
 
 
 def hinted(stands: Standing, job: JobView, rules: Rules) -> Standing:
-    """The same; of a queue that is not there, with the queues that may be meant and with what to do."""
+    """Return a standing; for an unknown queue, its sentence also says what to do, and names similar queues."""
     if stands.code != "QueueNotFound":
         return stands
     queue, key = job.queue, job.key
@@ -88,54 +87,58 @@ def hinted(stands: Standing, job: JobView, rules: Rules) -> Standing:
 
 
 def alternatives(queue: str, namespace: str, rules: Rules) -> str:
-    """The queues near to a name for which there is none, or else a few others. Costs some milliseconds where there are
-    many queues."""
+    """Return a sentence with the queues whose names are similar to an unknown name, or else with a few others.
+
+    With many queues, this takes some milliseconds.
+    """
     names = {name for name in rules.queues if allowed(name, namespace, rules)}
     if rules.implicit:
         names |= {name for name in (namespace, DEFAULT_QUEUE) if usable(name, namespace, rules)}
     ranked = sorted(names, key=lambda name: (name[:1] != queue[:1], name))[:MOST_COMPARED]
-    near = difflib.get_close_matches(queue, ranked, MOST_NAMED)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
+    similar = difflib.get_close_matches(queue, ranked, MOST_NAMED)
+    if similar:
+        return f"did you mean {' or '.join(similar)}?"
     some = ", ".join(sorted(names)[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
     return f"namespace {namespace} may use {some}" if names else f"there is no queue for namespace {namespace}"
 
 
 def priority(job: JobView, rules: Rules) -> int:
-    """Its priority: what its owner says, else what its PriorityClass stands for."""
+    """Return the priority of a job: its own, or that of its PriorityClass."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
 
 
 def draining(queue: str, rules: Rules) -> bool:
-    """Whether the jobs of a queue have to give back what they hold."""
+    """Return whether the jobs of a queue have to release their room."""
     spec = rules.queues.get(queue)
     return spec is not None and spec.stop_policy == "HoldAndDrain"
 
 
 def allowed(queue: str, namespace: str, rules: Rules) -> bool:
-    """Whether there is a TenantQueue of this name and the jobs of the namespace may use it."""
+    """Return whether there is a TenantQueue of this name that the jobs of the namespace may use."""
     spec = rules.queues.get(queue)
     return spec is not None and spec.allows(namespace, rules.namespaces.get(namespace, {}))
 
 
 def usable(queue: str, namespace: str, rules: Rules) -> bool:
-    """Whether the jobs of the namespace may use a queue of this name, also one that nobody has created."""
-    return allowed(queue, namespace, rules) or (queue not in rules.queues and _implicit(queue, namespace, rules))
+    """Return whether the jobs of the namespace may use a queue of this name, with or without a TenantQueue."""
+    return allowed(queue, namespace, rules) or (
+        queue not in rules.queues and _is_usable_without_object(queue, namespace, rules)
+    )
 
 
-def _implicit(queue: str, namespace: str, rules: Rules) -> bool:
+def _is_usable_without_object(queue: str, namespace: str, rules: Rules) -> bool:
     return rules.implicit is None or (rules.implicit and is_implied(queue, namespace))
 
 
 def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
-    """Whether an admin has taken the queue from the jobs of the namespace: it is drained, deleted or closed to them."""
+    """Return whether an admin has taken the queue from the namespace: it is drained, deleted or closed to it."""
     return draining(queue, rules) or not usable(queue, namespace, rules)
 
 
-def _barred(job: JobView, rules: Rules) -> Standing | None:
-    """What others would have to change."""
+def _admin_block(job: JobView, rules: Rules) -> Standing | None:
+    """Return what keeps a job out of the order until an admin changes it; None if nothing does."""
     queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
-    if spec is None and not _implicit(queue, namespace, rules):
+    if spec is None and not _is_usable_without_object(queue, namespace, rules):
         sentence = f"there is no TenantQueue {queue}{UNTIL_THERE}"
         return Standing("QueueNotFound", sentence, ordered=False)
     if spec is not None and not allowed(queue, namespace, rules):
@@ -150,26 +153,26 @@ def _barred(job: JobView, rules: Rules) -> Standing | None:
 
 
 def over_quota(job: JobView, rules: Rules, now: float) -> Standing | None:
-    """How a job stands that the ResourceQuotas of its namespace do not hold; None if they do."""
+    """Return the standing of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
     quotas = rules.quotas.get(namespace, ())
     if not (quotas or refused):
         return None
-    found = namespace_quota.barred(job, quotas, now, services=not rules.shared_address)
-    if found is not None:
-        return Standing("NamespaceQuota", found.sentence, ordered=False, until=found.until)
+    block = namespace_quota.barred(job, quotas, now, services=not rules.shared_address)
+    if block is not None:
+        return Standing("NamespaceQuota", block.sentence, ordered=False, until=block.until)
     if refused and job.key in rules.yielding.get(namespace, ()):
         return Standing("NamespaceQuota", namespace_quota.YIELDS, ordered=False)
     return None
 
 
 def outdated(job: JobView, stands: Standing) -> bool:
-    """Whether the numbers that a job was told are others now, besides how much is used."""
-    same = job.told == stands.code == "NamespaceQuota"
-    return same and not resource_quota.same(job.sentence, stands.sentence)
+    """Return whether the numbers in the status have changed; how much is used does not count."""
+    is_same_code = job.told == stands.code == "NamespaceQuota"
+    return is_same_code and not resource_quota.same(job.sentence, stands.sentence)
 
 
-def _sent_back(job: JobView, now: float) -> Standing | None:
+def _back_off(job: JobView, now: float) -> Standing | None:
     waits = job.waits
     if waits is None or waits.refusal is not None:
         return None
@@ -184,8 +187,8 @@ def _sent_back(job: JobView, now: float) -> Standing | None:
     return None
 
 
-def _told(job: JobView, rules: Rules) -> Standing | None:
-    """What leaves it in the order."""
+def _remark(job: JobView, rules: Rules) -> Standing | None:
+    """Return a reason that leaves the job in the order; None if there is none."""
     if job.returning and draining(job.queue, rules):
         return Standing("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
     ceiling = rules.ceilings.get(job.queue, NOTHING)

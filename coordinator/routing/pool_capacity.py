@@ -1,7 +1,7 @@
-"""What the queues compete for.
+"""The pool: what the queues compete for.
 
-One rule: pure. The pool is what our jobs may occupy together. Of a resource that no node offers there is none, and the
-pool does not name it: its size follows from the nodes, not from what jobs ask for.
+One rule: pure. The pool is what all TorchJobs together may occupy. Its size follows from the nodes, not from what jobs
+ask for: of a resource that no node offers, the pool has nothing and does not name it.
 """
 
 from collections.abc import Iterable
@@ -16,32 +16,38 @@ PoolSetting = Amounts | Literal["nodes"] | None
 
 
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
-    """The pool, or None where the setting says that nothing is scarce.
+    """Return the size of the pool, or None if the setting says that nothing is scarce.
 
-    From nodes: what the ready ones offer minus what pods that are not ours occupy there, and nothing of any other
-    resource: a job that asks for one would be admitted and never run. A cluster without nodes has room for no job.
+    If it follows from the nodes, it is what ready nodes offer minus what foreign pods occupy there. It has nothing of
+    any other resource, because a job that asks for one would be admitted and never run. A cluster without nodes has
+    room for no job.
     """
     if setting != "nodes":
         return setting
     nodes = list(nodes)
     room = dict.fromkeys((name for node in nodes for name in node.allocatable), 0)
-    left = {node.name: dict(node.allocatable) for node in nodes if node.ready}
+    free = {node.name: dict(node.allocatable) for node in nodes if node.ready}
     for pod in pods:
         if pod.job is None and pod.occupies:
-            _take(left.get(pod.node, {}), pod.demand)
-    for each in left.values():
-        amounts.increase(room, each)
+            _take(free.get(pod.node, {}), pod.demand)
+    for node_room in free.values():
+        amounts.increase(room, node_room)
     return {**room, OTHERS: 0}
 
 
 def _take(room: dict[str, int], demand: Amounts) -> None:
-    """Take from the room of one node; a pod whose name for a node is made up, or that asks for more, takes no other."""
+    """Take from the room of one node.
+
+    A pod that names no existing node, or asks for more than the node has, takes nothing of other nodes.
+    """
     for name in room.keys() & demand.keys():
         room[name] = max(0, room[name] - demand[name])
 
 
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:
-    """What the pool can ever be, with the nodes there are: all of them ready, and nobody else on them. None if that is
-    unlimited, or not known: while a cluster has no node, nothing says what its nodes will offer."""
+    """Return the largest size of the pool with the nodes of now: all of them ready, and no foreign pods on them.
+
+    None if the pool is unlimited, or if there is no node yet, since the size of later nodes is not known.
+    """
     empty = [replace(node, ready=True) for node in nodes]
     return None if setting == "nodes" and not empty else capacity(setting, empty, ())

@@ -1,4 +1,4 @@
-"""TenantQueues as the queue room wants them, and the most that a job of each can ever have.
+"""TenantQueues as the package `queues` reads them, and the most that a job of each can ever have.
 
 One rule: pure.
 """
@@ -12,7 +12,7 @@ from queues.values import QueueSpec
 
 
 def spec(queue: TenantQueue) -> QueueSpec:
-    """A TenantQueue as the queue room wants it."""
+    """Return a TenantQueue as the package `queues` reads it."""
     return QueueSpec(
         name=queue.metadata.name,
         weight=queue.spec.weight,
@@ -26,7 +26,10 @@ def spec(queue: TenantQueue) -> QueueSpec:
 
 
 def ceilings(queues: Collection[QueueSpec], room: Amounts | None) -> dict[str, Amounts]:
-    """The most that a job of each queue can ever have, where that is limited; `room` is what the pool can ever have."""
+    """Return the most that a job of each queue can ever have, where that is limited.
+
+    `room` is the largest size of the pool.
+    """
     cohorts = quotas.cohorts(queues)
-    found = {each.name: quotas.ceiling(each, cohorts.get(each.cohort), room or {}) for each in queues}
-    return {name: ceiling for name, ceiling in found.items() if ceiling}
+    limits = {queue.name: quotas.ceiling(queue, cohorts.get(queue.cohort), room or {}) for queue in queues}
+    return {name: ceiling for name, ceiling in limits.items() if ceiling}

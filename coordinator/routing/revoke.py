@@ -1,8 +1,8 @@
-"""Which admissions have to be taken back, because there is not room for all that the cluster shows.
+"""Which admissions a rebuild takes back, because there is not enough room for all that the cluster shows.
 
-One rule: pure. What was lost with the store may have been given away twice; a rebuild takes back the newest admissions
-of which no pod was made yet. What has a pod, or what the store has charged all along, keeps its room: a quota that was
-lowered drains by itself.
+One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild takes back
+the newest admissions that have no pods yet. An admission that has pods, or that the store has charged all along, keeps
+its room: a quota that was lowered drains by itself.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from queues.values import QueueSpec, Reservation
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Something that reservations take from."""
+    """A limit that reservations share: of a queue, a cohort or the pool."""
 
     limit: Amounts
     used: Counter[str] = field(default_factory=Counter)
 
-    def short(self, charge: Amounts) -> bool:
-        """Whether there is less of anything in this charge than is taken."""
+    def is_exceeded(self, charge: Amounts) -> bool:
+        """Return whether more than the limit is used of any resource in this charge."""
         limits = ((name, amounts.most(self.limit, name)) for name, amount in charge.items() if amount > 0)
         return any(most is not None and self.used[name] > most for name, most in limits)
 
@@ -32,46 +32,47 @@ class _Room:
 def excess(
     charged: Iterable[Reservation], firm: Collection[JobKey], queues: Mapping[str, QueueSpec], pool: Amounts | None
 ) -> frozenset[JobKey]:
-    """The keys to be taken back, newest admission first, until queues, cohorts, pool and ports have room for the rest.
+    """Return the keys to take back, newest admission first, until queues, cohorts, pool and ports suffice for the rest.
 
-    `firm` are the keys that keep what they have, whatever becomes of the others.
+    `firm` are the keys that keep their room in any case.
     """
-    charged = sorted(charged, key=lambda each: (each.epoch, each.pick, each.key), reverse=True)
+    charged = sorted(charged, key=lambda charge: (charge.epoch, charge.pick, charge.key), reverse=True)
     rooms = _Rooms(queues, pool)
-    ports = Counter(each.port for each in charged if each.port)
-    for each in charged:
-        rooms.add(each, 1)
-    back = set()
-    for each in charged:
-        if each.key not in firm and (rooms.short(each) or ports[each.port] > 1):
-            rooms.add(each, -1)
-            ports[each.port] -= 1
-            back.add(each.key)
-    return frozenset(back)
+    ports = Counter(charge.port for charge in charged if charge.port)
+    for charge in charged:
+        rooms.add(charge, 1)
+    revoked = set()
+    for charge in charged:
+        if charge.key not in firm and (rooms.are_exceeded(charge) or ports[charge.port] > 1):
+            rooms.add(charge, -1)
+            ports[charge.port] -= 1
+            revoked.add(charge.key)
+    return frozenset(revoked)
 
 
 class _Rooms:
-    """Every queue, every cohort and the pool."""
+    """The limits of every queue, of every cohort, and of the pool."""
 
     def __init__(self, queues: Mapping[str, QueueSpec], pool: Amounts | None) -> None:
         self._queues = queues
         self._pool = _Room(NOTHING if pool is None else pool)
-        self._own = {name: _Room(limits.own(spec)) for name, spec in queues.items()}
+        self._quotas = {name: _Room(limits.own(spec)) for name, spec in queues.items()}
         self._cohorts = {name: _Room(total) for name, total in limits.totals(queues.values()).items()}
 
-    def add(self, each: Reservation, times: int) -> None:
-        for room, charge in self._of(each):
+    def add(self, reservation: Reservation, times: int) -> None:
+        for room, charge in self._of(reservation):
             for name, amount in charge.items():
                 room.used[name] += times * amount
 
-    def short(self, each: Reservation) -> bool:
-        return any(room.short(charge) for room, charge in self._of(each))
+    def are_exceeded(self, reservation: Reservation) -> bool:
+        return any(room.is_exceeded(charge) for room, charge in self._of(reservation))
 
-    def _of(self, each: Reservation) -> Iterator[tuple[_Room, Amounts]]:
-        """What it takes from where."""
-        yield self._pool, each.charge
-        spec = self._queues.get(each.queue)
+    def _of(self, reservation: Reservation) -> Iterator[tuple[_Room, Amounts]]:
+        """Yield the limits that a reservation counts for, each with the part of the charge that it limits."""
+        yield self._pool, reservation.charge
+        spec = self._queues.get(reservation.queue)
         if spec is not None:
-            yield self._own[spec.name], each.charge
+            yield self._quotas[spec.name], reservation.charge
             if spec.cohort:
-                yield self._cohorts[spec.cohort], {n: amount for n, amount in each.charge.items() if n in spec.quota}
+                limited = {name: amount for name, amount in reservation.charge.items() if name in spec.quota}
+                yield self._cohorts[spec.cohort], limited

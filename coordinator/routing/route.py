@@ -1,31 +1,32 @@
-"""Where a job goes from here: a table over what the cluster says of it.
+"""What to do about one job: a table of its states in the cluster.
 
 One rule: pure and level-triggered. The same state always gives the same route, so a missed event costs nothing.
 
-    state                               entry     charge    a worker
-    gone or deleting, pods occupy       -         keep      looks (deletes them)
-    gone, pods occupy, queue drains     -         keep      looks (shortens their grace), and again soon
-    gone or deleting, no pod occupies   forget    free      looks, unless gone
-    finished, pods occupy               -         keep      looks (cleans up)
-    finished, no pod occupies           forget    free      looks (cleans up)
-    finished, and nothing is left       forget    free      -
-    suspended, admitted or occupied     -         keep      looks (takes the pods away)
-    suspended, otherwise                forget    free      looks (writes Suspended)
-    invalid, pods occupy                -         keep      looks (writes Failed, takes the pods away)
-    invalid, no pod occupies            forget    free      looks (writes Failed)
-    admitted                            -         keep      looks
-    admitted, its queue drains          -         keep      looks (takes the pods away), and again soon
-    waiting, out of order (standing)    forget    free      looks in a second (writes Queued), unless written
-    waiting                             put       -         looks in a second (writes Queued), unless written
-    waiting, sent back                  put       free old  looks in a second (writes Queued), unless written
-    waiting, its queue drains           put       free      looks in a second (writes Queued), unless written
-    waiting, edited since its pick      put       free old  looks in a second (writes Queued), unless written
+    state of the job                    entry     charge    a worker reconciles the job
+    deleted or deleting, pods occupy    -         keep      yes (deletes the pods)
+    deleted, pods occupy, queue drains  -         keep      yes (shortens their grace), and again soon
+    deleted or deleting, no pod         remove    free      yes, unless deleted
+    occupies
+    finished, pods occupy               -         keep      yes (cleans up)
+    finished, no pod occupies           remove    free      yes (cleans up)
+    finished, nothing to clean up       remove    free      no
+    suspended, admitted or occupied     -         keep      yes (deletes the pods)
+    suspended, otherwise                remove    free      yes (writes Suspended)
+    invalid, pods occupy                -         keep      yes (writes Failed, deletes the pods)
+    invalid, no pod occupies            remove    free      yes (writes Failed)
+    admitted                            -         keep      yes
+    admitted, its queue drains          -         keep      yes (deletes the pods), and again soon
+    waiting, out of order (standing)    remove    free      in a second (writes Queued), unless written
+    waiting                             put       -         in a second (writes Queued), unless written
+    waiting, sent back                  put       free old  in a second (writes Queued), unless written
+    waiting, its queue drains           put       free      in a second (writes Queued), unless written
+    waiting, edited since its pick      put       free old  in a second (writes Queued), unless written
 
-A look that only writes the status of a job that holds nothing (Queued, Suspended, Failed where it is invalid) waits for
-its tenant's turn (`coordinator.leader.queued_limiter`).
+A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid job)
+waits for its tenant's turn (`coordinator.leader.queued_limiter`).
 
-What was charged for an attempt that is over is free once the job waits again; a newer attempt is a pick that a worker
-has yet to write.
+The charge of an attempt that is over is freed once the job waits again. A charge for a newer attempt is a pick that a
+worker has yet to write.
 """
 
 from dataclasses import dataclass, replace
@@ -40,61 +41,61 @@ from queues import order
 from queues.values import Entry, Offer, Reservation
 
 DRAINING_SECONDS = 5.0
-"""How soon to look again at an admitted job whose queue drains: the worker may not have heard of that yet."""
+"""How soon an admitted job is routed again whose queue drains: the worker may not know of that yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What to do about one key: at most one of put and remove, and perhaps an offer."""
+    """What to do about one key: at most one of `put` and `remove`, and perhaps an offer."""
 
     put: Entry | None = None
     remove: bool = False
     offer: Offer | None = None
     in_turn: bool = False
-    """Whether the offer is made when its tenant's turn comes: the job holds nothing, and only its status is written."""
+    """Whether the offer waits for its tenant's turn: the job holds nothing, and only its status is written."""
     charged: int = 0
-    """The attempt it was admitted with just now, which the store must have charged; 0: none."""
+    """The attempt that was admitted just now, which the store must have charged; 0: none."""
     over: int = 0
-    """Free what is charged for this attempt or an earlier one, before anything is put."""
+    """A charge for this attempt or an earlier one is freed before the entry is put; 0: none."""
     again: float = 0.0
     """When time alone changes the route, in seconds since 1970; 0: never."""
     told: Standing | None = None
-    """What the job's status should say at once about its waiting; None: what it says may stay."""
+    """What the job's status should say at once about its waiting; None: it need not change."""
 
 
 def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: float) -> Route:
-    """Decide about one key; `job` is None when it is gone."""
-    look = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
+    """Return what to do about one key; `job` is None if it does not exist any more."""
+    offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
         again = now + DRAINING_SECONDS if eligibility.draining(pods.queue, rules) else 0.0
-        return Route(offer=look, again=again) if pods.occupy else Route(remove=True)
+        return Route(offer=offer, again=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
     if job.deleting or job.finished:
-        return Route(offer=look, remove=not pods.occupy)
+        return Route(offer=offer, remove=not pods.occupy)
     if job.invalid:
-        return Route(offer=look, remove=not pods.occupy, in_turn=not pods.exist)
+        return Route(offer=offer, remove=not pods.occupy, in_turn=not pods.exist)
     if job.suspended:
         idle = job.admission is None and not pods.exist
-        return Route(offer=look, remove=job.admission is None and not pods.occupy, in_turn=idle)
+        return Route(offer=offer, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
         again = now + DRAINING_SECONDS if eligibility.draining(job.admission.queue, rules) else 0.0
-        return Route(offer=look, charged=charged, again=again)
+        return Route(offer=offer, charged=charged, again=again)
     if pods.occupy:
-        return Route(offer=look)
-    return _waiting(job, look, rules, now)
+        return Route(offer=offer)
+    return _waiting(job, offer, rules, now)
 
 
 def tenant(queue: str, namespace: str, rules: Rules) -> str:
-    """The tenant whose turns the jobs of a namespace use that name a queue.
+    """Return the tenant whose turns are used by the jobs of a namespace that name a queue.
 
-    Users write the names of queues. So a name makes a tenant only if it is that of a TenantQueue that the namespace may
-    use: an invented name makes none, and no job uses up the turns of a queue that is not for it.
+    Users write the names of queues. So a queue is a tenant of its own only if it is a TenantQueue that the namespace
+    may use. An invented name makes no tenant, and a job cannot use the turns of a queue that is not for it.
 
-        the queue is a TenantQueue that is for some namespaces, this one among them    its name, "team-a"
-        it is one for every namespace: its users are many tenants                      "shared/team-a"
-        anything else: the jobs of the namespace take turns together                   "/team-a"
+        a TenantQueue for some namespaces, this one among them           its name, "team-a"
+        a TenantQueue for every namespace: its users are many tenants    "shared/team-a"
+        any other name: the jobs of the namespace share one tenant       "/team-a"
     """
     if not eligibility.allowed(queue, namespace, rules):
         return f"/{namespace}"
@@ -102,49 +103,54 @@ def tenant(queue: str, namespace: str, rules: Rules) -> str:
 
 
 def _queue(job: JobView | None, pods: JobPods) -> str:
-    """The queue that an admitted job is charged to, else the one that the job names, or its pods if it is gone."""
+    """Return the queue of an admission, else the queue that the job names, or that its pods name if it is deleted."""
     if job is None:
         return pods.queue
     return job.admission.queue if job.admission is not None else job.queue
 
 
-def _waiting(job: JobView, look: Offer, rules: Rules, now: float) -> Route:
+def _waiting(job: JobView, offer: Offer, rules: Rules, now: float) -> Route:
     stands = eligibility.of(job, rules, now)
     return Route(
         put=entry(job, rules) if stands.ordered else None,
         remove=not stands.ordered,
-        offer=_written(job, look, rules.queued_after),
+        offer=_delay_offer(job, offer, rules.queued_after),
         in_turn=True,
-        over=_over(job, rules) if stands.ordered else 0,
+        over=_finished_attempt(job, rules) if stands.ordered else 0,
         again=stands.until,
-        told=_told(job, stands),
+        told=_news(job, stands),
     )
 
 
-def _over(job: JobView, rules: Rules) -> int:
-    """Which attempts are over. Phase Suspended is that of a job whose owner let it go on before its room was freed."""
+def _finished_attempt(job: JobView, rules: Rules) -> int:
+    """Return the newest attempt that is over; 0 if none is.
+
+    A job in phase Suspended was resumed before its room was freed.
+    """
     if eligibility.draining(job.queue, rules):
         return job.attempt + 1
     return job.attempt if job.phase == "Queued" else 0
 
 
-def _told(job: JobView, stands: Standing) -> Standing | None:
-    """What is said of heads that wait long is left to whoever looks at heads."""
-    said_here = job.told in eligibility.CODES
-    news = stands.code != job.told or eligibility.outdated(job, stands)
-    return stands if news and (stands.code or said_here) else None
+def _news(job: JobView, stands: Standing) -> Standing | None:
+    """Return what the status should say, None if it may stay; `coordinator.leader.reason_writer` explains first jobs
+    that wait."""
+    is_routing_reason = job.told in eligibility.CODES
+    is_new = stands.code != job.told or eligibility.outdated(job, stands)
+    return stands if is_new and (stands.code or is_routing_reason) else None
 
 
-def _written(job: JobView, look: Offer, queued_after: float) -> Offer | None:
+def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
+    """Return the offer that writes Queued, after a delay if the job has just come; None if it is written."""
     if job.phase == "Queued":
         return None
-    # A job admitted within the delay is written to as Admitted straight away: one write saved on the hot path. One that
-    # was suspended or sent back says something untrue until it is written, so it does not wait.
-    return replace(look, delay=queued_after if not job.phase else 0.0)
+    # A job that is admitted within the delay needs no write of Queued: one write less on the hot path. The status of a
+    # job that was suspended or sent back is wrong until it is written, so that job does not wait.
+    return replace(offer, delay=queued_after if not job.phase else 0.0)
 
 
 def entry(job: JobView, rules: Rules) -> Entry:
-    """The job as it waits."""
+    """Return the entry of a waiting job."""
     return Entry(
         key=job.key,
         queue=job.queue,
@@ -159,7 +165,7 @@ def entry(job: JobView, rules: Rules) -> Entry:
 
 
 def place(job: JobView, rules: Rules) -> tuple[float, str]:
-    """What to sort the waiting jobs of a queue by."""
+    """Return the sort key of a waiting job within its queue."""
     spec = rules.queues.get(job.queue, TenantQueueSpec())
     return order.place(entry(job, rules), spec.aging_seconds)
 

@@ -1,6 +1,6 @@
-"""What a worker process sees of the cluster beside the job it looks at: pods, queues, nodes, and others' kinds.
+"""The caches of a worker process: pods, queues, nodes, and the kinds of other projects. Jobs are read one by one.
 
-One rule: a cache that is not there, or not yet there, costs a request or a wait, never a wrong pod.
+One rule: a cache that is missing or not synced yet costs a request or a wait, and never leads to a wrong pod.
 """
 
 import logging
@@ -19,71 +19,75 @@ from reconcilers.views import node_view, pod_group_view, queue_view, recreate_re
 from reconcilers.views.recreate_request import RecreateView
 
 FOREIGN_SECONDS = 10.0
-"""How long the first list of a kind that others define is waited for: without it a group is made that is there."""
+"""How long a worker waits for the first list of an optional kind; without it, it may create a group that exists."""
 log = logging.getLogger(__name__)
 
 
-class Caches:
-    """All of them; `start`, then `wait`, and `stop` at the end."""
+class WorkerCaches:
+    """All caches of a worker process: call `start`, then `wait`, and `stop` at the end."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.pods = observe.pods_informer(cluster)
         self.queues = queue_view.queues_informer(cluster)
         self.nodes = node_view.nodes_informer(cluster)
-        makes, drives = settings.pods == "make", settings.in_place in ("auto", "kruise")
+        makes_pods, may_use_kruise = settings.pods == "make", settings.in_place in ("auto", "kruise")
         self.groups: Foreign[GroupView] = Foreign(
-            cluster.serves, backends.KINDS if makes else (), lambda kind: pod_group_view.groups_informer(cluster, kind)
+            cluster.serves,
+            backends.KINDS if makes_pods else (),
+            lambda kind: pod_group_view.groups_informer(cluster, kind),
         )
         self.recreations: Foreign[RecreateView] = Foreign(
             cluster.serves,
-            (RECREATE_REQUESTS,) if makes and drives else (),
+            (RECREATE_REQUESTS,) if makes_pods and may_use_kruise else (),
             lambda _: recreate_request.recreations_informer(cluster),
         )
-        self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes else ()))
+        self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
         self._foreign: tuple[Foreign[Any], ...] = (self.groups, self.recreations)
         self._all: tuple[Informer[Any] | Foreign[Any], ...] = (*self._informers, *self._foreign)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """Those that are always there."""
+        """The informers of kinds that every cluster serves."""
         return self._informers
 
     def tell(self, on_found: Callable[[], None]) -> None:
-        """Call this from now on whenever a kind of others has come."""
-        for each in self._foreign:
-            each.on_found = on_found
+        """Call `on_found` from now on whenever an optional kind is installed."""
+        for kinds in self._foreign:
+            kinds.on_found = on_found
 
     @property
     def served(self) -> frozenset[Resource]:
-        """The kinds of others that are there."""
+        """The optional kinds that the API server serves."""
         return self.groups.served | self.recreations.served
 
     def start(self) -> None:
-        """Begin to follow."""
-        for each in self._all:
-            each.start()
+        """Start all caches."""
+        for cache in self._all:
+            cache.start()
 
     def wait(self) -> None:
-        """Until everything is there that a reconcile needs: without the pods it would create them again, without the
-        queues fill those that drain."""
+        """Wait until the caches hold all that a reconcile needs.
+
+        Without the pods, a reconcile would create them again; without the queues, it would fill queues that drain.
+        """
         for informer in self._informers:
             _wait_for(informer)
-        for each in self._foreign:
-            while not each.wait_asked(1.0):
+        for kinds in self._foreign:
+            while not kinds.wait_asked(1.0):
                 log.debug("waiting to hear which kinds there are")
-            for informer in each.informers:
+            for informer in kinds.informers:
                 if not informer.wait_synced(FOREIGN_SECONDS):
-                    log.warning("beginning without the %s: %s", informer.resource.plural, informer.failing)
+                    log.warning("starting without the cache of %s: %s", informer.resource.plural, informer.failing)
 
     def stop(self) -> None:
-        """End all of it."""
-        for each in self._all:
-            each.stop()
+        """Stop all caches."""
+        for cache in self._all:
+            cache.stop()
 
 
 def _wait_for(informer: Informer[Any]) -> None:
-    told = ""
+    logged = ""
     while not informer.wait_synced(1.0):
-        if informer.failing != told:
-            log.warning("waiting for the %s: %s", informer.resource.plural, informer.failing)
-        told = informer.failing
+        if informer.failing != logged:
+            log.warning("waiting for the cache of %s: %s", informer.resource.plural, informer.failing)
+        logged = informer.failing

@@ -1,4 +1,4 @@
-"""One worker process: its caches, a reconciler, and RQ to hand it keys.
+"""One worker process: its caches, a reconciler, and RQ, which hands it keys.
 
 One rule: wiring only; it decides nothing.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import partial
 
 from coordinator.settings import Settings
-from coordinator.worker.caches import Caches
+from coordinator.worker.caches import WorkerCaches
 from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from kube import errors
 from kube.client import KubernetesCluster
@@ -25,20 +25,20 @@ log = logging.getLogger(__name__)
 
 
 EXPECTED = (errors.ClusterError, ReconcileError)
-"""What a reconcile may end with on a bad day: one line in the log, and again after the backoff."""
+"""Errors that are expected now and then: one line in the log, and another reconcile after a back-off."""
 
 
 def run(cluster: KubernetesCluster, settings: Settings) -> None:
-    """Reconcile until a stop signal has been obeyed; then the connections are given back."""
-    caches = Caches(cluster, settings)
+    """Reconcile until a stop signal was handled; then close the connections."""
+    caches = WorkerCaches(cluster, settings)
     caches.start()
     try:
         caches.wait()
-        # A connection of its own: the worker's is made when RQ begins, and asks for keys.
+        # A connection of its own, because RQ makes the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis_url, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.tell(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
-            left = rq_worker.run_worker(
+            hanging = rq_worker.run_worker(
                 settings.redis_url,
                 partial(reconciler, raise_charge=store.raise_charge),
                 threads=settings.threads,
@@ -47,20 +47,20 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 expected=EXPECTED,
                 run_versions=reconciler.left,
             )
-            if left:
-                os._exit(1)  # a thread that hangs would keep the process for ever
+            if hanging:
+                os._exit(1)  # a thread that hangs would keep the process from ending
     finally:
-        cluster.close()  # whoever waits for another attempt waits no longer
+        cluster.close()  # ends the pauses between attempts of requests
         caches.stop()
 
 
-def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: Caches) -> Reconciler:
-    chosen = reconcile_settings(settings, caches.served)
-    log.info("gangs are bound by %s, containers restarted by %s", chosen.gang_scheduler, chosen.in_place)
+def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches) -> Reconciler:
+    selected = reconcile_settings(settings, caches.served)
+    log.info("gangs are bound by %s, containers are restarted by %s", selected.gang_scheduler, selected.in_place)
     return Reconciler(
         cluster,
         caches.pods,
-        chosen,
+        selected,
         queues=caches.queues,
         nodes=caches.nodes,
         recreations=caches.recreations,
@@ -69,7 +69,7 @@ def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: Caches) 
 
 
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
-    """The reconciler's share of the settings; `served` are the kinds of others' that there are."""
+    """Return the reconciler's part of the settings; `served` are the installed kinds of other projects."""
     scheduler, driver = settings.gang_scheduler, settings.in_place
     return ReconcileSettings(
         master_address=settings.master_address,
@@ -94,5 +94,5 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
 
 
 def work_settings(settings: Settings) -> WorkSettings:
-    """The work queue's share of the settings."""
+    """Return the work queue's part of the settings."""
     return WorkSettings(running_lease=settings.running_lease_seconds)

@@ -13,7 +13,7 @@ from coordinator.cli import main
 from coordinator.rbac import manifests, preflight
 from coordinator.rbac.permissions import ROLES, WORKER
 from coordinator.settings import Settings
-from coordinator.worker.caches import Caches
+from coordinator.worker.caches import WorkerCaches
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
 from tests.support.coordinator.desk import clear, manifest, task
@@ -92,7 +92,7 @@ def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...])
 def test_it_starts_and_follows_the_cluster(access: Access, caplog: pytest.LogCaptureFixture) -> None:
     with access.narrowed(TENANT) as worker, caplog.at_level(logging.INFO):
         preflight.check(worker, WORKER, SETTINGS)
-        caches = Caches(worker, SETTINGS)
+        caches = WorkerCaches(worker, SETTINGS)
         caches.start()
         try:
             caches.wait()

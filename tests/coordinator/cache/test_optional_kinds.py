@@ -11,7 +11,7 @@ from coordinator.cache import optional_kinds, views
 from coordinator.cache.optional_kinds import Foreign
 from coordinator.cache.views import ForeignView
 from coordinator.settings import Settings
-from coordinator.worker.caches import Caches
+from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
 from crds import labels
 from crds.api_resources import POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
@@ -157,7 +157,7 @@ def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> 
         def serves(self, resource: Resource) -> bool:
             return resource in there
 
-    caches = Caches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
+    caches = WorkerCaches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
     monkeypatch.setattr(Informer, "start", lambda _: None)
     monkeypatch.setattr(Informer, "stop", lambda _: None)
     caches.tell(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
@@ -202,7 +202,7 @@ def test_a_worker_follows_what_it_needs(chosen: dict[str, str], followed: set[st
             kinds_asked.append(resource)
             return False
 
-    caches = Caches(Server(), Settings.model_validate(chosen))  # type: ignore[arg-type]
+    caches = WorkerCaches(Server(), Settings.model_validate(chosen))  # type: ignore[arg-type]
     assert {each.resource.plural for each in caches.informers} == followed
     for each in (caches.groups, caches.recreations):
         each.start()

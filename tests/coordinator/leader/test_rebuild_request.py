@@ -155,7 +155,7 @@ def test_a_leader_that_does_not_answer_is_named(coordinated: Coordinated) -> Non
     coordinated.led()
     coordinated.stop()
     coordinated.cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "sleeper"}}, coordinated.namespace)
-    with pytest.raises(rebuild_request.NoRepair, match=r"the leader \(sleeper\) has not mended anything within 0 s"):
+    with pytest.raises(rebuild_request.NoRepair, match=r"the leader \(sleeper\) has not rebuilt the queues within 0 s"):
         coordinated.looker.repair(0.0)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from coordinator.cache import optional_kinds
 from coordinator.cache.watches import Watches
 from coordinator.leader.control_loop import Term
-from coordinator.leader.reason_writer import Reasons
+from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 from coordinator.settings import Settings
-from coordinator.worker.caches import Caches
+from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
 from crds.api_resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -69,7 +69,7 @@ class Desk:
         )
         self.paused: list[float] = []
         picking = Rules(cost=self.settings.cost)
-        self.reasons = Reasons(
+        self.reasons = ReasonWriter(
             self.watching,
             self.watches,
             self.open(),
@@ -80,7 +80,7 @@ class Desk:
             elapsed=clock,
         )
         self.term = self.new_term()
-        self.caches = Caches(self.working, self.settings)
+        self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
         self.work.register("worker", 8)
 

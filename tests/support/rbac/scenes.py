@@ -25,7 +25,7 @@ from coordinator.doctor.collect import Looker
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import Leadership
 from coordinator.leader.queue_status_writer import QueueStatusWriter
-from coordinator.leader.reason_writer import Reasons
+from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.manifests import LEASE_NAMESPACE
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, LEASE, QUEUE_ADMIN, USER, WORKER, Role
 from coordinator.routing.eligibility import Standing
@@ -290,7 +290,7 @@ def _queues_say_how_they_do(stage: Stage) -> str:
 def _jobs_say_why_they_wait(stage: Stage) -> str:
     key = stage.job()
     watches = Watches(stage.admin, nodes=False)
-    reasons = Reasons(stage.access.cluster(COORDINATOR), watches, Nothing(), Rules(), after=1.0)  # type: ignore[arg-type]
+    reasons = ReasonWriter(stage.access.cluster(COORDINATOR), watches, Nothing(), Rules(), after=1.0)  # type: ignore[arg-type]
     with watches.jobs, stage.log.at_level(logging.WARNING):
         until(lambda: watches.job(key) is not None)
         for _ in range(3):
@@ -674,7 +674,7 @@ class Nothing:
         """See Looker."""
 
     def snapshot(self, *_: object) -> None:
-        """See Reasons."""
+        """See ReasonWriter."""
         raise StoreLost("nothing is in here")
 
 
