@@ -1,6 +1,6 @@
-"""`python -m bench [NAME]`: one benchmark, or the list of them with a short run of each.
+"""`python -m bench [NAME]`: run one benchmark, or list all of them with a short run of each.
 
-One rule: a benchmark takes a frozen Options and gives figures; everything about words and JSON is here.
+One rule: a benchmark takes a frozen Options and returns figures; only this module prints text or JSON.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,28 +35,31 @@ from kube.errors import ClusterError
 from queues.errors import QueueError
 
 SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "fairness": lambda: measured("fairness", fairness.SHORT, fairness.run),
-    "simulate": lambda: measured("simulate", simulate.SHORT, simulate.run),
-    "picks": lambda: measured("picks", picks.SHORT, picks.run),
-    "ingest": lambda: measured("ingest", ingest.SHORT, ingest.run),
-    "memory": lambda: measured("memory", memory.SHORT, memory.run),
-    "reconcile": lambda: measured("reconcile", reconcile.SHORT, reconcile.run),
-    "pods": lambda: measured("pods", pods.SHORT, pods.run),
-    "apiserver": lambda: measured("apiserver", apiserver.SHORT, apiserver.run),
-    "burst": lambda: measured("burst", burst.SHORT, burst.run),
-    "churn": lambda: measured("churn", churn.SHORT, churn.run),
-    "kueue-baseline": lambda: measured("kueue-baseline", kueue_baseline.SHORT, kueue_baseline.run),
-    "latency": lambda: measured("latency", latency.SHORT, latency.run),
-    "hostile": lambda: measured("hostile", hostile.SHORT, hostile.run),
+    "fairness": lambda: measure("fairness", fairness.SHORT, fairness.run),
+    "simulate": lambda: measure("simulate", simulate.SHORT, simulate.run),
+    "picks": lambda: measure("picks", picks.SHORT, picks.run),
+    "ingest": lambda: measure("ingest", ingest.SHORT, ingest.run),
+    "memory": lambda: measure("memory", memory.SHORT, memory.run),
+    "reconcile": lambda: measure("reconcile", reconcile.SHORT, reconcile.run),
+    "pods": lambda: measure("pods", pods.SHORT, pods.run),
+    "apiserver": lambda: measure("apiserver", apiserver.SHORT, apiserver.run),
+    "burst": lambda: measure("burst", burst.SHORT, burst.run),
+    "churn": lambda: measure("churn", churn.SHORT, churn.run),
+    "kueue-baseline": lambda: measure("kueue-baseline", kueue_baseline.SHORT, kueue_baseline.run),
+    "latency": lambda: measure("latency", latency.SHORT, latency.run),
+    "hostile": lambda: measure("hostile", hostile.SHORT, hostile.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-_PLOT = click.option("--plot", type=click.Path(dir_okay=False), default="", help="a PNG of its curves, to be written")
+_PLOT = click.option(
+    "--plot", type=click.Path(dir_okay=False), default="", help="write a PNG of the curves to this file"
+)
 Options = TypeVar("Options")
 _COUNT = click.IntRange(min=1)
 
 
-def measured(name: str, options: Options, run: Callable[[Options], Figures]) -> dict[str, Any]:
-    """One run and where it took place. ClickException if it could not be measured."""
+def measure(name: str, options: Options, run: Callable[[Options], Figures]) -> dict[str, Any]:
+    """Run a benchmark. Return its figures with facts about the machine. Raises ClickException if it could not
+    measure."""
     facts, before = machine.facts(), machine.load()
     try:
         figures = run(options)
@@ -69,7 +72,7 @@ def measured(name: str, options: Options, run: Callable[[Options], Figures]) -> 
 @click.option("--json", "as_json", is_flag=True, help="print the short runs as one JSON array")
 @click.pass_context
 def main(context: click.Context, as_json: bool) -> None:
-    """How fast, how fair; bench/README.md says how to read it. Without a name: a short run of each benchmark."""
+    """Measure speed and fairness (see bench/README.md). Without a name, run each benchmark shortly."""
     if context.invoked_subcommand:
         return
     results = []
@@ -88,174 +91,206 @@ def main(context: click.Context, as_json: bool) -> None:
 @main.command("picks")
 @click.option("--queues", type=_COUNT, default=picks.Options().queues, show_default=True)
 @click.option("--jobs", type=_COUNT, default=picks.Options().jobs, show_default=True)
-@click.option("--hard", is_flag=True, help="quotas, cohorts, jobs that do not fit, others that come and go")
-@click.option("--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--hard", is_flag=True, help="with quotas, cohorts, jobs that do not fit, and jobs that come and go")
+@click.option(
+    "--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="the most picks per commit"
+)
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
 @_JSON
-def picks_command(as_json: bool, **given: Any) -> None:
-    """Durable picks per second through a real Redis."""
-    _show(measured("picks", picks.Options(**given), picks.run), as_json)
+def picks_command(as_json: bool, **options: Any) -> None:
+    """Measure durable picks per second through a real Redis."""
+    _show(measure("picks", picks.Options(**options), picks.run), as_json)
 
 
 @main.command("ingest")
 @click.option("--jobs", type=_COUNT, default=ingest.Options().jobs, show_default=True)
 @click.option("--queues", type=_COUNT, default=ingest.Options().queues, show_default=True)
-@click.option("--worst", "is_worst", is_flag=True, help="the objects that cost a reader most, one by one")
+@click.option("--worst", "is_worst", is_flag=True, help="measure the objects that are slowest to read, one by one")
 @_JSON
-def ingest_command(as_json: bool, is_worst: bool, **given: Any) -> None:
-    """Lines of a watch to entries in Redis, per second."""
+def ingest_command(as_json: bool, is_worst: bool, **options: Any) -> None:
+    """Measure the path from watch events to entries in Redis, in events per second."""
     if is_worst:
-        _show(measured("worst", worst.Options(), worst.run), as_json)
+        _show(measure("worst", worst.Options(), worst.run), as_json)
         return
-    _show(measured("ingest", ingest.Options(**given), ingest.run), as_json)
+    _show(measure("ingest", ingest.Options(**options), ingest.run), as_json)
 
 
 @main.command("memory")
 @click.option("--jobs", type=_COUNT, default=memory.Options().jobs, show_default=True)
 @click.option("--queues", type=_COUNT, default=memory.Options().queues, show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=1), default=memory.Options().seconds, help="when to give up")
+@click.option("--seconds", type=click.FloatRange(min=1), default=memory.Options().seconds, help="the time limit")
 @_JSON
-def memory_command(as_json: bool, **given: Any) -> None:
-    """Memory of the coordinator and of Redis while many jobs wait."""
-    _show(measured("memory", memory.Options(**given), memory.run), as_json)
+def memory_command(as_json: bool, **options: Any) -> None:
+    """Measure the memory of the coordinator and of Redis while many jobs wait."""
+    _show(measure("memory", memory.Options(**options), memory.run), as_json)
 
 
 @main.command("reconcile")
 @click.option("--keys", type=_COUNT, default=reconcile.Options().keys, show_default=True)
 @click.option("--plain-jobs", type=_COUNT, default=reconcile.Options().plain_jobs, show_default=True)
-@click.option("--work-ms", type=click.FloatRange(min=0), default=0.0, show_default=True, help="each run sleeps so long")
+@click.option("--work-ms", type=click.FloatRange(min=0), default=0.0, show_default=True, help="the sleep in each run")
 @click.option("--threads", type=_COUNT, default=reconcile.Options().threads, show_default=True)
 @click.option(
-    "--size", "sizes", type=_COUNT, multiple=True, default=reconcile.Options().sizes, show_default=True, help="of jobs"
+    "--size",
+    "sizes",
+    type=_COUNT,
+    multiple=True,
+    default=reconcile.Options().sizes,
+    show_default=True,
+    help="pods of a job",
 )
-@click.option("--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="of all jobs of a size")
-@click.option("--real", is_flag=True, help="whole reconciles on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
+@click.option(
+    "--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="pods of all jobs of one size"
+)
+@click.option("--real", is_flag=True, help="reconcile on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
 @_JSON
-def reconcile_command(as_json: bool, **given: Any) -> None:
-    """Reconciles per second: no-op, beside plain RQ jobs, and whole, beside the same API calls made bare."""
-    _show(measured("reconcile", reconcile.Options(**given), reconcile.run), as_json)
+def reconcile_command(as_json: bool, **options: Any) -> None:
+    """Measure reconciles per second, compared with plain RQ jobs and with the API calls alone."""
+    _show(measure("reconcile", reconcile.Options(**options), reconcile.run), as_json)
 
 
 @main.command("fairness")
 @click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
 @click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
-@click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
-@click.option("--games", is_flag=True, help="queues that show their jobs so as to get more than their share")
+@click.option(
+    "--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="the most picks per commit"
+)
+@click.option("--games", is_flag=True, help="measure queues that try to gain more than their share")
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
 @_PLOT
 @_JSON
-def fairness_command(as_json: bool, plot: str, **given: Any) -> None:
-    """How close admitted GPUs stay to the weights, how long anybody waits, and a large job among small ones."""
-    if 0 < given["pool"] < max(fairness.SIZES):
+def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
+    """Measure how close admitted GPUs stay to the weights, and how long jobs wait."""
+    if 0 < options["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
-    _show(measured("fairness", fairness.Options(**given), fairness.run), as_json, plot)
+    _show(measure("fairness", fairness.Options(**options), fairness.run), as_json, plot)
 
 
 @main.command("simulate")
-@click.option("--trace", type=click.Path(dir_okay=False), default="", help="CSV file of tasks; a queue per qos")
-@click.option("--scenario", type=click.Path(dir_okay=False), default="", help="YAML file of queues, jobs and a pool")
-@click.option("--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="without a file")
+@click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
+@click.option("--scenario", type=click.Path(dir_okay=False), default="", help="a YAML file of queues, jobs and a pool")
+@click.option(
+    "--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="the number of jobs without a file"
+)
 @click.option(
     "--room",
     type=click.FloatRange(min=0, min_open=True),
     default=simulate.Options().room,
     show_default=True,
-    help="of a trace: the pool as a part of its peak",
+    help="the pool as a part of the trace's peak",
 )
-@click.option("--cost", default=simulate.Options().cost, show_default=True, help="jobs or a resource")
-@click.option("--against/--alone", default=True, show_default=True, help="FIFO and plain round robin, too")
+@click.option(
+    "--cost", default=simulate.Options().cost, show_default=True, help="the measure of cost: jobs or a resource"
+)
+@click.option("--against/--alone", default=True, show_default=True, help="compare with FIFO and plain round robin")
 @click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
 @_PLOT
 @_JSON
-def simulate_command(as_json: bool, plot: str, **given: Any) -> None:
-    """Waits, utilisation and fairness of many jobs under a virtual clock, beside FIFO and plain round robin."""
-    _show(measured("simulate", simulate.Options(**given), simulate.run), as_json, plot)
+def simulate_command(as_json: bool, plot: str, **options: Any) -> None:
+    """Simulate waits, utilisation and fairness of many jobs under a virtual clock."""
+    _show(measure("simulate", simulate.Options(**options), simulate.run), as_json, plot)
 
 
 @main.command("apiserver")
 @click.option("--objects", type=click.IntRange(min=20), default=apiserver.Options().objects, show_default=True)
 @click.option("--threads", type=_COUNT, default=apiserver.Options().threads, show_default=True)
 @_JSON
-def apiserver_command(as_json: bool, **given: Any) -> None:
-    """Requests per second and watch lag of the embedded API server."""
-    _show(measured("apiserver", apiserver.Options(**given), apiserver.run), as_json)
+def apiserver_command(as_json: bool, **options: Any) -> None:
+    """Measure requests per second and watch lag of the embedded API server."""
+    _show(measure("apiserver", apiserver.Options(**options), apiserver.run), as_json)
 
 
 @main.command("burst")
 @click.option("--jobs", type=_COUNT, default=burst.Options().jobs, show_default=True)
-@click.option("--pods", type=_COUNT, default=burst.Options().pods, show_default=True, help="of each job")
+@click.option("--pods", type=_COUNT, default=burst.Options().pods, show_default=True, help="pods of each job")
 @click.option("--queues", type=_COUNT, default=burst.Options().queues, show_default=True)
-@click.option("--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="that create jobs")
-@click.option("--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="of each client")
-@click.option("--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="pods at once")
+@click.option(
+    "--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="processes that create jobs"
+)
+@click.option(
+    "--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="threads of each client"
+)
+@click.option(
+    "--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="cpus of the node, one for each pod"
+)
 @click.option("--workers", type=_COUNT, default=burst.Options().workers, show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=1), default=burst.Options().seconds, help="when to give up")
+@click.option("--seconds", type=click.FloatRange(min=1), default=burst.Options().seconds, help="the time limit")
 @_JSON
-def burst_command(as_json: bool, **given: Any) -> None:
-    """Thousands of TorchJobs created at once on a whole embedded stack, until all have ended."""
-    _show(measured("burst", burst.Options(**given), burst.run), as_json)
+def burst_command(as_json: bool, **options: Any) -> None:
+    """Measure thousands of TorchJobs created at once on an embedded stack."""
+    _show(measure("burst", burst.Options(**options), burst.run), as_json)
 
 
 @main.command("scale")
 @click.option("--jobs", type=_COUNT, default=scale.Options().jobs, show_default=True)
 @click.option("--queues", type=_COUNT, default=scale.Options().queues, show_default=True)
 @click.option("--workers", type=_COUNT, default=scale.Options().workers, show_default=True)
-@click.option("--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="jobs at once")
-@click.option("--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="that create jobs")
-@click.option("--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="of each client")
-@click.option("--seconds", type=click.FloatRange(min=1), default=scale.Options().seconds, help="when to give up")
+@click.option(
+    "--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="cpus of the node, one for each job"
+)
+@click.option(
+    "--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="processes that create jobs"
+)
+@click.option(
+    "--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="threads of each client"
+)
+@click.option("--seconds", type=click.FloatRange(min=1), default=scale.Options().seconds, help="the time limit")
 @_JSON
-def scale_command(as_json: bool, **given: Any) -> None:
-    """Many jobs on a real API server (KUBEBUILDER_ASSETS), each process under its own account."""
-    _show(measured("scale", scale.Options(**given), scale.run), as_json)
+def scale_command(as_json: bool, **options: Any) -> None:
+    """Measure many jobs on a real API server (KUBEBUILDER_ASSETS), with one account per process."""
+    _show(measure("scale", scale.Options(**options), scale.run), as_json)
 
 
 @main.command("churn")
 @click.option("--jobs", type=_COUNT, default=churn.Options().jobs, show_default=True)
-@click.option("--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="at the same time")
+@click.option(
+    "--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="the most jobs at the same time"
+)
 @click.option("--pods", type=click.Choice(["played", "real"]), default="played", show_default=True)
 @click.option("--ttl", type=click.IntRange(min=0), default=churn.Options().ttl, show_default=True, help="seconds")
 @click.option("--samples", type=click.IntRange(min=2), default=churn.Options().samples, show_default=True)
 @click.option("--threads", type=_COUNT, default=churn.Options().threads, show_default=True)
 @click.option("--workers", type=_COUNT, default=churn.Options().workers, show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=1), default=churn.Options().seconds, help="when to give up")
-@click.option("--log", type=click.Path(dir_okay=False), default="", help="a file to add each sample to, as it is taken")
+@click.option("--seconds", type=click.FloatRange(min=1), default=churn.Options().seconds, help="the time limit")
+@click.option("--log", type=click.Path(dir_okay=False), default="", help="append each sample to this file at once")
 @_JSON
-def churn_command(as_json: bool, **given: Any) -> None:
-    """Memory, files and keys while jobs come and go."""
-    _show(measured("churn", churn.Options(**given), churn.run), as_json)
+def churn_command(as_json: bool, **options: Any) -> None:
+    """Measure memory, files and keys while jobs come and go."""
+    _show(measure("churn", churn.Options(**options), churn.run), as_json)
 
 
 _KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="of the API server to use"
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="use the API server of this kubeconfig"
 )
 _REAL = click.option("--real", is_flag=True, help="start kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
-_SERVER_NOTE = "The API server is the embedded one, started for this, unless --kubeconfig or --real says otherwise."
+_SERVER_NOTE = "The benchmark starts an embedded API server, unless --kubeconfig or --real is given."
 
 
 @main.command("kueue-baseline", epilog=_SERVER_NOTE)
-@click.option("--pods", type=click.Choice(["none", "one"]), default="none", show_default=True, help="for each job")
+@click.option("--pods", type=click.Choice(["none", "one"]), default="none", show_default=True, help="pods of each job")
 @click.option(
     "--jobs-factor",
     type=click.FloatRange(min=0, min_open=True, max=10),
     default=1.0,
     show_default=True,
-    help="of 15,000",
+    help="the part of the 15,000 jobs",
 )
 @click.option("--workers", type=_COUNT, default=kueue_baseline.Options().workers, show_default=True)
-@click.option("--clients", type=_COUNT, default=kueue_baseline.Options().clients, show_default=True, help="that create")
-@click.option("--threads", type=_COUNT, default=kueue_baseline.Options().threads, show_default=True, help="of each")
+@click.option("--clients", type=_COUNT, default=kueue_baseline.Options().clients, show_default=True, help="processes")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=kueue_baseline.Options().seconds, help="when to give up"
+    "--threads", type=_COUNT, default=kueue_baseline.Options().threads, show_default=True, help="of each client"
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=kueue_baseline.Options().seconds, help="the time limit"
 )
 @_KUBECONFIG
 @_REAL
 @_PLOT
 @_JSON
-def kueue_baseline_command(as_json: bool, plot: str, **given: Any) -> None:
-    """Kueue's scalability test: 15,000 jobs in 30 queues of 5 cohorts."""
-    options = kueue_baseline.Options(**_one_server(given))
-    _show(measured("kueue-baseline", options, kueue_baseline.run), as_json, plot)
+def kueue_baseline_command(as_json: bool, plot: str, **server_options: Any) -> None:
+    """Run Kueue's scalability test: 15,000 jobs in 30 queues of 5 cohorts."""
+    options = kueue_baseline.Options(**_check_server(server_options))
+    _show(measure("kueue-baseline", options, kueue_baseline.run), as_json, plot)
 
 
 @main.command("latency", epilog=_SERVER_NOTE)
@@ -264,61 +299,71 @@ def kueue_baseline_command(as_json: bool, plot: str, **given: Any) -> None:
 @click.option("--arrivals", type=click.Choice(["poisson", "even"]), default="poisson", show_default=True)
 @click.option("--queues", type=_COUNT, default=latency.Options().queues, show_default=True)
 @click.option(
-    "--run-ms", type=click.IntRange(min=0), default=latency.Options().run_ms, show_default=True, help="of pods"
+    "--run-ms",
+    type=click.IntRange(min=0),
+    default=latency.Options().run_ms,
+    show_default=True,
+    help="the run time of pods",
 )
 @click.option("--workers", type=_COUNT, default=latency.Options().workers, show_default=True)
-@click.option("--threads", type=_COUNT, default=latency.Options().threads, show_default=True, help="that create jobs")
+@click.option(
+    "--threads", type=_COUNT, default=latency.Options().threads, show_default=True, help="threads that create jobs"
+)
 @click.option("--seed", type=int, default=latency.Options().seed, show_default=True)
 @_KUBECONFIG
 @_REAL
 @_PLOT
 @_JSON
-def latency_command(as_json: bool, plot: str, **given: Any) -> None:
-    """From a job's intended arrival to its admission and its pod, at a fixed rate of arrivals."""
-    _show(measured("latency", latency.Options(**_one_server(given)), latency.run), as_json, plot)
+def latency_command(as_json: bool, plot: str, **options: Any) -> None:
+    """Measure the time from a job's arrival to its admission and its pod, at a fixed rate."""
+    _show(measure("latency", latency.Options(**_check_server(options)), latency.run), as_json, plot)
 
 
 @main.command("hostile")
 @click.option("--attack", type=click.Choice(list(hostile.ATTACKS)), default=hostile.Options().attack, show_default=True)
-@click.option("--jobs", type=_COUNT, default=hostile.Options().jobs, show_default=True, help="of the attacker")
+@click.option("--jobs", type=_COUNT, default=hostile.Options().jobs, show_default=True, help="jobs of the attacker")
 @click.option(
     "--attack-rate",
     type=click.FloatRange(min=0),
     default=hostile.Options().attack_rate,
     show_default=True,
-    help="jobs per second of the attacker; 0: all are there before the measurement",
+    help="jobs per second of the attacker; 0: all exist before the measurement",
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=hostile.Options().rate, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=hostile.Options().seconds, show_default=True)
 @click.option("--patience", type=click.FloatRange(min=1), default=hostile.Options().patience, show_default=True)
 @click.option("--workers", type=_COUNT, default=hostile.Options().workers, show_default=True)
 @_JSON
-def hostile_command(as_json: bool, **given: Any) -> None:
-    """A tenant's times from submission to admission, without and with another tenant's attack."""
-    _show(measured("hostile", hostile.Options(**given), hostile.run), as_json)
+def hostile_command(as_json: bool, **options: Any) -> None:
+    """Measure a tenant's times to admission, without and with another tenant's attack."""
+    _show(measure("hostile", hostile.Options(**options), hostile.run), as_json)
 
 
 @main.command("pods", epilog=_SERVER_NOTE)
 @click.option("--pods", type=click.IntRange(min=4), default=pods.Options().pods, show_default=True)
-@click.option("--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="in the part with many")
+@click.option(
+    "--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="jobs in the part with many jobs"
+)
 @click.option("--workers", type=_COUNT, default=pods.Options().workers, show_default=True)
-@click.option("--rounds", type=_COUNT, default=pods.Options().rounds, show_default=True, help="of each part")
-@click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="when to give up")
+@click.option("--rounds", type=_COUNT, default=pods.Options().rounds, show_default=True, help="rounds of each part")
+@click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="the time limit")
 @_KUBECONFIG
 @_REAL
 @_JSON
-def pods_command(as_json: bool, **given: Any) -> None:
-    """Pods created per second for one job and for several, as a share of what the client reaches by itself."""
-    if given["pods"] < 2 * given["jobs"]:
-        raise click.UsageError("--pods: each of the --jobs needs two pods")
-    _show(measured("pods", pods.Options(**_one_server(given)), pods.run), as_json)
+def pods_command(as_json: bool, **options: Any) -> None:
+    """Measure pods created per second, compared with the same API calls alone."""
+    if options["pods"] < 2 * options["jobs"]:
+        raise click.UsageError("--pods must be at least twice --jobs: each job needs two pods")
+    _show(measure("pods", pods.Options(**_check_server(options)), pods.run), as_json)
 
 
-def _one_server(given: dict[str, Any]) -> dict[str, Any]:
-    """UsageError for two of them."""
-    if given["kubeconfig"] and given["real"]:
-        raise click.UsageError("--kubeconfig names a server, --real starts one: give one of the two")
-    return {**given, "kubeconfig": given["kubeconfig"] or ""}
+def _check_server(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with a kubeconfig. Raises UsageError if they name two servers."""
+    if options["kubeconfig"] and options["real"]:
+        raise click.UsageError(
+            "--kubeconfig and --real exclude each other: the first names a server, the second starts one"
+        )
+    return {**options, "kubeconfig": options["kubeconfig"] or ""}
 
 
 def _show(result: dict[str, Any], as_json: bool, plot: str = "") -> None:

@@ -1,10 +1,10 @@
-"""What keeps a benchmark from running.
+"""The error of a benchmark.
 
-    BenchError   the message says what is missing or what went wrong
+    BenchError   the message says what is missing or what failed
 
-One rule: a benchmark that could not measure says so and prints no figure.
+One rule: a benchmark that could not measure raises an error and prints no figure.
 """
 
 
 class BenchError(Exception):
-    """There is nothing to report."""
+    """The benchmark could not measure, so there are no figures."""

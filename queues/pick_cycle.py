@@ -153,7 +153,7 @@ class Rounds:
         batch = picker.picks(now, limit)
         if not batch.picks and batch.settlement is None:
             return None
-        batch = replace(batch, heads=heads, hungry=picker.request_entries(heads), follows=follows)
+        batch = replace(batch, heads=heads, needs_entries=picker.request_entries(heads), follows=follows)
         return _Pending(self._store.pending_commit(batch), batch)
 
     def _add_entries(self, picker: Picker, pending: _Pending, committed: Committed) -> None:
@@ -161,9 +161,9 @@ class Rounds:
         shown: tuple[Behind, ...] = ()
         if committed.alone or committed.others:
             with contextlib.suppress(errors.Unreadable):  # the next reading raises it, when no batch is on its way
-                shown = pending.commit.shown()
+                shown = pending.commit.next_entries()
         entries = {behind.queue: behind for behind in shown if behind.queue not in self._others}
-        picker.add_entries(pending.batch.hungry, entries)
+        picker.add_entries(pending.batch.needs_entries, entries)
 
     def _read(self, picker: Picker | None, most: int) -> Picker:
         """Return a picker that knows the store as it is now. Read up to `most` entries of queues whose first few

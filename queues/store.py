@@ -50,8 +50,8 @@ class PendingCommit(Protocol):
     def reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations. Call it after `outcome`; it does not wait."""
 
-    def shown(self) -> tuple[Behind, ...]:
-        """Return the next entries of the batch's `hungry` queues. Call it after `outcome`; it does not wait."""
+    def next_entries(self) -> tuple[Behind, ...]:
+        """Return the next entries of the batch's `needs_entries` queues. Call it after `outcome`; it does not wait."""
 
 
 class QueueReader(Protocol):
@@ -158,7 +158,7 @@ class QueueWriter(Protocol):
 
         The commit does the following per pick, in order. It checks epoch, revision, entry version, quota, pool and
         port. Then it charges, reserves, and marks the key as work. The first pick that fails ends the batch; the
-        earlier picks stand. If no pick fails, the result has the next entries of the batch's `hungry` queues.
+        earlier picks stand. If no pick fails, the result has the next entries of the batch's `needs_entries` queues.
 
         The store takes nothing of a batch that follows another commit than the last one, or a commit that did not
         stand whole."""

@@ -261,8 +261,8 @@ class Batch:
     follows: str = ""
     """The name of the commit that must be the last one and stand whole; empty: any commit."""
     heads: int = 0
-    """The number of entries to return of each queue in `hungry`."""
-    hungry: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    """The number of entries to return of each queue in `needs_entries`."""
+    needs_entries: Mapping[str, int] = field(default_factory=lambda: NOTHING)
     """Queue whose next entries the commit returns if all picks stand -> the number of its first entries that the
     chooser knows, without the picks of this batch."""
 
@@ -291,8 +291,8 @@ class Committed:
     others: tuple[str, ...] = ()
     """The queues that other requests changed since the batch's `change`, if the store remembers that change. The
     chooser knows all changes up to `change` but those of these queues."""
-    shown: tuple[Behind, ...] = ()
-    """The next entries of the queues in the batch's `hungry`, as of `change`. They may be missing."""
+    next_entries: tuple[Behind, ...] = ()
+    """The next entries of the queues in the batch's `needs_entries`, as of `change`. They may be missing."""
     picked: int = 0
     """The number of picks that stand."""
 

@@ -1,6 +1,6 @@
 """Many TorchJobs created at once on a private embedded stack, with pods that end at once, until all have ended.
 
-One rule: what is told is what a watch has shown: a stage's time is when its event came to us.
+One rule: a stage's time is the time at which the benchmark received its watch event.
 """
 
 import threading
@@ -31,28 +31,29 @@ _SAMPLE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     jobs: int = 10_000
     pods: int = 1
-    """Of each job."""
+    """The number of pods of each job."""
     queues: int = 4
     clients: int = 2
-    """Processes that create jobs."""
+    """The number of processes that create jobs."""
     threads: int = 4
-    """Requests under way at the same time in each of them."""
+    """The number of concurrent requests of each process."""
     cpus: int = 64
-    """Of the node; each pod asks for one."""
+    """The cpus of the node; each pod requests one."""
     workers: int = 2
     seconds: float = 3_600.0
-    """When to give up."""
+    """The time limit."""
 
 
 SHORT = Options(jobs=100)
 
 
 def run(options: Options) -> Figures:
-    """Start, burst, wait, tell. BenchError if a job failed, or not all ended in time."""
+    """Start a stack, create all jobs, wait until they end, and return the figures. Raises BenchError if a job failed or
+    did not end in time."""
     submitters = Crowd(
         clients=options.clients,
         threads=options.threads,
@@ -65,7 +66,7 @@ def run(options: Options) -> Figures:
         with Observer(running, options.jobs * options.pods) as observer:
             before = _counts(running)
             started = crowd.begin(bench, running.kubeconfig, submitters)
-            bench.wait(lambda: observer.over(options.jobs), "all jobs to end", options.seconds, observer.progress)
+            bench.wait(lambda: observer.is_over(options.jobs), "all jobs to end", options.seconds, observer.progress)
             wall = time.monotonic() - started
             return {
                 "wall_s": round(wall, 2),
@@ -77,13 +78,13 @@ def run(options: Options) -> Figures:
 
 
 class Observer:
-    """Watches jobs and pods, and samples what only Redis knows."""
+    """An observer of jobs and pods by watches, and of the store by samples from Redis."""
 
     def __init__(self, running: Stack, pods: int) -> None:
         self._running = running
-        self._pods_wanted = pods
+        self._pod_count = pods
         self._lock = threading.Lock()
-        self._moments: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
+        self._times: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
         self._queued: list[tuple[float, int]] = []
         self._failed: list[str] = []
         self._ended: set[str] = set()
@@ -106,24 +107,24 @@ class Observer:
         for informer in (self._jobs, self._pods):
             informer.stop()
 
-    def over(self, jobs: int) -> bool:
-        """Whether all have ended and nothing is charged any more. BenchError if one has failed."""
+    def is_over(self, jobs: int) -> bool:
+        """Return whether all jobs have ended and hold no reservation. Raises BenchError if a job has failed."""
         if self._failed:
             raise BenchError(f"a job failed: {self._failed[0]}")
-        return len(self._ended) == jobs and not self._held()
+        return len(self._ended) == jobs and not self._reservation_count()
 
     def progress(self) -> str:
-        """How far it is."""
-        return " ".join(f"{stage}={len(self._moments[stage])}" for stage in STAGES if stage != "queued")
+        """Return the number of jobs in each stage."""
+        return " ".join(f"{stage}={len(self._times[stage])}" for stage in STAGES if stage != "queued")
 
     def figures(self, started: float) -> Figures:
-        """Rates and times by stage."""
-        moments = {name: list(each.values()) for name, each in self._moments.items() if each}
+        """Return the rates and times by stage."""
+        moments = {name: list(times.values()) for name, times in self._times.items() if times}
         moments["queued"] = [moment for moment, _ in self._queued]
         stages = {name: _stage(moments[name], started) for name in STAGES if name != "queued"}
-        stages["queued"] = _queued(self._queued, started)
-        created, ended = self._moments["created"], self._moments["succeeded"]
-        admitted = self._moments["admitted"]
+        stages["queued"] = _queued_stage(self._queued, started)
+        created, ended = self._times["created"], self._times["succeeded"]
+        admitted = self._times["admitted"]
         return {
             "stages": {name: stages[name] for name in STAGES},
             "created_to_succeeded_ms": report.milliseconds([ended[name] - created[name] for name in ended]),
@@ -136,33 +137,34 @@ class Observer:
             return
         name, phase, message = after
         with self._lock:
-            self._moments["created"].setdefault(name, now)
+            self._times["created"].setdefault(name, now)
             if phase in ("Admitted", "Running", *_FINAL):
-                self._moments["admitted"].setdefault(name, now)
+                self._times["admitted"].setdefault(name, now)
             if phase in _FINAL:
-                self._moments["succeeded"].setdefault(name, now)
+                self._times["succeeded"].setdefault(name, now)
                 self._ended.add(name)
             if phase == "Failed":
                 self._failed.append(f"{name}: {message}")
 
     def _pod_changed(self, before: str | None, after: str | None) -> None:
         if before is None and after is not None:
-            self._moments["pods_created"].setdefault(after, time.monotonic())
+            self._times["pods_created"].setdefault(after, time.monotonic())
 
     def _sample(self) -> None:
-        """The store gives a version to every entry: so many jobs have been put into queues."""
+        """Sample the last version of the store. Every entry has a version of its own, so this is the number of queued
+        jobs."""
         while not self._stopping.wait(_SAMPLE_SECONDS):
             with connection.translate_errors(self._running.redis):
                 self._queued.append((time.monotonic(), int(self._running.redis.get("torchq:version") or 0)))
 
-    def _held(self) -> int:
+    def _reservation_count(self) -> int:
         with connection.translate_errors(self._running.redis):
             return int(self._running.redis.hlen("torchq:reservations"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """What was asked and spent so far."""
+    """The requests and the resource usage up to one moment."""
 
     usage: Mapping[str, Mapping[str, float]]
     requests: Mapping[str, Counter[str]]
@@ -174,10 +176,10 @@ def _counts(running: Stack) -> _Counts:
 
 
 def _costs(running: Stack, before: _Counts, jobs: int) -> Figures:
-    """What the burst took: CPU and memory by process, requests by client, Redis commands, troubles."""
+    """Return the costs of the burst: CPU and memory by process, requests by client, Redis commands, troubles."""
     after = _counts(running)
     cpu = {name: round(_cpu(now) - _cpu(before.usage.get(name, {})), 2) for name, now in sorted(after.usage.items())}
-    children = [each["node"]["children_cpu_s"] for each in (before.usage, after.usage)]
+    children = [usage["node"]["children_cpu_s"] for usage in (before.usage, after.usage)]
     cpu["pods"] = round(children[1] - children[0], 2)
     requests = {
         name: dict((counts - before.requests.get(name, Counter())).most_common())
@@ -205,8 +207,8 @@ def _stage(moments: list[float], started: float) -> dict[str, float]:
     return {"first_s": round(first, 2), "last_s": round(last, 2), "per_s": round(len(moments) / max(last, 0.001), 1)}
 
 
-def _queued(samples: list[tuple[float, int]], started: float) -> dict[str, float]:
-    """When the store had got the first and the last job, as near as the samples tell."""
+def _queued_stage(samples: list[tuple[float, int]], started: float) -> dict[str, float]:
+    """Return when the store got the first and the last job, as exactly as the samples allow."""
     highest = samples[-1][1]
     first = next((moment for moment, version in samples if version), started) - started
     last = next(moment for moment, version in samples if version >= highest) - started
@@ -216,7 +218,11 @@ def _queued(samples: list[tuple[float, int]], started: float) -> dict[str, float
 def _job(manifest: Manifest) -> tuple[str, str, str]:
     status = manifest.get("status") or {}
     conditions = status.get("conditions") or [{}]
-    message = "; ".join(str(each.get("message", "")) for each in conditions) if status.get("phase") == "Failed" else ""
+    message = (
+        "; ".join(str(condition.get("message", "")) for condition in conditions)
+        if status.get("phase") == "Failed"
+        else ""
+    )
     return manifest["metadata"]["name"], status.get("phase", ""), message
 
 

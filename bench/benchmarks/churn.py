@@ -1,10 +1,10 @@
-"""Jobs that come and go on an embedded stack: does anything grow with their number?
+"""Jobs that come and go on an embedded stack, to find resources whose use grows with the number of jobs.
 
-One rule: memory and every count that can be taken from outside are sampled against finished jobs; the pods are played
-through the API, so that nothing but torchq and the embedded cluster is measured.
+One rule: memory and every count that is visible from outside are sampled against finished jobs. The benchmark sets the
+status of the pods itself, so that only torchq and the embedded cluster are measured.
 
-A job is created, admitted, its pod made; we say that the pod has succeeded, and the job goes by its own
-ttlSecondsAfterFinished. `--pods real` has the node run them as processes (`true`) instead.
+Each job is created and admitted, and its pod is created. The benchmark sets the pod to Succeeded, and the job is
+deleted after its ttlSecondsAfterFinished. With `--pods real` the node runs the pods as processes (`true`) instead.
 """
 
 import threading
@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,46 +31,48 @@ from kube.informer import Informer
 from queues.redis import connection
 
 NAMESPACE = "default"
-_NOBODY = "bench-plays-the-node"
+_MISSING_SCHEDULER = "bench-plays-the-node"
 _POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     jobs: int = 100_000
     alive: int = 200
-    """Jobs in the cluster at the same time at most."""
+    """The most jobs in the cluster at the same time."""
     queues: int = 4
     threads: int = 4
     samples: int = 20
     pods: str = "played"
-    """`played` by us, or `real` processes."""
+    """`played`: the benchmark sets the status of the pods. `real`: the pods are processes."""
     ttl: int = 1
-    """Seconds a finished job stays."""
+    """The seconds for which a finished job stays."""
     workers: int = 2
     seconds: float = 7_200.0
-    """When to give up."""
+    """The time limit."""
     log: str = ""
-    """A file that each sample is added to when it is taken, as a line of JSON."""
+    """A file to which each sample is appended at once, as a line of JSON."""
 
 
 SHORT = Options(jobs=100, alive=50, samples=3)
 
 
 def run(options: Options) -> Figures:
-    """Keep so many jobs alive until all have come and gone; samples on the way. BenchError if one fails."""
+    """Keep `alive` jobs in the cluster until all jobs have been created and deleted, and take samples meanwhile. Raises
+    BenchError if a job fails."""
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(workers=options.workers))
-        with Crowd(running, options) as crowd:
+        with Churn(running, options) as churn:
             started, samples = time.monotonic(), [_note(options, _sample(running, 0))]
             for number in range(1, options.samples + 1):
                 due = options.jobs * number // options.samples
-                bench.wait(lambda due=due: crowd.gone(due), f"{due} jobs to be gone", options.seconds, crowd.told)  # type: ignore[misc]
+                subject = f"{due} jobs to be deleted"
+                bench.wait(partial(churn.is_done, due), subject, options.seconds, churn.progress)
                 samples.append(_note(options, _sample(running, due)))
             wall = time.monotonic() - started
-        bench.wait(lambda: running.held().get("pods", 0) == 0, "the last pods to go", 120)
+        bench.wait(lambda: running.held().get("pods", 0) == 0, "the last pods to be deleted", 120)
         return {
             "wall_s": round(wall, 1),
             "jobs_per_s": round(options.jobs / wall, 1),
@@ -79,13 +82,13 @@ def run(options: Options) -> Figures:
         }
 
 
-class Crowd:
-    """Makes jobs as others go, and plays their pods."""
+class Churn:
+    """The threads that create jobs as others are deleted, and set the status of their pods."""
 
     def __init__(self, running: Stack, options: Options) -> None:
         self._running = running
         self._options = options
-        self._made = self._gone = 0
+        self._created = self._deleted = 0
         self._failed = ""
         self._todo: deque[str] = deque()
         self._lock = threading.Lock()
@@ -94,9 +97,11 @@ class Crowd:
         self._pods = Informer(
             running.cluster, PODS, trim=_name, label_selector=labels.JOB_UID, on_change=self._pod_changed
         )
-        self._threads = [threading.Thread(target=self._work, name=f"crowd-{each}") for each in range(options.threads)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"churn-{number}") for number in range(options.threads)
+        ]
 
-    def __enter__(self) -> "Crowd":
+    def __enter__(self) -> "Churn":
         for informer in (self._jobs, self._pods):
             informer.start()
         for thread in self._threads:
@@ -110,19 +115,19 @@ class Crowd:
         for informer in (self._jobs, self._pods):
             informer.stop()
 
-    def gone(self, count: int) -> bool:
-        """Whether so many have come and gone. BenchError if one failed."""
+    def is_done(self, count: int) -> bool:
+        """Return whether `count` jobs have been deleted. Raises BenchError if a job has failed."""
         if self._failed:
             raise BenchError(f"a job failed: {self._failed}")
-        return self._gone >= count
+        return self._deleted >= count
 
-    def told(self) -> str:
-        """How far it is."""
-        return f"(made {self._made}, gone {self._gone})"
+    def progress(self) -> str:
+        """Return the number of jobs that were created and deleted."""
+        return f"(created {self._created}, deleted {self._deleted})"
 
     def _job_changed(self, _: Any, after: tuple[str, str] | None) -> None:
         with self._lock:
-            self._gone += after is None
+            self._deleted += after is None
         if after is not None and after[1] == "Failed":
             self._failed = after[0]
 
@@ -140,12 +145,12 @@ class Crowd:
                 self._stopping.wait(_POLL_SECONDS)
 
     def _next(self) -> int:
-        """The number of the next job; 0 if it is not time."""
+        """Return the number of the next job; 0 if no job may be created now."""
         with self._lock:
-            if self._made >= self._options.jobs or self._made - self._gone >= self._options.alive:
+            if self._created >= self._options.jobs or self._created - self._deleted >= self._options.alive:
                 return 0
-            self._made += 1
-            return self._made
+            self._created += 1
+            return self._created
 
     def _play(self) -> None:
         try:
@@ -157,9 +162,9 @@ class Crowd:
 
 
 def job(number: int, options: Options) -> Manifest:
-    """A job of one pod."""
+    """Return a job of one pod."""
     container = {"name": "torch", "image": "none", "command": ["true"]}
-    pod = {"containers": [container], **({"schedulerName": _NOBODY} if options.pods == "played" else {})}
+    pod = {"containers": [container], **({"schedulerName": _MISSING_SCHEDULER} if options.pods == "played" else {})}
     return {
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,
@@ -173,29 +178,29 @@ def job(number: int, options: Options) -> Manifest:
 
 
 def growth(samples: list[Figures]) -> Figures:
-    """What each number grew by from the end of the first quarter to the end, per 1,000 jobs."""
+    """Return the growth of each number from the end of the first quarter to the end, per 1,000 jobs."""
     first, last = samples[max(1, len(samples) // 4)], samples[-1]
     thousands = max(1, last["jobs"] - first["jobs"]) / 1_000
     return {name: round((last[name] - first[name]) / thousands, 3) for name in last if name != "jobs"}
 
 
 def _sample(running: Stack, jobs: int) -> Figures:
-    """Everything that can be counted from outside."""
-    found: Figures = {"jobs": jobs}
-    found |= {f"{name}_rss_mib": each["rss_mib"] for name, each in running.usage().items() if name != "supervisor"}
-    held = running.held()
-    found |= {f"api_{name}": held.get(name, 0) for name in ("watch_history", "watches", "events", "services")}
+    """Return all counts that are visible from outside."""
+    figures: Figures = {"jobs": jobs}
+    figures |= {f"{name}_rss_mib": usage["rss_mib"] for name, usage in running.usage().items() if name != "supervisor"}
+    objects = running.held()
+    figures |= {f"api_{name}": objects.get(name, 0) for name in ("watch_history", "watches", "events", "services")}
     with connection.translate_errors(running.redis):
         memory: Any = running.redis.info("memory")
-        found |= {"redis_keys": int(running.redis.dbsize()), "redis_memory_kib": memory["used_memory"] // 1024}
-    found |= {"database_kib": _size(running.data.glob("objects.sqlite*"))}
-    found |= {"log_kib": _size((running.data / "logs").glob("*")), "pod_folders": _entries(running.data / "pods")}
-    found |= {"redis_file_kib": _size((running.data.parent / "appendonlydir").glob("*"))}
-    return found
+        figures |= {"redis_keys": int(running.redis.dbsize()), "redis_memory_kib": memory["used_memory"] // 1024}
+    figures |= {"database_kib": _size(running.data.glob("objects.sqlite*"))}
+    figures |= {"log_kib": _size((running.data / "logs").glob("*")), "pod_folders": _entries(running.data / "pods")}
+    figures |= {"redis_file_kib": _size((running.data.parent / "appendonlydir").glob("*"))}
+    return figures
 
 
 def _note(options: Options, sample: Figures) -> Figures:
-    """So that a long run tells something before its end."""
+    """Append a sample to the log file, so that a long run has results before its end."""
     if options.log:
         with open(options.log, "ab") as file:
             file.write(orjson.dumps(sample) + b"\n")

@@ -1,6 +1,6 @@
-"""Processes that create TorchJobs as fast as they can, all of them begun at once (`bench/support/submitter.py`).
+"""Processes that create TorchJobs as fast as they can and start together (`bench/support/submitter.py`).
 
-One rule: nothing is created before every process has said that it is ready.
+One rule: no job is created before every process has logged that it is ready.
 """
 
 import time
@@ -14,24 +14,24 @@ from bench.support.processes import Bench
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """How many there are, and what they create together."""
+    """The number of processes and the jobs that they create together."""
 
     clients: int
     threads: int
-    """Requests under way at the same time in each of them."""
+    """The number of concurrent requests of each process."""
     jobs: int
     pods: int = 1
-    """Of each job."""
+    """The number of pods of each job."""
     queues: int
 
     @property
     def names(self) -> list[str]:
-        """Of the processes."""
+        """The names of the processes."""
         return [f"submitter-{number}" for number in range(self.clients)]
 
 
 def begin(bench: Bench, kubeconfig: str, crowd: Crowd) -> float:
-    """Let all of them begin at once; when that was, as `time.monotonic` has it."""
+    """Start all processes at once. Return the time by `time.monotonic`."""
     gate, share = bench.folder / "gate", -(-crowd.jobs // crowd.clients)
     for number, name in enumerate(crowd.names):
         first = number * share
@@ -44,7 +44,7 @@ def begin(bench: Bench, kubeconfig: str, crowd: Crowd) -> float:
 
 
 def troubles(bench: Bench, crowd: Crowd) -> dict[str, int]:
-    """Requests that had to be repeated, by why; once all have ended their work."""
+    """Wait until all processes have finished. Return the number of repeated requests by reason."""
     bench.wait_said(crowd.names, '"troubles"')
     lines = [bench.log(name).read_text().splitlines()[-1] for name in crowd.names]
     return dict(sum((Counter(orjson.loads(line)["troubles"]) for line in lines), Counter()))

@@ -1,6 +1,7 @@
-"""How close the admitted cost of each queue stays to its weight, from the first pick on, and how long a job may wait.
+"""The fairness of picks: how close the admitted cost of each queue stays to its weight, and how long a job may wait.
 
-One rule: pure. Fixed jobs from a seed, the production race, a clock that only the simulation moves.
+One rule: pure. The jobs come from a seed, the coordinator's own picker decides, and only the simulation moves the
+clock.
 """
 
 import heapq
@@ -26,22 +27,22 @@ SIZES = (1, 2, 4, 8)
 START = 1_700_000_000.0
 _BACKLOG = 4
 _CHURN = 0.05
-"""How likely a queue empties, returns or changes its weight, at each pick."""
+"""The probability at each pick that a queue empties, returns or changes its weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     picks: int = 20_000
     pool: int = 0
-    """GPUs that all queues share; 0: no limit, so that only the weights decide."""
+    """The GPUs that all queues share; 0: no limit, so that only the weights decide."""
     batch: int = 128
-    """Most picks from one snapshot."""
+    """The most picks from one snapshot."""
     games: bool = False
-    """Play the games of `bench.support.games` instead, a twentieth of the picks each, and those of
-    `bench.benchmarks.withdrawals`, as many
-    seconds each."""
+    """Whether to play the games of `bench.support.games` and `bench.benchmarks.withdrawals` instead. Each game of the
+    first has a
+    twentieth of `picks` as its picks; each game of the second takes as many seconds."""
     seed: int = 1
 
 
@@ -51,7 +52,7 @@ _PART = 20
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A pick, and the weights that contended for it."""
+    """A pick, and the weights of the queues that contended for it."""
 
     queue: str
     cost: int
@@ -59,7 +60,8 @@ class Admission:
 
 
 def run(options: Options) -> Figures:
-    """Jobs of 1, 2, 4 and 8 GPUs: queues that always have some waiting, then queues that come, go and change."""
+    """Measure jobs of 1, 2, 4 and 8 GPUs: first in queues that always have waiting jobs, then in queues that come, go
+    and change."""
     if options.games:
         part = max(1, options.picks // _PART)
         return games.run(part, options.seed) | withdrawals.run(part, options.seed)
@@ -70,13 +72,13 @@ def run(options: Options) -> Figures:
         "largest_job_gpus": max(SIZES),
         **_figures(options, steady),
         "large_job": large_job(Rules(cost=GPU)),
-        PANELS: [Panel(title, "picks", "GPUs", distances([(each.queue, each.cost) for each in steady], WEIGHTS))],
+        PANELS: [Panel(title, "picks", "GPUs", distances([(pick.queue, pick.cost) for pick in steady], WEIGHTS))],
     }
 
 
 def _figures(options: Options, steady: list[Admission]) -> Figures:
     churned = measure(churn(options))
-    shares = share([(each.queue, each.cost) for each in steady], WEIGHTS)
+    shares = share([(pick.queue, pick.cost) for pick in steady], WEIGHTS)
     return {
         "worst_deviation_gpus": measure(steady)["worst_deviation_gpus"],
         "worst_wait_fair_turns": churned["worst_wait_fair_turns"],
@@ -88,9 +90,12 @@ def _figures(options: Options, steady: list[Admission]) -> Figures:
 
 
 def share(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Figures:
-    """Of admissions (queue, cost) in order: the largest distance of any queue from its weight's part of what was
-    admitted so far, over all prefixes and in units of the largest job; and the shares in the end."""
-    whole = sum(weights.values())
+    """Return the largest deviation of any queue from its share, and the final shares, of admissions (queue, cost) in
+    order.
+
+    A queue's share of the admitted cost is in proportion to its weight. The deviation is the largest one over all
+    prefixes, in units of the largest job."""
+    total_weight = sum(weights.values())
     cost = dict.fromkeys(weights, 0)
     total = largest = 0
     worst = 0.0
@@ -98,34 +103,36 @@ def share(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Fi
         cost[queue] += size
         total += size
         largest = max(largest, size)
-        worst = max(worst, *(abs(cost[name] - total * weight / whole) for name, weight in weights.items()))
+        worst = max(worst, *(abs(cost[name] - total * weight / total_weight) for name, weight in weights.items()))
     return {
         "worst_prefix_deviation": worst / largest,
-        "target": {name: weight / whole for name, weight in weights.items()},
-        "shares": {name: each / total for name, each in cost.items()},
+        "target": {name: weight / total_weight for name, weight in weights.items()},
+        "shares": {name: served / total for name, served in cost.items()},
     }
 
 
 def distances(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Mapping[str, Line]:
-    """Each queue's distance from its weight's part, pick by pick."""
-    whole, total = sum(weights.values()), 0
+    """Return each queue's deviation from its share after every pick."""
+    total_weight, total = sum(weights.values()), 0
     cost = dict.fromkeys(weights, 0)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in weights}
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in weights}
     for number, (queue, size) in enumerate(admitted, start=1):
         cost[queue] += size
         total += size
         for name, weight in weights.items():
-            found[name].append((number, cost[name] - total * weight / whole))
-    return found
+            lines[name].append((number, cost[name] - total * weight / total_weight))
+    return lines
 
 
 def measure(admitted: Iterable[Admission]) -> Figures:
-    """Against the fluid share of the queues contending at each moment: the largest distance (a queue that joins begins
-    at none), the longest wait in a queue's own fair turns (the time in which it earns one job of mean size), and the
-    most picks in a row of a queue that has just come back."""
+    """Compare admissions with the fluid shares of the queues that contend at each pick. Return three figures:
+
+    - the largest deviation; a queue that joins begins with none
+    - the longest wait in a queue's fair turns; a turn is the time in which the queue earns one job of mean size
+    - the most picks in a row of a queue that has just come back"""
     observer = _Observer()
-    for each in admitted:
-        observer.see(each)
+    for pick in admitted:
+        observer.see(pick)
     return {
         "worst_deviation_gpus": observer.worst,
         "worst_wait_fair_turns": observer.longest_wait * observer.picks / observer.cost,
@@ -135,7 +142,7 @@ def measure(admitted: Iterable[Admission]) -> Figures:
 
 @dataclass(slots=True)
 class _Observer:
-    """What the fluid share would have been so far."""
+    """The fluid shares up to the present pick."""
 
     picks: int = 0
     cost: int = 0
@@ -144,11 +151,11 @@ class _Observer:
     longest_run: int = 0
     _weights: Mapping[str, int] = field(default_factory=dict)
     _behind: dict[str, float] = field(default_factory=dict)
-    """What each contending queue has earned since it joined, beyond what it got."""
+    """The cost that each contending queue has earned since it joined, less the cost of its picks."""
     _waited: dict[str, float] = field(default_factory=dict)
-    """What it has earned since its last pick."""
+    """The cost that each queue has earned since its last pick."""
     _joined: set[str] = field(default_factory=set)
-    """Who came back and was not picked yet."""
+    """The queues that came back and were not picked yet."""
     _runner: str = ""
     _run: int = 0
 
@@ -189,30 +196,31 @@ class _Observer:
 
 
 def admissions(options: Options) -> Iterator[Admission]:
-    """The picks, in order, while every queue always has jobs. With a pool, jobs run 1 to 100 s and then give their GPUs
-    back."""
+    """Yield the picks while every queue always has jobs. With a pool, jobs run for 1 to 100 s and then free their
+    GPUs."""
     arena = _arena(WEIGHTS, options.pool)
     source = _Source(options.seed)
     lengths = random.Random(options.seed + 1)
     for queue in WEIGHTS:
         source.fill(arena, queue, options.batch + _BACKLOG)
     running: list[tuple[float, JobKey, Entry]] = []
-    now, left = START, options.picks
-    while left:
-        taken = arena.admit(now, min(left, options.batch))
-        for entry in taken:
+    now, remaining = START, options.picks
+    while remaining:
+        admitted = arena.admit(now, min(remaining, options.batch))
+        for entry in admitted:
             if options.pool:
                 heapq.heappush(running, (now + lengths.uniform(1.0, 100.0), entry.key, entry))
             source.fill(arena, entry.queue, 1)
             yield Admission(entry.queue, entry.demand[GPU], WEIGHTS)
-        left -= len(taken)
-        if not taken:
+        remaining -= len(admitted)
+        if not admitted:
             now, _, entry = heapq.heappop(running)
             arena.release(entry)
 
 
 def churn(options: Options) -> Iterator[Admission]:
-    """The same with 20 queues of weights 1 to 50, of which some empty, return or change their weight at random."""
+    """Yield the picks among 20 queues with weights 1 to 50. At random, a queue empties, returns or changes its
+    weight."""
     arena = _arena(CHURNED, 0)
     source, fate = _Source(options.seed), random.Random(options.seed + 2)
     for queue in CHURNED:
@@ -228,10 +236,10 @@ def churn(options: Options) -> Iterator[Admission]:
 
 
 def _disturb(arena: Production, source: "_Source", fate: random.Random) -> None:
-    """Something happens to one queue; the last one that has jobs keeps them."""
+    """Empty, fill or reweigh one queue at random. The last queue with jobs keeps them."""
     queue = fate.choice(list(arena.lines))
     line = arena.lines[queue]
-    busy = sum(bool(each.waiting) for each in arena.lines.values())
+    busy = sum(bool(other.waiting) for other in arena.lines.values())
     if fate.random() < 0.2:
         arena.reweigh(queue, fate.randint(1, 50))
     elif not line.waiting:
@@ -242,20 +250,20 @@ def _disturb(arena: Production, source: "_Source", fate: random.Random) -> None:
 
 
 class _Source:
-    """Jobs of mixed size, one per second, as many as are wanted."""
+    """A source of jobs of mixed size, submitted one per second."""
 
     def __init__(self, seed: int) -> None:
         self._sizes = random.Random(seed)
         self._numbers = count()
 
     def fill(self, arena: Production, queue: str, jobs: int) -> None:
-        """Let so many more wait in a queue."""
+        """Add waiting jobs to a queue."""
         for _ in range(jobs):
             arena.put(job(queue, next(self._numbers), self._sizes.choice(SIZES)))
 
 
 def job(queue: str, number: int, gpus: int) -> Entry:
-    """A job that asks for GPUs."""
+    """Return a job that requests GPUs."""
     return Entry(
         key=JobKey(queue, f"job-{number:07}", f"uid-{number}"),
         queue=queue,
@@ -265,9 +273,11 @@ def job(queue: str, number: int, gpus: int) -> Entry:
 
 
 def large_job(rules: Rules) -> Figures:
-    """How many small jobs go before a large one that needs the whole of a pool of 64 GPUs (or of its queue's quota),
-    while small ones come without end and one ends per second; and the bound: the weights are equal, so the large one
-    has its turn after one small one at the latest, and then the patience of the rules counts."""
+    """Return how many small jobs are admitted before a large job, and the bound of that number.
+
+    The large job needs a whole pool of 64 GPUs, or its queue's whole quota. Small jobs arrive without end, and one ends
+    per second. The weights are equal, so the large job has its turn after one small job at the latest. After that, the
+    patience of the rules is the bound."""
     across = _overtakers(QueueSpec(name="large"), "small", {GPU: 64}, rules)
     within = _overtakers(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
     return {

@@ -1,9 +1,9 @@
-"""Whole reconciles per second (observe, plan, apply) by real worker processes, beside the same calls made bare.
+"""Whole reconciles per second (observe, plan, apply) by real worker processes, compared with the same API calls alone.
 
-One rule: no coordinator takes part: jobs are offered and handed out as it would, and each figure stands beside that of
-the bare calls of the same run, made by as many processes.
+One rule: no coordinator takes part; the benchmark offers and dispatches the jobs. Each figure is compared with the same
+API calls in the same run, made by as many processes.
 
-    first   a job that was just picked: its admission is written, its service and its pods are made
+    first   a job that was just picked: its admission is written, its service and its pods are created
     again   the same job once more: one GET, and nothing to do
 """
 
@@ -27,44 +27,44 @@ from crds.keys import JobKey
 from crds.torchjob import demand, torchjob
 from kube.api import Manifest
 from queues.dispatch.redis_work import RedisWork
-from queues.storage import stats
+from queues.storage import stats as vitals
 from queues.values import Offer, Reservation
 
 _ROUNDS = 3
-"""How often each job is looked at again."""
+"""The number of further reconciles of each job."""
 _CREATES = 4
-"""Jobs created at a time, before anything is measured."""
+"""The number of jobs that are created concurrently, before the measurement."""
 _SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     sizes: tuple[int, ...] = (1, 8, 64, 1_000)
-    """Pods of a job."""
+    """The number of pods of a job, one part of the measurement each."""
     pods: int = 256
-    """Of all jobs of a size together; one job at least."""
+    """The pods of all jobs of one size together; there is at least one job."""
     workers: int = 2
     real: bool = False
-    """kube-apiserver on etcd instead of the embedded API server."""
+    """Whether the API server is kube-apiserver on etcd instead of the embedded one."""
     seconds: float = 300.0
-    """When to give up, in each part."""
+    """The time limit of each part."""
 
 
 def run(options: Options) -> Figures:
-    """Each size of jobs in turn. BenchError if one does not come to its end."""
-    wanted = Wanted(real=options.real, workers=options.workers, coordinator=False)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
-        course = Course(bench, torchq, options)
-        course.prepare()
-        found = {f"pods_{size}": course.measure(size) for size in options.sizes}
-    return {"server": torchq.server.name, "by_size": found}
+    """Measure each size of jobs in turn. Raises BenchError if a part does not end in time."""
+    spec = Wanted(real=options.real, workers=options.workers, coordinator=False)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
+        comparison = Comparison(bench, torchq, options)
+        comparison.prepare()
+        figures = {f"pods_{size}": comparison.measure(size) for size in options.sizes}
+    return {"server": torchq.server.name, "by_size": figures}
 
 
 @dataclass(slots=True)
-class Course:
-    """The sizes, one after the other."""
+class Comparison:
+    """The measurements of all sizes, one after the other."""
 
     bench: Bench
     torchq: Installation
@@ -77,26 +77,26 @@ class Course:
         self._work = RedisWork(self.torchq.redis)
 
     def prepare(self) -> None:
-        """All jobs are there, and picked; one of two pods has gone all the way."""
+        """Create all jobs and their reservations, and reconcile one job of two pods as a model."""
         self._start_callers()
-        made = {size: self._create(size, self._jobs(size)) for size in (2, *self.options.sizes)}
-        self.keys = {size: [_key(each) for each in manifests] for size, manifests in made.items()}
-        jobs = [each for manifests in made.values() for each in manifests]
-        self.torchq.store().rebuild(1, [reservation(each, number) for number, each in enumerate(jobs, 1)], [])
+        manifests_by_size = {size: self._create(size, self._jobs(size)) for size in (2, *self.options.sizes)}
+        self.keys = {size: [_key(manifest) for manifest in manifests] for size, manifests in manifests_by_size.items()}
+        jobs = [manifest for manifests in manifests_by_size.values() for manifest in manifests]
+        self.torchq.store().rebuild(1, [reservation(manifest, number) for number, manifest in enumerate(jobs, 1)], [])
         workers = self.options.workers
-        self.bench.wait(lambda: len(stats.read(self.torchq.redis).workers) == workers, "the workers")
+        self.bench.wait(lambda: len(vitals.read(self.torchq.redis).workers) == workers, "the workers")
         self._reconcile(self.keys[2])
 
     def measure(self, size: int) -> Figures:
-        """One size: first and again, each by workers and bare."""
+        """Measure one size: first and again, each by workers and by API calls alone."""
         keys = self.keys[size]
         plan = self._calls(size, len(keys))
         bare_first = self._bare(plan)
         first = self._reconcile(keys)
-        self._complete(size, keys)
+        self._check_pods(size, keys)
         again = self._reconcile(keys, rounds=_ROUNDS)
-        look = [[each[0], each[1], None, [], []] for each in plan]
-        bare_again = self._bare(look * _ROUNDS)
+        gets = [[calls[0], calls[1], None, [], []] for calls in plan]
+        bare_again = self._bare(gets * _ROUNDS)
         return {
             "jobs": len(keys),
             "first_per_s": round(first, 1),
@@ -121,44 +121,45 @@ class Course:
             return list(creators.map(create, range(jobs)))
 
     def _reconcile(self, keys: Sequence[JobKey], rounds: int = 1) -> float:
-        """Runs of these keys per second, until all of them have nothing to do any more."""
-        began = time.perf_counter()
+        """Reconcile these keys until they are idle. Return the runs per second."""
+        started = time.perf_counter()
         for _ in range(rounds):
             self._work.offer(Offer(key=key, tenant=self.torchq.namespace) for key in keys)
             self._until_idle()
-        return rounds * len(keys) / (time.perf_counter() - began)
+        return rounds * len(keys) / (time.perf_counter() - started)
 
     def _until_idle(self) -> None:
         deadline = time.monotonic() + self.options.seconds
         while True:
             if not self._work.dispatch():
-                found = stats.read(self.torchq.redis)
-                if not (found.ready or found.leased):
+                stats = vitals.read(self.torchq.redis)
+                if not (stats.ready or stats.leased):
                     return
                 time.sleep(_SETTINGS.dispatch_seconds)
             if time.monotonic() > deadline:
                 raise BenchError(f"no end in {self.options.seconds:.0f} s{self.bench.logs()}")
 
-    def _complete(self, size: int, keys: Sequence[JobKey]) -> None:
-        """Every pod that was to be made is there."""
+    def _check_pods(self, size: int, keys: Sequence[JobKey]) -> None:
+        """Raise BenchError unless every pod exists."""
         selector = f"{pods.PART}=size-{size}"
-        there = self.torchq.admin.list(PODS, self.torchq.namespace, label_selector=selector).items
-        if len(there) != size * len(keys):
-            raise BenchError(f"{len(there)} pods of {size * len(keys)}{self.bench.logs()}")
+        existing = self.torchq.admin.list(PODS, self.torchq.namespace, label_selector=selector).items
+        if len(existing) != size * len(keys):
+            raise BenchError(f"{len(existing)} pods of {size * len(keys)}{self.bench.logs()}")
 
     def _calls(self, size: int, jobs: int) -> list[list[object]]:
-        """What the workers will ask for, for jobs of other names: the warm one says how admissions and pods look."""
+        """Return the API calls of the workers for jobs of other names. The model job has the form of admissions and
+        pods."""
         admin, namespace = self.torchq.admin, self.torchq.namespace
-        warm = admin.get(TORCHJOBS, self.keys[2][0].name, namespace)
+        model = admin.get(TORCHJOBS, self.keys[2][0].name, namespace)
         pod = pods.bare(admin.get(PODS, f"{self.keys[2][0].name}-worker-0", namespace))
         service = pods.bare(admin.get(SERVICES, f"{self.keys[2][0].name}-master-0", namespace), "Service")
-        found: list[list[object]] = []
-        for made in self._create(size, jobs, "bare"):
-            name = made["metadata"]["name"]
+        plan: list[list[object]] = []
+        for manifest in self._create(size, jobs, "bare"):
+            name = manifest["metadata"]["name"]
             bodies = [pods.named(pod, f"{name}-{index}") for index in range(size)]
             services = [pods.named(service, name)] if size > 1 else []
-            found.append([namespace, name, warm["status"], services, bodies])
-        return found
+            plan.append([namespace, name, model["status"], services, bodies])
+        return plan
 
     def _start_callers(self) -> None:
         kubeconfig, folder = self.torchq.server.accounts[1], str(self.bench.folder)
@@ -169,35 +170,35 @@ class Course:
             )
 
     def _bare(self, plan: Iterable[list[object]]) -> float:
-        """The same calls by as many processes, with as many threads."""
+        """Make these calls by as many processes and threads as the workers have. Return the calls per second."""
         self._parts += 1
-        lines = [orjson.dumps(each) for each in plan]
-        self._put("plan", b"\n".join(lines))
-        self._said("ready", START_SECONDS)
-        self._put("gate", b"")
-        spans = [[float(each) for each in said] for said in self._said("done", self.options.seconds)]
+        lines = [orjson.dumps(calls) for calls in plan]
+        self._write("plan", b"\n".join(lines))
+        self._wait_for("ready", START_SECONDS)
+        self._write("gate", b"")
+        spans = [[float(time_text) for time_text in times] for times in self._wait_for("done", self.options.seconds)]
         return len(lines) / (max(end for _, end in spans) - min(begin for begin, _ in spans))
 
-    def _put(self, kind: str, content: bytes) -> None:
-        """Whole at once: somebody waits for it."""
+    def _write(self, kind: str, content: bytes) -> None:
+        """Write a file for the callers. The file appears with its whole content, because the callers wait for it."""
         draft = self.bench.folder / "draft"
         draft.write_bytes(content)
         draft.rename(self.bench.folder / f"{kind}-{self._parts}")
 
-    def _said(self, word: str, seconds: float) -> list[list[str]]:
-        """What each of the bare callers says after this word about this part, once all have."""
+    def _wait_for(self, event: str, seconds: float) -> list[list[str]]:
+        """Wait until all callers have logged an event of this part. Return the values in each caller's line."""
         logs = [self.bench.folder / f"raw-{number}.log" for number in range(self.options.workers)]
-        line = re.compile(rf"^{word} {self._parts}\b(.*)\n", re.MULTILINE)
+        line = re.compile(rf"^{event} {self._parts}\b(.*)\n", re.MULTILINE)
 
-        def found() -> list[str]:
+        def matches() -> list[str]:
             return [rest for log in logs if log.exists() for rest in line.findall(log.read_text())]
 
-        self.bench.wait(lambda: len(found()) == len(logs), f"the bare callers to be {word}", seconds)
-        return [rest.split() for rest in found()]
+        self.bench.wait(lambda: len(matches()) == len(logs), f"the bare callers to be {event}", seconds)
+        return [rest.split() for rest in matches()]
 
 
 def reservation(manifest: Manifest, pick: int) -> Reservation:
-    """As a pick would leave it."""
+    """Return the reservation that a pick would make."""
     job = torchjob.parse(manifest)
     return Reservation(key=job.key, queue=job.queue, attempt=1, epoch=1, charge=demand.job_charge(job.spec), pick=pick)
 

@@ -1,14 +1,14 @@
-"""What one tenant's attack costs another: its jobs' times from submission to admission, without the attack and with it.
+"""The effect of one tenant's attack on another tenant: times from submission to admission, with and without the attack.
 
-One rule: both tenants have an account's rights only. What the attacker submits is what its role may write, and the API
-server takes; the other tenant's jobs arrive at a fixed rate, whatever becomes of those before
+One rule: both tenants have only the rights of their accounts. The attacker submits jobs that its role may write and the
+API server accepts. The other tenant's jobs arrive at a fixed rate, independent of earlier jobs
 (`bench.benchmarks.open_loop`).
 
-    names      suspended jobs, each of which names another queue that does not exist
-    victim     suspended jobs that name the other tenant's queue
+    names      suspended jobs, each with the name of another queue that does not exist
+    victim     suspended jobs with the name of the other tenant's queue
     waiting    jobs that wait in the attacker's own queue, whose quota is one job
     failing    jobs whose containers fail at once, with the largest backoffLimit
-    resources  held jobs that ask for made-up resources, as many as a job may have, each for others
+    resources  held jobs that request invented resources, as many as a job may have, other ones in each job
 """
 
 import threading
@@ -23,7 +23,7 @@ from bench.benchmarks.latency import Sight
 from bench.benchmarks.open_loop import Planned, Timetable
 from bench.report import Figures
 from bench.support import installation, stack
-from bench.support.baseline_scenario import NOBODY
+from bench.support.baseline_scenario import MISSING_SCHEDULER
 from bench.support.installation import Installation, Wanted
 from bench.support.pod_player import FAILS_LABEL, RUN_LABEL
 from bench.support.processes import Bench, room
@@ -34,42 +34,44 @@ from kube.api import Manifest
 POOL = "cpu=1000000"
 _POLL_SECONDS = 0.1
 _QUIET_SECONDS = 2.0
-"""Between the two measurements."""
+"""The pause between the two measurements."""
 MOST_RESTARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     attack: str = "names"
     jobs: int = 4_000
-    """Of the attacker."""
+    """The number of the attacker's jobs."""
     attack_rate: float = 100.0
-    """Jobs per second of the attacker; 0: all of them are there before the measurement begins."""
+    """The attacker's jobs per second; 0: all jobs exist before the measurement begins."""
     rate: float = 5.0
-    """Jobs per second of the other tenant."""
+    """The other tenant's jobs per second."""
     seconds: float = 60.0
-    """Of each of the two measurements."""
+    """The length of each of the two measurements."""
     patience: float = 60.0
-    """Seconds after the last arrival after which a job that is not admitted counts with the time it has waited."""
+    """How long the measurement waits for admissions after the last arrival, in seconds. A job that is not admitted by
+    then counts with the time that it has waited."""
     run_ms: int = 200
-    """What each pod is said to run."""
+    """The run time of each pod."""
     workers: int = 2
     threads: int = 8
-    """Creates of each tenant that are under way at the same time at most."""
+    """The most concurrent creates of each tenant."""
 
 
 SHORT = Options(jobs=200, seconds=4.0)
 
 
 def run(options: Options) -> Figures:
-    """Start everything, and measure the other tenant alone and beside the attacker. BenchError if that fails."""
-    wanted = Wanted(workers=options.workers, settings={"TORCHQ_POOL": POOL})
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
-        ours, evil = torchq.namespace, f"{torchq.namespace}-evil"
+    """Start everything, and measure the other tenant first without and then with the attacker. Raises BenchError if
+    that fails."""
+    spec = Wanted(workers=options.workers, settings={"TORCHQ_POOL": POOL})
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
+        namespace, evil = torchq.namespace, f"{torchq.namespace}-evil"
         torchq.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": evil}})
-        _create_queue(torchq, f"{ours}-0", [ours])
+        _create_queue(torchq, f"{namespace}-0", [namespace])
         _create_queue(torchq, evil, [evil], quota={"jobs": 1} if options.attack == "waiting" else {})
         bench.start_python("pod-player", "bench.support.pod_player", torchq.server.kubeconfig, "8", stage=2)
         with Sight(torchq) as sight:
@@ -98,10 +100,12 @@ def _create_queue(torchq: Installation, name: str, namespaces: list[str], **spec
 
 
 def _attack(bench: Bench, torchq: Installation, evil: str, options: Options) -> Timetable:
-    """Let it begin, or have all of it there."""
+    """Start the attack. With no rate, wait until all its jobs exist."""
     rate = options.attack_rate
-    made = ATTACKS[options.attack]
-    jobs = [Planned(number / rate if rate else 0.0, made(torchq.namespace, number)) for number in range(options.jobs)]
+    make_job = ATTACKS[options.attack]
+    jobs = [
+        Planned(number / rate if rate else 0.0, make_job(torchq.namespace, number)) for number in range(options.jobs)
+    ]
     table = open_loop.prepare(bench, torchq.server.kubeconfig, evil, jobs, 1, options.threads, "attacker")
     table.open()
     if not rate:
@@ -110,22 +114,22 @@ def _attack(bench: Bench, torchq: Installation, evil: str, options: Options) -> 
 
 
 def _measure(bench: Bench, torchq: Installation, sight: Sight, name: str, options: Options) -> dict[str, float]:
-    """Milliseconds from each job's arrival to its admission."""
+    """Return the milliseconds from each job's arrival to its admission."""
     planned = list(plan(f"{torchq.namespace}-0", name, options))
     kubeconfig, threads = torchq.server.kubeconfig, options.threads
     table = open_loop.prepare(bench, kubeconfig, torchq.namespace, planned, 1, threads, name)
     start = table.open()
-    names, admitted = {each.job["metadata"]["name"]: each.due for each in planned}, sight.moments["admitted"]
+    names, admitted = {item.job["metadata"]["name"]: item.due for item in planned}, sight.moments["admitted"]
     pause, deadline = threading.Event(), start + options.seconds + options.patience
     while time.monotonic() < deadline and not names.keys() <= admitted.keys():
         bench.keep_alive()
         pause.wait(_POLL_SECONDS)
     now = time.monotonic()
-    return report.milliseconds([admitted.get(each, now) - start - due for each, due in names.items()])
+    return report.milliseconds([admitted.get(name, now) - start - due for name, due in names.items()])
 
 
 def plan(queue: str, name: str, options: Options) -> Iterator[Planned]:
-    """The other tenant's jobs, evenly spaced."""
+    """Yield the other tenant's jobs, evenly spaced."""
     for number in range(int(options.rate * options.seconds)):
         yield Planned(number / options.rate, job(f"{name}-{number}", queue, {RUN_LABEL: str(options.run_ms)}))
 
@@ -133,10 +137,13 @@ def plan(queue: str, name: str, options: Options) -> Iterator[Planned]:
 def job(
     name: str, queue: str, labels: Mapping[str, str], requests: Mapping[str, str] | None = None, **spec: Any
 ) -> Manifest:
-    """A job of one pod, which no node takes."""
+    """Return a job with one pod, which no node runs."""
     resources = {"requests": dict(requests or {"cpu": "1"})}
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": resources}
-    template = {"metadata": {"labels": dict(labels)}, "spec": {"schedulerName": NOBODY, "containers": [container]}}
+    template = {
+        "metadata": {"labels": dict(labels)},
+        "spec": {"schedulerName": MISSING_SCHEDULER, "containers": [container]},
+    }
     policy = {"queue": queue, **spec.pop("schedulingPolicy", {})}
     return {
         "apiVersion": TORCHJOBS.api_version,
@@ -150,21 +157,21 @@ def _names(_: str, number: int) -> Manifest:
     return job(f"attack-{number}", f"invented-{number}", {}, suspend=True)
 
 
-def _victim(ours: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{ours}-0", {}, suspend=True)
+def _victim(namespace: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{namespace}-0", {}, suspend=True)
 
 
-def _waiting(ours: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{ours}-evil", {RUN_LABEL: "3600000"})
+def _waiting(namespace: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{namespace}-evil", {RUN_LABEL: "3600000"})
 
 
-def _failing(ours: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{ours}-evil", {FAILS_LABEL: "1"}, backoffLimit=MOST_RESTARTS)
+def _failing(namespace: str, number: int) -> Manifest:
+    return job(f"attack-{number}", f"{namespace}-evil", {FAILS_LABEL: "1"}, backoffLimit=MOST_RESTARTS)
 
 
-def _resources(ours: str, number: int) -> Manifest:
-    asked = {f"example.com/r{number}-{index}": "1" for index in range(MOST_RESOURCES)}
-    return job(f"attack-{number}", f"{ours}-evil", {}, asked, schedulingPolicy={"hold": True})
+def _resources(namespace: str, number: int) -> Manifest:
+    requests = {f"example.com/r{number}-{index}": "1" for index in range(MOST_RESOURCES)}
+    return job(f"attack-{number}", f"{namespace}-evil", {}, requests, schedulingPolicy={"hold": True})
 
 
 ATTACKS: Mapping[str, Callable[[str, int], Manifest]] = {
@@ -174,4 +181,4 @@ ATTACKS: Mapping[str, Callable[[str, int], Manifest]] = {
     "failing": _failing,
     "resources": _resources,
 }
-"""What makes the attacker's jobs, of the other tenant's namespace and a number."""
+"""The name of an attack -> the function that makes its jobs, from the other tenant's namespace and a number."""

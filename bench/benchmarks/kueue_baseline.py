@@ -23,7 +23,7 @@ from bench.benchmarks.open_loop import Sent
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, panels, stack
-from bench.support.baseline_scenario import CLASSES, Planted, Scenario
+from bench.support.baseline_scenario import CLASSES, Scenario, ScenarioJob
 from bench.support.installation import Installation, Wanted
 from bench.support.ledger import HELD, Ledger
 from bench.support.panels import PANELS, Panel
@@ -219,7 +219,7 @@ def _measure(bench: Bench, play: Play, options: Options) -> Figures:
         **open_loop.lateness(sent.values()),
         **_ends(play),
         "requests_per_job": api_counts.per_job(asked, jobs),
-        "refused": api_counts.refused(asked),
+        "refused": api_counts.failures(asked),
         "log_troubles": stack.troubles(bench.folder),
         PANELS: list(_panels(play, sent, start)),
     }
@@ -253,7 +253,7 @@ def succeeded(seen: Seen, now: datetime) -> dict[str, Any]:
 
 
 def _by_class(
-    jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]
+    jobs: Mapping[str, ScenarioJob], admitted: Mapping[str, float], sent: Mapping[str, Sent]
 ) -> Mapping[str, list[float]]:
     """Seconds from sending the create to seeing the admission, by class."""
     found: dict[str, list[float]] = {each.name: [] for each in CLASSES}
@@ -272,7 +272,7 @@ def _panels(play: Play, sent: Mapping[str, Sent], start: float) -> Iterator[Pane
     yield Panel("how far", "seconds since the first job", "% of jobs", drawn)
 
 
-def _waits(jobs: Mapping[str, Planted], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
+def _waits(jobs: Mapping[str, ScenarioJob], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
     found = _by_class(jobs, admitted, sent)
     return {
         "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in found.items()},

@@ -16,7 +16,7 @@ from bench.benchmarks.open_loop import Planned, Sent
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, panels, stack
-from bench.support.baseline_scenario import NOBODY
+from bench.support.baseline_scenario import MISSING_SCHEDULER
 from bench.support.installation import Installation, Wanted
 from bench.support.ledger import FINAL, HELD
 from bench.support.panels import PANELS, Panel
@@ -133,7 +133,7 @@ def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options)
         **open_loop.lateness(sent.values()),
         **costs,
         "requests_per_job": api_counts.per_job(asked, len(planned)),
-        "refused": api_counts.refused(asked),
+        "refused": api_counts.failures(asked),
         "log_troubles": stack.troubles(bench.folder),
         PANELS: [Panel("since the moment each job was to arrive", "at most, ms", "% of jobs", lines)],
     }
@@ -165,7 +165,7 @@ def plan(prefix: str, options: Options) -> Iterator[Planned]:
 def job(number: int, queue: str, run_ms: int) -> Manifest:
     """A job of one pod, which no node takes."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": NOBODY, "containers": [container]}
+    spec = {"schedulerName": MISSING_SCHEDULER, "containers": [container]}
     template = {"metadata": {"labels": {RUN_LABEL: str(run_ms)}}, "spec": spec}
     return {
         "apiVersion": TORCHJOBS.api_version,

@@ -110,8 +110,8 @@ class TimedCommit:
     def reservations(self) -> tuple[Reservation, ...]:
         return self.commit.reservations()
 
-    def shown(self) -> tuple[Behind, ...]:
-        return self.commit.shown()
+    def next_entries(self) -> tuple[Behind, ...]:
+        return self.commit.next_entries()
 
 
 @dataclass(slots=True)

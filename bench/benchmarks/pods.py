@@ -17,7 +17,7 @@ import orjson
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, stack
-from bench.support.baseline_scenario import NOBODY
+from bench.support.baseline_scenario import MISSING_SCHEDULER
 from bench.support.installation import Installation, Wanted
 from bench.support.processes import Bench, room
 from coordinator.settings import Settings
@@ -86,7 +86,7 @@ def run(options: Options) -> Figures:
         asked = torchq.requests() - requests
         costs = installation.costs(bench, cpu)
     return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(asked),
-            "refused": api_counts.refused(asked)}  # fmt: skip
+            "refused": api_counts.failures(asked)}  # fmt: skip
 
 
 def figures(alone: Sequence[Part], one: Sequence[Part], many: Sequence[Part]) -> Figures:
@@ -199,7 +199,7 @@ class Course:
 def job(name: str, queue: str, part: str, pods: int) -> Manifest:
     """A job of so many pods, made at once, which no node takes."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": NOBODY, "containers": [container]}
+    spec = {"schedulerName": MISSING_SCHEDULER, "containers": [container]}
     task = {"template": {"metadata": {"labels": {PART: part}}, "spec": spec}}
     tasks = {"Master": task, "Worker": {"numTasks": pods - 1, "dependsOn": [], **task}}
     policy = {"queue": queue, "gangScheduler": "none"}

@@ -64,7 +64,7 @@ def run(options: Options) -> Figures:
             "submit_troubles": crowd.troubles(bench, submitters),
             "log_troubles": stack.troubles(bench.folder),
             "requests_per_job": api_counts.per_job(requests, options.jobs),
-            "refused": api_counts.refused(requests),
+            "refused": api_counts.failures(requests),
         }
 
 

@@ -1,6 +1,6 @@
-"""What the embedded API server gives one client: creates, status patches, reads, and how late a watch is.
+"""The rates of creates, status patches and reads that the embedded API server gives one client, and the lag of a watch.
 
-One rule: over HTTP through `kube.client`, as every torchq process meets it.
+One rule: all requests go over HTTP through `kube.client`, as those of every torchq process.
 """
 
 import threading
@@ -25,19 +25,19 @@ NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The size of the measurement."""
 
     objects: int = 2_000
-    """Writes and reads of each kind."""
+    """The number of requests of each kind."""
     threads: int = 8
-    """Requests under way at the same time, all from one process."""
+    """The number of concurrent requests, all from one process."""
 
 
 SHORT = Options(objects=200)
 
 
 def run(options: Options) -> Figures:
-    """Start a server with empty storage, then one kind of request after the other."""
+    """Start a server with empty storage, then measure one kind of request after the other."""
     with room() as bench:
         cluster = _start(bench)
         local_stack.install(cluster)
@@ -46,7 +46,7 @@ def run(options: Options) -> Figures:
             alone = _one_by_one(follower, options.objects // 10)
             jobs = rate(lambda number: follower.create(_job(f"job-{number}")))
             patches = rate(lambda number: _patch_status(cluster, f"job-{number}"))
-            bench.wait(lambda: follower.seen >= options.objects + len(alone), "the watch")
+            bench.wait(lambda: follower.count >= options.objects + len(alone), "the watch")
             crowded = follower.lags()
         pods = rate(lambda number: cluster.create(PODS, _pod(f"pod-{number}"), NAMESPACE))
         reads = rate(lambda number: cluster.get(TORCHJOBS, f"job-{number}", NAMESPACE))
@@ -57,18 +57,19 @@ def run(options: Options) -> Figures:
         "pod_creates_per_s": pods,
         "gets_per_s": reads,
         "create_ms_alone": report.milliseconds([answered for answered, _ in alone]),
-        "watch_lag_ms_alone": report.milliseconds([seen for _, seen in alone]),
+        "watch_lag_ms_alone": report.milliseconds([lag for _, lag in alone]),
         "watch_lag_ms_crowded": report.milliseconds(crowded),
     }
 
 
 class Follower:
-    """Makes jobs and watches them appear. A lag is from sending the create to having read the event."""
+    """A client that creates jobs and watches them appear. The lag of a job is the time from sending the create to
+    reading the event."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._sent: dict[str, float] = {}
-        self._seen: dict[str, float] = {}
+        self._event_times: dict[str, float] = {}
         self._thread = threading.Thread(target=self._read, name="follower", daemon=True)
 
     def __enter__(self) -> "Follower":
@@ -82,37 +83,37 @@ class Follower:
         self._thread.join()
 
     @property
-    def seen(self) -> int:
-        """How many jobs the watch has shown."""
-        return len(self._seen)
+    def count(self) -> int:
+        """The number of jobs whose event has arrived."""
+        return len(self._event_times)
 
     def create(self, body: dict[str, Any]) -> str:
-        """Make a job; its name."""
+        """Create a job and return its name."""
         name: str = body["metadata"]["name"]
         self._sent[name] = time.perf_counter()
         self._cluster.create(TORCHJOBS, body, NAMESPACE)
         return name
 
     def has(self, name: str) -> bool:
-        """Whether the watch has shown it."""
-        return name in self._seen
+        """Return whether the event of a job has arrived."""
+        return name in self._event_times
 
     def lag(self, name: str) -> float:
-        """Seconds from sending to seeing."""
-        return self._seen[name] - self._sent[name]
+        """Return the lag of a job in seconds."""
+        return self._event_times[name] - self._sent[name]
 
     def lags(self) -> list[float]:
-        """The lag of every job made while others were, too."""
-        return [self.lag(name) for name in self._seen if name.startswith("job-")]
+        """Return the lag of every job that was created together with others."""
+        return [self.lag(name) for name in self._event_times if name.startswith("job-")]
 
     def _read(self) -> None:
         for event in self._watch:
             if event.kind == "ADDED":
-                self._seen[event.object["metadata"]["name"]] = time.perf_counter()
+                self._event_times[event.object["metadata"]["name"]] = time.perf_counter()
 
 
 class _Rates:
-    """Requests per second of an action, many at a time."""
+    """A measure of an action's rate per second, with concurrent calls."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -130,7 +131,7 @@ def _start(bench: Bench) -> client.KubernetesCluster:
 
 
 def _one_by_one(follower: Follower, count: int) -> list[tuple[float, float]]:
-    """Seconds to the answer and to the event of creates with nothing else going on."""
+    """Create jobs one after the other. Return the seconds to the answer and to the event of each."""
     times = []
     for number in range(count):
         started = time.perf_counter()
@@ -143,7 +144,7 @@ def _one_by_one(follower: Follower, count: int) -> list[tuple[float, float]]:
 
 
 def _patch_status(cluster: Cluster, name: str) -> None:
-    """What the coordinator writes about a job that waits."""
+    """Write the status that the coordinator writes for a waiting job."""
     queue = {"name": "team-a", "reason": "QuotaExceeded", "message": "the queue's quota has no room for this job"}
     cluster.patch(TORCHJOBS, name, {"status": {"phase": "Queued", "queue": queue}}, NAMESPACE, subresource="status")
 

@@ -1,6 +1,6 @@
-"""Queues and jobs under a virtual clock: the production race, with plain lists in the store's place.
+"""Queues and jobs under a virtual clock: the coordinator's picker, with plain lists in place of the store.
 
-One rule: pure. What happens follows from the jobs and the times that are handed in; nothing is read or written.
+One rule: pure. The result depends only on the jobs and times that a caller passes; nothing is read or written.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Rank = tuple[float, str]
 
 @dataclass(slots=True)
 class Line:
-    """One queue: who waits, in order, and what it uses."""
+    """A queue: its waiting jobs in order, and the amounts that it uses."""
 
     spec: QueueSpec
     ranks: list[Rank] = field(default_factory=list)
@@ -30,62 +30,63 @@ class Line:
     used: dict[str, int] = field(default_factory=dict)
 
     def put(self, entry: Entry) -> None:
-        """Let a job wait."""
+        """Add a waiting job."""
         rank = order.place(entry, self.spec.aging_seconds)
-        at = bisect_left(self.ranks, rank)
-        self.ranks.insert(at, rank)
-        self.waiting.insert(at, Waiting(entry, 1))
+        index = bisect_left(self.ranks, rank)
+        self.ranks.insert(index, rank)
+        self.waiting.insert(index, Waiting(entry, 1))
 
     def drop(self, entry: Entry) -> None:
-        """It waits no longer."""
-        at = bisect_left(self.ranks, order.place(entry, self.spec.aging_seconds))
-        del self.ranks[at], self.waiting[at]
+        """Remove a waiting job."""
+        index = bisect_left(self.ranks, order.place(entry, self.spec.aging_seconds))
+        del self.ranks[index], self.waiting[index]
 
 
 class Arena(ABC):
-    """Queues that compete for a pool; who goes next is for a subclass to say."""
+    """Queues that compete for a pool. A subclass decides which job is admitted next."""
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None) -> None:
-        """Queues without jobs, and a pool (None: nothing is scarce) of which nothing is used."""
+        """Create queues without jobs, and an unused pool (None: unlimited)."""
         self.lines = {spec.name: Line(spec) for spec in specs}
         self.pool = pool
         self.used: dict[str, int] = {}
         self._changed: set[str] = set()
 
     def put(self, entry: Entry) -> None:
-        """A job arrives."""
+        """Add a job that arrives."""
         self.lines[entry.queue].put(entry)
         self._changed.add(entry.queue)
 
     def withdraw(self, entry: Entry) -> None:
-        """A job leaves without having run."""
+        """Remove a job that has not run."""
         self.lines[entry.queue].drop(entry)
         self._changed.add(entry.queue)
 
     def release(self, entry: Entry) -> None:
-        """A job that ran has ended."""
-        given_back = amounts.scale(entry.demand, -1)
-        charge(self.used, given_back)
-        charge(self.lines[entry.queue].used, given_back)
+        """Free the amounts of a job that has ended."""
+        refund = amounts.scale(entry.demand, -1)
+        charge(self.used, refund)
+        charge(self.lines[entry.queue].used, refund)
         self._changed.add(entry.queue)
 
     def admit(self, now: float, limit: int) -> Sequence[Entry]:
-        """At most so many jobs that go now, in order; none only if none can."""
-        chosen = self.choose(now, limit)
-        for entry in chosen:
+        """Admit up to `limit` jobs and return them in order. The result is empty only if no job can be admitted."""
+        entries = self.choose(now, limit)
+        for entry in entries:
             line = self.lines[entry.queue]
             line.drop(entry)
             charge(line.used, entry.demand)
             charge(self.used, entry.demand)
-        return chosen
+        return entries
 
     @abstractmethod
     def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
-        """Who goes next; nothing changes."""
+        """Return the jobs to admit next, without a change."""
 
 
 class Production(Arena):
-    """Decided by the coordinator's own picker, which is updated with differences as a store shows them."""
+    """An arena in which the coordinator's own picker decides. The picker is updated with differences, as from a
+    store."""
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: Rules) -> None:
         """See Arena."""
@@ -96,15 +97,15 @@ class Production(Arena):
         self._forecast = Forecast(self._show(self.lines, whole=True), rules)
 
     def reweigh(self, queue: str, weight: int) -> None:
-        """An admin changes a queue's weight."""
+        """Change a queue's weight, as an administrator does."""
         self.lines[queue].spec = replace(self.lines[queue].spec, weight=weight)
         self._forecast.update(self._show(self.lines, whole=True))
 
     def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
         """See Arena."""
-        shown = self._changed.union(self._forecast.needs_entries)
+        queues = self._changed.union(self._forecast.needs_entries)
         self._changed = set()
-        self._forecast.update(self._show(shown, whole=False))
+        self._forecast.update(self._show(queues, whole=False))
         batch = self._forecast.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)
@@ -115,7 +116,7 @@ class Production(Arena):
     def _keep(
         self, clock: Clock | None, accounts: Mapping[str, Account], overtaken: Mapping[str, Overtaken | None]
     ) -> None:
-        """What a store would write."""
+        """Keep the accounts that a store would write."""
         self._accounts.update(accounts)
         self._overtaken.update(overtaken)
         self._clock = clock or self._clock
@@ -144,7 +145,8 @@ class Production(Arena):
 
 
 class Fifo(Arena):
-    """A single line: who came first goes first, and nothing passes it. Knows no weights and no quotas."""
+    """An arena with one order for all jobs: the first to arrive is admitted first, and no job passes another. There are
+    no weights and no quotas."""
 
     def choose(self, _now: float, _limit: int, /) -> Sequence[Entry]:
         """See Arena."""
@@ -156,26 +158,26 @@ class Fifo(Arena):
 
 
 class WeightedRoundRobin(Arena):
-    """Each queue in turn as many jobs as its weight says, as long as its first job finds room. Counts jobs, not what
-    they ask for, and keeps no room for anybody."""
+    """An arena in which each queue in turn admits as many jobs as its weight, as long as its first job has room. It
+    counts jobs, not their demand, and reserves no room for a job that does not fit."""
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None) -> None:
         """See Arena."""
         super().__init__(specs, pool)
         self._round = [name for name, line in self.lines.items() for _ in range(line.spec.weight)]
-        self._at = 0
+        self._position = 0
 
     def choose(self, _now: float, _limit: int, /) -> Sequence[Entry]:
         """See Arena."""
         for step in range(len(self._round)):
-            at = (self._at + step) % len(self._round)
-            line = self.lines[self._round[at]]
+            position = (self._position + step) % len(self._round)
+            line = self.lines[self._round[position]]
             if line.waiting and self._fits(line):
-                self._at = at + 1
+                self._position = position + 1
                 return [line.waiting[0].entry]
         return []
 
     def _fits(self, line: Line) -> bool:
         demand = line.waiting[0].entry.demand
-        within = amounts.fits(demand, line.used, line.spec.quota)
-        return within and amounts.fits(demand, self.used, self.pool or NOTHING)
+        fits_quota = amounts.fits(demand, line.used, line.spec.quota)
+        return fits_quota and amounts.fits(demand, self.used, self.pool or NOTHING)

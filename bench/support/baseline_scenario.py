@@ -19,16 +19,16 @@ from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 
 CLASS_LABEL = "bench/class"
-NOBODY = "bench-plays-the-node"
-"""A scheduler that does not exist: no node takes the pods."""
+MISSING_SCHEDULER = "bench-plays-the-node"
+"""The name of a scheduler that does not exist, so that no node runs the pods."""
 COHORTS, QUEUES = 5, 6
 QUOTA, BORROWING = 20, 100
-"""Cpu of each queue."""
+"""The cpu of each queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Equal jobs of one queue."""
+    """The jobs of one queue that are alike."""
 
     name: str
     count: int
@@ -46,8 +46,8 @@ CLASSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
-    """A job of the scenario: where it belongs."""
+class ScenarioJob:
+    """A job of the scenario: its cohort, queue and class."""
 
     cohort: str
     queue: str
@@ -56,53 +56,60 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Queues and jobs; all names of queues and cohorts begin with the prefix."""
+    """The queues and jobs of one run. The names of all queues and cohorts begin with the prefix."""
 
     prefix: str
     factor: float = 1.0
-    """Of the number of jobs in each class; at least one is left."""
+    """The factor for the number of jobs of each class; each class has at least one job."""
 
     @property
     def quota(self) -> int:
-        """Cpu of all queues together."""
+        """The cpu of all queues together."""
         return COHORTS * QUEUES * QUOTA
 
     @property
     def cohort_quota(self) -> int:
-        """Cpu of the queues of one cohort; no queue may hold more either."""
+        """The cpu of the queues of one cohort, which is also the most that one queue may use."""
         return QUEUES * QUOTA
 
     @property
     def work(self) -> float:
-        """What all jobs run together, in cpu seconds."""
-        return COHORTS * QUEUES * sum(each.count * each.cpu * each.run_s for each in self.classes)
+        """The cpu seconds of all jobs together."""
+        return COHORTS * QUEUES * sum(kind.count * kind.cpu * kind.run_s for kind in self.classes)
 
     @property
     def classes(self) -> tuple[JobClass, ...]:
-        """With as many jobs as are wanted."""
+        """The classes with their number of jobs in this run."""
         return tuple(
-            JobClass(each.name, math.ceil(each.count * self.factor), each.cpu, each.run_s, each.priority, each.every_s)
-            for each in CLASSES
+            JobClass(
+                kind.name,
+                math.ceil(kind.count * self.factor),
+                kind.cpu,
+                kind.run_s,
+                kind.priority,
+                kind.every_s,
+            )
+            for kind in CLASSES
         )
 
     def queues(self) -> Iterator[Manifest]:
-        """The TenantQueues."""
+        """Yield the TenantQueues."""
         for cohort, queue in self._names():
             spec = {"cohort": cohort, "quota": {"cpu": str(QUOTA)}, "borrowingLimit": {"cpu": str(BORROWING)}}
             metadata = {"name": queue}
             yield {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": metadata, "spec": spec}
 
-    def jobs(self) -> dict[str, Planted]:
-        """Every job by name."""
+    def jobs(self) -> dict[str, ScenarioJob]:
+        """Return every job by name."""
         return {
-            f"{queue.removeprefix(self.prefix + '-')}-{kind.name}-{number}": Planted(cohort, queue, kind)
+            f"{queue.removeprefix(self.prefix + '-')}-{kind.name}-{number}": ScenarioJob(cohort, queue, kind)
             for cohort, queue in self._names()
             for kind in self.classes
             for number in range(kind.count)
         }
 
     def plan(self) -> Iterator[Planned]:
-        """The same jobs on their timetable."""
+        """Yield every job with the time of its creation."""
         for name, job in self.jobs().items():
             number = int(name.rpartition("-")[2])
             yield Planned(number * job.kind.every_s, manifest(name, job))
@@ -113,8 +120,8 @@ class Scenario:
                 yield f"{self.prefix}-c{cohort}", f"{self.prefix}-c{cohort}-q{queue}"
 
 
-def manifest(name: str, job: Planted) -> Manifest:
-    """The TorchJob, of one pod that no node takes."""
+def manifest(name: str, job: ScenarioJob) -> Manifest:
+    """Return the TorchJob, with one pod that no node runs."""
     kind = job.kind
     container = {
         "name": "torch",
@@ -124,7 +131,7 @@ def manifest(name: str, job: Planted) -> Manifest:
     }
     template = {
         "metadata": {"labels": {RUN_LABEL: str(round(kind.run_s * 1000))}},
-        "spec": {"schedulerName": NOBODY, "containers": [container]},
+        "spec": {"schedulerName": MISSING_SCHEDULER, "containers": [container]},
     }
     return {
         "apiVersion": TORCHJOBS.api_version,

@@ -1,11 +1,10 @@
-"""What a queue can win by how it shows its jobs: games against the production race.
+"""Games against the coordinator's picker: queues that try to gain more than their share by how they submit jobs.
 
-One rule: pure. Fixed plays from a seed; the fluid share that a play is measured against is computed here, from the
-picks alone.
+One rule: pure. The plays come from a seed, and the fluid share of a queue is computed here from the picks alone.
 
-A queue's fluid share is what it gets if all contending queues are served at once, each at its weight's speed. What a
-pick takes in advance counts as served over time: a queue that is ahead has a share until it is even, also while it
-shows nothing. What a queue that leaves has not got is shared by those that stay.
+A queue's fluid share is the cost that it would get if all contending queues were served at once, in proportion to their
+weights. A pick puts its queue ahead of that share. A queue that is ahead keeps a share until it is even again, also
+while no job of it waits. If a queue leaves before it has got its share, the other queues get the rest.
 """
 
 import random
@@ -28,14 +27,14 @@ _BACKLOG = 2
 _PAIR = 2
 _LONGEST_AWAY = 70
 _RARELY = 0.02
-"""How likely the admin changes a weight, at each pick."""
+"""The probability at each pick that the administrator changes a weight."""
 _EVEN = 1e-9
-"""An excess of less counts as none: shares are not exact here."""
+"""A smaller excess counts as none, because shares are floating-point numbers here."""
 
 
 @dataclass(slots=True)
 class Fluid:
-    """How far each queue is ahead of its fluid share, in units of cost."""
+    """The cost by which each queue is ahead of its fluid share."""
 
     ahead: dict[str, float] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
@@ -43,37 +42,37 @@ class Fluid:
 
     def see(self, contending: Mapping[str, int], queue: str, cost: int) -> None:
         """Count a pick among queues of these weights."""
-        self._let_go(contending)
+        self._remove_even(contending)
         self.weights.update(contending)
-        whole = sum(self.weights.values())
+        total = sum(self.weights.values())
         for name, weight in self.weights.items():
-            self.ahead[name] = self.ahead.get(name, 0.0) - cost * weight / whole
+            self.ahead[name] = self.ahead.get(name, 0.0) - cost * weight / total
         self.ahead[queue] += cost
-        self._let_go(contending)
+        self._remove_even(contending)
 
-    def _let_go(self, contending: Mapping[str, int]) -> None:
-        while gone := [name for name in self.weights if name not in contending and self.ahead[name] <= _EVEN]:
-            left = self.ahead.pop(gone[0])
-            del self.weights[gone[0]]
-            whole = sum(self.weights.values())
+    def _remove_even(self, contending: Mapping[str, int]) -> None:
+        while leaving := [name for name in self.weights if name not in contending and self.ahead[name] <= _EVEN]:
+            excess = self.ahead.pop(leaving[0])
+            del self.weights[leaving[0]]
+            total = sum(self.weights.values())
             for name, weight in self.weights.items():
-                self.ahead[name] += left * weight / whole
+                self.ahead[name] += excess * weight / total
 
 
 @dataclass(slots=True)
 class Table:
-    """The queues of a game, as the players see them."""
+    """The queues of a game, with the actions of a player."""
 
     arena: Production
     chance: random.Random
     _numbers: Iterator[int] = field(default_factory=count)
 
     def waits(self, queue: str) -> int:
-        """How many jobs a queue shows."""
+        """Return the number of jobs that wait in a queue."""
         return len(self.arena.lines[queue].waiting)
 
     def show(self, queue: str, gpus: int, jobs: int = 1) -> None:
-        """Let jobs wait."""
+        """Add waiting jobs."""
         for _ in range(jobs):
             number = next(self._numbers)
             key = JobKey(queue, f"job-{number:07}", f"uid-{number}")
@@ -85,30 +84,30 @@ class Table:
             self.arena.withdraw(waiting.entry)
 
     def away(self, longest: int = _LONGEST_AWAY) -> range:
-        """For how many picks a queue stays away."""
+        """Return a range of random length: the picks for which a queue stays away."""
         return range(self.chance.randint(0, longest))
 
 
 Player = Callable[[Table, str], Iterator[None]]
-"""What a queue does before each pick."""
+"""The play of a queue: one step of the iterator before each pick."""
 
 
 def honest(table: Table, queue: str) -> Iterator[None]:
-    """Jobs of one GPU without end."""
+    """Submit jobs of one GPU without end."""
     while True:
         table.show(queue, 1, _BACKLOG - table.waits(queue))
         yield
 
 
 def large(table: Table, queue: str) -> Iterator[None]:
-    """Large jobs without end."""
+    """Submit large jobs without end."""
     while True:
         table.show(queue, LARGE, _BACKLOG - table.waits(queue))
         yield
 
 
 def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
-    """The next large job a moment after the last one was picked, as a sequential script does."""
+    """Submit the next large job a moment after the last one was picked, as a sequential script does."""
     while True:
         table.show(queue, LARGE)
         while table.waits(queue):
@@ -118,7 +117,7 @@ def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
 
 
 def hold_and_let_go(table: Table, queue: str) -> Iterator[None]:
-    """Two large jobs; after each pick the other one is withdrawn for a while."""
+    """Submit two large jobs. After each pick, withdraw the other one for a while."""
     while True:
         table.show(queue, LARGE, 2)
         while table.waits(queue) > 1:
@@ -130,7 +129,7 @@ def hold_and_let_go(table: Table, queue: str) -> Iterator[None]:
 
 
 def split(table: Table, queue: str) -> Iterator[None]:
-    """A large job in parts of one GPU, all at once after a while of nothing."""
+    """Submit a large job in parts of one GPU, all at once after a pause."""
     while True:
         table.show(queue, 1, LARGE)
         while table.waits(queue):
@@ -140,7 +139,7 @@ def split(table: Table, queue: str) -> Iterator[None]:
 
 
 def sizes(table: Table, queue: str) -> Iterator[None]:
-    """Sizes one after the other; the job that is shown is often replaced before its turn, a small one by a large."""
+    """Submit jobs of rising size. Often replace the waiting job before its turn, a small one by a large one."""
     while True:
         for gpus in SIZES:
             table.hide(queue)
@@ -152,7 +151,7 @@ def sizes(table: Table, queue: str) -> Iterator[None]:
 
 
 def anything(table: Table, queue: str) -> Iterator[None]:
-    """One play after the other, each for a while."""
+    """Play one of the other plays after the other, each for a while."""
     while True:
         player = table.chance.choice((honest, large, one_at_a_time, hold_and_let_go, split, sizes))
         play = player(table, queue)
@@ -166,7 +165,7 @@ def anything(table: Table, queue: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Players at a table, by queue."""
+    """The players of a game by queue, and the weights of the queues."""
 
     players: Mapping[str, Player]
     weights: Mapping[str, int]
@@ -175,52 +174,55 @@ class Game:
 
 
 def games() -> Mapping[str, Game]:
-    """Each way of playing against a queue that always has jobs, of equal and of other weight; then several at once."""
-    found = {}
+    """Return each play against a queue that always has jobs, with equal and with other weights; then several plays at
+    once."""
+    result = {}
     for player in (large, one_at_a_time, hold_and_let_go, split, sizes, anything):
-        for mine, theirs in ((1, 1), (5, 1), (1, 5)):
+        for first, second in ((1, 1), (5, 1), (1, 5)):
             for other in (honest, large):
-                name = f"{player.__name__} {mine}:{theirs} {other.__name__}"
-                found[name] = Game({"player": player, "other": other}, {"player": mine, "other": theirs})
+                name = f"{player.__name__} {first}:{second} {other.__name__}"
+                result[name] = Game({"player": player, "other": other}, {"player": first, "other": second})
     everyone = {f"q{number}": player for number, player in enumerate((one_at_a_time, hold_and_let_go, split, sizes))}
     others: dict[str, Player] = {"other-a": honest, "other-b": honest, "other-c": large}
     crowd = {f"q{number:02}": anything for number in range(12)}
-    found["several 1:1"] = Game({**everyone, **others}, dict.fromkeys((*everyone, *others), 1))
-    found["several 5:1"] = Game({**everyone, **others}, {**dict.fromkeys(everyone, 5), **dict.fromkeys(others, 1)})
-    found["weights"] = Game({"player": one_at_a_time, "other": honest}, {"player": 1, "other": 1}, reweighed=True)
-    found["anything"] = Game({**crowd, **others}, dict.fromkeys((*crowd, *others), 1), reweighed=True)
-    return found
+    result["several 1:1"] = Game({**everyone, **others}, dict.fromkeys((*everyone, *others), 1))
+    result["several 5:1"] = Game({**everyone, **others}, {**dict.fromkeys(everyone, 5), **dict.fromkeys(others, 1)})
+    result["weights"] = Game({"player": one_at_a_time, "other": honest}, {"player": 1, "other": 1}, reweighed=True)
+    result["anything"] = Game({**crowd, **others}, dict.fromkeys((*crowd, *others), 1), reweighed=True)
+    return result
 
 
 def run(picks: int, seed: int) -> Figures:
-    """Every game, so many picks each; the worst gain of any queue in any of them."""
+    """Play every game for `picks` picks. Return the results, and the largest gain of any queue in any game."""
     played = {name: play(game, picks, seed) for name, game in games().items()}
     worst = max(figures["worst_gain_largest_jobs"] for figures in played.values())
     return {"picked": picks * len(played), "worst_gain_largest_jobs": worst, "games": played}
 
 
 def play(game: Game, picks: int, seed: int) -> Figures:
-    """How far any queue came ahead of its fluid share, and what each queue got; of a pair whose weights stay also how
-    much more than its weight's part of everything the first queue got in any interval."""
+    """Play a game. Return the largest gain of any queue over its fluid share, and each queue's share of the picks.
+
+    For a pair of queues with constant weights, also return the most that the first queue got beyond its weight's part
+    in any interval."""
     specs = [QueueSpec(name=name, weight=weight) for name, weight in game.weights.items()]
     table = Table(Production(specs, None, Rules(cost=GPU)), random.Random(seed))
     watch = _Watch(game.weights)
     plays = [player(table, name) for name, player in game.players.items()]
-    left = picks
-    while left:
-        for each in plays:
-            next(each)
+    remaining = picks
+    while remaining:
+        for turn in plays:
+            next(turn)
         if game.reweighed and table.chance.random() < _RARELY:
             table.arena.reweigh(table.chance.choice(list(game.weights)), table.chance.choice((1, 2, 5, 50)))
         contending = {name: line.spec.weight for name, line in table.arena.lines.items() if line.waiting}
         for entry in table.arena.admit(START, 1):
             watch.see(contending, entry.queue, entry.demand[GPU])
-            left -= 1
+            remaining -= 1
     return watch.figures(beyond=len(game.players) == _PAIR and not game.reweighed)
 
 
 class _Watch:
-    """What has been picked, against the fluid share and against the weights."""
+    """The picks of a game, compared with the fluid shares and with the weights."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
         self._fluid, self._part = Fluid(), next(iter(weights.values())) / sum(weights.values())
@@ -239,7 +241,7 @@ class _Watch:
         self._beyond = max(self._beyond, self._over)
 
     def figures(self, *, beyond: bool) -> Figures:
-        """In units of the largest job, and as parts of everything."""
+        """Return the gains in units of the largest job, and the shares as parts of all picks."""
         total = sum(self._served.values())
         return {
             "worst_gain_largest_jobs": self._worst / self._largest,

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
-from bench.support.baseline_scenario import Planted
+from bench.support.baseline_scenario import ScenarioJob
 
 HELD = ("Admitted", "Running")
 FINAL = ("Succeeded", "Failed")
@@ -17,7 +17,7 @@ FINAL = ("Succeeded", "Failed")
 class Ledger:
     """Keeps count; called by a watch, read by others."""
 
-    def __init__(self, jobs: Mapping[str, Planted], limit: int) -> None:
+    def __init__(self, jobs: Mapping[str, ScenarioJob], limit: int) -> None:
         self.admitted: dict[str, float] = {}
         """When each job was first seen to be admitted."""
         self.ended: dict[str, float] = {}
@@ -48,7 +48,7 @@ class Ledger:
             self._hold(self._jobs[name], held - was)
             return held and not was
 
-    def _hold(self, job: Planted, more: int) -> None:
+    def _hold(self, job: ScenarioJob, more: int) -> None:
         self._held[job.cohort] += more * job.kind.cpu
         self.over = max(self.over, self._held[job.cohort] - self._limit)
 

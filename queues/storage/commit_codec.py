@@ -13,7 +13,7 @@ from crds.resources.amounts import Amounts
 from queues.redis import codec
 from queues.values import Batch, Committed, Entry, Reservation
 
-SHOWN = 7
+NEXT_ENTRIES = 7
 """The index in the answer at which the next entries of queues begin."""
 
 Encoded = tuple[bytes, bytes]
@@ -101,7 +101,7 @@ def _totals(
 
 def outcome(answer: list[bytes]) -> Committed:
     """Decode the script's answer without the reservations and the next entries of queues."""
-    refused, picked, _, change, alone, others, _ = (part.decode() for part in answer[:SHOWN])
+    refused, picked, _, change, alone, others, _ = (part.decode() for part in answer[:NEXT_ENTRIES])
     return Committed(
         (),
         refused,  # type: ignore[arg-type]

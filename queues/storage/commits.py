@@ -18,14 +18,14 @@ class PipelinedCommit:
     def __init__(
         self,
         send: Callable[[Batch, str, commit_codec.Encoded], Callable[[], list[bytes]]],
-        read_behind: Callable[[list[bytes]], tuple[Behind, ...]],
+        read_next_entries: Callable[[list[bytes]], tuple[Behind, ...]],
         batch: Batch,
     ) -> None:
         """`send` sends the commit of an encoded batch under a name, and returns a function that waits for the answer.
-        `read_behind` decodes the shown entries in that answer."""
+        `read_next_entries` decodes the shown entries in that answer."""
         self.name = uuid.uuid4().hex
         self._send = send
-        self._read_behind = read_behind
+        self._read_next_entries = read_next_entries
         self._batch = batch
         self._picks = commit_codec.encode(batch)
         self._wait: Callable[[], list[bytes]] = list
@@ -44,6 +44,6 @@ class PipelinedCommit:
         """See PendingCommit."""
         return commit_codec.reservations(self._batch, self._answer)
 
-    def shown(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[Behind, ...]:
         """See PendingCommit."""
-        return self._read_behind(self._answer)
+        return self._read_next_entries(self._answer)

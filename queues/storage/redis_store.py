@@ -136,21 +136,21 @@ class RedisStore:
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return PipelinedCommit(self._send, self._read_behind, batch)
+        return PipelinedCommit(self._send, self._read_next_entries, batch)
 
     def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
         return _COMMIT.send(self._pipeline, self._arguments(batch, name, picks))
 
-    def _read_behind(self, answer: list[bytes]) -> tuple[Behind, ...]:
+    def _read_next_entries(self, answer: list[bytes]) -> tuple[Behind, ...]:
         with self._reader_lock, translate_parse_errors(self._connection):
-            return self._reader.read_behind(answer[commit_codec.SHOWN :])
+            return self._reader.read_next_entries(answer[commit_codec.NEXT_ENTRIES :])
 
     def _arguments(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
         """Return the arguments of the commit script."""
         first, last = self._settings.ports or (0, 0)
         now = "" if self._clock is None else repr(self._clock())
         head: list[str | int] = [batch.epoch, batch.revision, name, batch.follows, now, first, last, batch.change]
-        return [*head, *picks, batch.heads, *(value for pair in batch.hungry.items() for value in pair)]
+        return [*head, *picks, batch.heads, *(value for pair in batch.needs_entries.items() for value in pair)]
 
     def place(self, key: JobKey) -> Place | None:
         """See QueueStore."""

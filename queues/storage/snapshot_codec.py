@@ -89,7 +89,7 @@ class SnapshotReader:
             departed={name: codec.decode_account(text) for name, text in header["departed"].items()},
         )
 
-    def read_behind(self, parts: list[bytes]) -> tuple[Behind, ...]:
+    def read_next_entries(self, parts: list[bytes]) -> tuple[Behind, ...]:
         """Decode the next entries of each queue that the commit script returned."""
         queues = orjson.loads(b"[%b]" % b",".join(parts))
         return tuple(Behind(queue, after, waiting, self._heads(heads)) for queue, after, waiting, heads in queues)

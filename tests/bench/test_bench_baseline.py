@@ -122,13 +122,13 @@ class TestCounts:
         }
         assert api_counts.by_verb(found)["PATCH torchjobs/status"] == 9
         assert api_counts.writes(found) == 1009
-        assert api_counts.refused(found) == {"PATCH torchjobs/status 409": 2}
+        assert api_counts.failures(found) == {"PATCH torchjobs/status 409": 2}
         assert api_counts.per_job(found, 500) == {"POST pods": 2.0, "PATCH torchjobs/status": 0.018}
 
     def test_of_the_embedded_server(self) -> None:
         found = api_counts.by_code(EMBEDDED)
         assert api_counts.by_verb(found) == {"POST torchjobs": 7}
-        assert api_counts.refused(found) == {}
+        assert api_counts.failures(found) == {}
 
 
 def test_a_job_ends_as_a_worker_ends_it() -> None:

@@ -120,9 +120,9 @@ class Content:
         """Return the accounts of queues that are not configured any more."""
         return {name: account for name, account in self.accounts.items() if name not in self.specs}
 
-    def behind(self, batch: Batch) -> tuple[Behind, ...]:
+    def next_entries(self, batch: Batch) -> tuple[Behind, ...]:
         """Return the next entries of the queues that a batch names."""
-        after = batch.hungry
+        after = batch.needs_entries
         return tuple(
             Behind(name, after[name], len(line), tuple(line[after[name] : after[name] + batch.heads]))
             for name, line in self.lines(after).items()

@@ -179,7 +179,7 @@ class MemoryStore:
             if batch.settlement is not None and not refused:
                 self._settle(batch.settlement)
             self._number_change()
-            change, next_entries = content.change, () if refused else content.behind(batch)
+            change, next_entries = content.change, () if refused else content.next_entries(batch)
             content.last = Last(name, not refused, change)
         for reservation in reservations:
             self._mark(reservation.key, reservation.queue)

@@ -26,12 +26,12 @@ class SyncCommit:
 
     def outcome(self) -> Committed:
         """See PendingCommit."""
-        return replace(self._committed, reservations=(), shown=())
+        return replace(self._committed, reservations=(), next_entries=())
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See PendingCommit."""
         return self._committed.reservations
 
-    def shown(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[Behind, ...]:
         """See PendingCommit."""
-        return self._committed.shown
+        return self._committed.next_entries

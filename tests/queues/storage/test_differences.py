@@ -204,16 +204,16 @@ def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore
     batch = choose(store.snapshot(4), START, 3, "jobs")
     assert order_of(batch) == "abc"
     hungry = {"a": 2, "b": 3, "c": 9}
-    committed = commit(store, replace(batch, heads=3, hungry=hungry))
-    shown = {each.queue: each for each in committed.shown}
+    committed = commit(store, replace(batch, heads=3, needs_entries=hungry))
+    shown = {each.queue: each for each in committed.next_entries}
     assert {name: (each.after, each.waiting) for name, each in shown.items()} == {"a": (2, 8), "b": (3, 4), "c": (9, 1)}
     jobs = {name: [job.entry.key.name for job in each.heads] for name, each in shown.items()}
     assert jobs == {"a": ["a-0003", "a-0004", "a-0005"], "b": ["b-0004"], "c": []}
     for name, number in (("a", 0), ("b", 1)):
         everything = store.snapshot(9).queues[number].heads
         assert shown[name].heads == everything[hungry[name] :][:3]
-    stale = commit(store, replace(batch, heads=3, hungry=hungry))
-    assert (stale.refused, stale.shown) == ("entry", ())
+    stale = commit(store, replace(batch, heads=3, needs_entries=hungry))
+    assert (stale.refused, stale.next_entries) == ("entry", ())
 
 
 def order_of(batch: Batch) -> str:

@@ -81,7 +81,7 @@ def commit(store: QueueStore, batch: Batch) -> Committed:
     """Commit a batch, and return everything that the store answers."""
     pending = store.pending_commit(batch)
     pending.begin(batch.change)
-    return replace(pending.outcome(), reservations=pending.reservations(), shown=pending.shown())
+    return replace(pending.outcome(), reservations=pending.reservations(), next_entries=pending.next_entries())
 
 
 def run(
