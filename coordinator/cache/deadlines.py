@@ -34,18 +34,18 @@ class Deadlines:
 
     def note(self, before: JobView | None, after: JobView | None) -> None:
         """Record a change of a job."""
-        if (before is None or before.lasts is None) and (after is None or after.lasts is None):
+        if (before is None or before.room_duration is None) and (after is None or after.room_duration is None):
             return
         with self._lock:
             if before is not None:
                 self._admitted.pop(before.key, None)
                 self._queued.pop(before.key, None)
-            if after is None or after.lasts is None:
+            if after is None or after.room_duration is None:
                 return
             if after.admission is not None:
                 self._admitted[after.key] = after
             elif after.phase == "Queued":
-                seconds = GRANT_SECONDS + after.lasts.seconds + END_SECONDS
+                seconds = GRANT_SECONDS + after.room_duration.seconds + END_SECONDS
                 self._queued[after.key] = str(after.key), after.queue, seconds
 
     def forecast(self, occupied: Callable[[JobKey], bool]) -> JobEnds | None:
@@ -61,8 +61,8 @@ class Deadlines:
         for job in admitted:
             if job.finished and not occupied(job.key):
                 self._forget(job)
-            elif job.admission is not None and job.lasts is not None and job.lasts.since is not None:
-                ends.append((job.lasts.since + job.lasts.seconds + END_SECONDS, job.admission.charge))
+            elif job.admission is not None and job.room_duration is not None and job.room_duration.since is not None:
+                ends.append((job.room_duration.since + job.room_duration.seconds + END_SECONDS, job.admission.charge))
         return JobEnds(
             ends=tuple(sorted(ends, key=lambda end: end[0])),
             longest={key: seconds for key, _, seconds in queued},

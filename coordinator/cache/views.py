@@ -25,7 +25,7 @@ from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import cached_parser, demand
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.size_limits import Long
-from crds.torchjob.status import Admission
+from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 
@@ -82,15 +82,15 @@ class JobView:
     claims: str = ""
     """The field with resource claims, which the charge does not count; empty if there is none."""
     waits: Waits | None = None
-    told: str = ""
+    reason: str = ""
     """The code of the reason in status.queue."""
-    sentence: str = ""
+    reason_message: str = ""
     """The message beside it, if that has numbers (NamespaceQuota)."""
     version: str = ""
     """The resourceVersion of the job."""
     observed: bool = True
     """Whether its status is about its newest spec."""
-    lasts: Lasts | None = None
+    room_duration: Lasts | None = None
     """How long it holds room; None: without a limit."""
 
     @property
@@ -205,12 +205,18 @@ def job_view(manifest: Manifest) -> JobView:
         expires=job.spec.ttl_seconds_after_finished is not None,
         deleting=job.deleting,
         waits=job_waits.of(job),
-        told=job.status.queue.reason if job.status.queue else "",
-        sentence=job.status.queue.message if job.status.queue and job.status.queue.reason == "NamespaceQuota" else "",
+        reason=job.status.queue.reason if job.status.queue else "",
+        reason_message=job.status.queue.message
+        if job.status.queue and job.status.queue.reason == "NamespaceQuota"
+        else "",
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
-        lasts=_lasts(job),
+        room_duration=_room_duration(job),
     )
+
+
+def _quota_message(status: QueueStatus | None) -> str:
+    return status.message if status is not None and status.reason == "NamespaceQuota" else ""
 
 
 def priority_class(job: TorchJob) -> str:
@@ -219,7 +225,7 @@ def priority_class(job: TorchJob) -> str:
     return "" if "priority" in policy.model_fields_set else policy.priority_class_name
 
 
-def _lasts(job: TorchJob) -> Lasts | None:
+def _room_duration(job: TorchJob) -> Lasts | None:
     seconds = job.spec.active_deadline_seconds
     if seconds is None:
         return None

@@ -56,7 +56,7 @@ class Answerer:
     standing_of: Callable[[JobView], Standing]
     """Returns what keeps a waiting job out of the order of its queue now."""
     limits: Callable[[], Known]
-    """Returns what decides whether a job could ever run. NotSure."""
+    """Returns what decides whether a job could ever run. StaleCaches."""
     suppose: Callable[[Entry], Document]
     """Returns what would happen to a job if it took its place in its queue now. QueueError."""
 
@@ -104,9 +104,9 @@ class Answerer:
 
     def _absent(self, job: JobView) -> Document:
         """Return why the job is in no order and, if its owner could resume it, what would happen to it then."""
-        stands = self.standing_of(job)
-        document = {} if job.suspended else supposition.absent(job, stands)
-        if job.invalid or not (job.suspended or stands.code in supposition.OUT_OF_ORDER):
+        eligibility = self.standing_of(job)
+        document = {} if job.suspended else supposition.absent(job, eligibility)
+        if job.invalid or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
             return document
         resumed = self._with_limits(lambda job, limits: supposition.supposed(job, limits, self.suppose), job)
         return document | ({"ifResumed": resumed} if resumed else {})

@@ -190,7 +190,7 @@ def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
 
 
 def limits(coordinator: Coordinator) -> Known:
-    """Return what decides whether a job could ever run. NotSure if the caches may be old.
+    """Return what decides whether a job could ever run. StaleCaches if the caches may be old.
 
     A coordinator that does not lead knows it, too.
     """

@@ -153,7 +153,7 @@ class ReasonWriter:
         """Enqueue an explanation, unless the reason in the status may stay."""
         is_too_large = explanation.code == "ExceedsQuota"
         code, sentence = NOW_TOO_LARGE if is_too_large else (explanation.code, explanation.sentence)
-        if code not in PASSING and code != job.told and not self._may_stay(job, now):
+        if code not in PASSING and code != job.reason and not self._may_stay(job, now):
             self._explained[job.key] = (code, now)
             with self._lock:
                 self._enqueue(job, code, sentence)
@@ -170,7 +170,7 @@ class ReasonWriter:
     def _first(self, view: QueueView) -> Entry | None:
         """Return the first job whose status does not say that it can never run."""
         jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads)
-        return next((entry for entry, job in jobs if job is None or job.told != "ExceedsQuota"), None)
+        return next((entry for entry, job in jobs if job is None or job.reason != "ExceedsQuota"), None)
 
     def _late_job(self, key: JobKey, now: float) -> JobView | None:
         """Return the job if it has waited so long that its status should give a reason."""
@@ -180,7 +180,7 @@ class ReasonWriter:
     def _may_stay(self, job: JobView, now: float) -> bool:
         """Return whether the reason in the status may stay: it comes from routing, or it was just written."""
         is_recent = job.key in self._explained and now - self._explained[job.key][1] < CHANGE_SECONDS
-        return job.told in eligibility.CODES or is_recent
+        return job.reason in eligibility.CODES or is_recent
 
     def _next(self) -> tuple[JobView, str, str] | None:
         """Remove and return the next job whose status has to change, with the code and the sentence."""
@@ -226,7 +226,7 @@ class ReasonWriter:
 
 
 def _is_new(job: JobView, code: str, sentence: str) -> bool:
-    return code != job.told or eligibility.outdated(job, Standing(code="NamespaceQuota", sentence=sentence))
+    return code != job.reason or eligibility.outdated(job, Standing(code="NamespaceQuota", sentence=sentence))
 
 
 def _subject(key: JobKey) -> str:

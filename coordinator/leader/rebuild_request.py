@@ -39,7 +39,7 @@ def ask(
 ) -> None:
     """Have the leader rebuild the queues, and wait until it has.
 
-    NoRepair if there is no leader, or if it has not done so within `seconds`.
+    RebuildNotDone if there is no leader, or if it has not done so within `seconds`.
     """
     request = secrets.token_hex(8)
     if not _holder(cluster.get(LEASES, name, namespace)):

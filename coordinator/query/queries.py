@@ -39,7 +39,7 @@ class Reading(Protocol):
         """Return every queue as a TenantQueue whose status has its figures of now."""
 
     def queue(self, name: str) -> Document:
-        """Return one queue. NotKnown."""
+        """Return one queue. UnknownObject."""
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
@@ -76,25 +76,25 @@ class StoreReading:
         self._following = Following(store, clock)
 
     def queues(self) -> list[Document]:
-        """See Reading."""
+        """See `Queries`."""
         return documents.queues(self._following.look(), self._clock(), self._rules.cost, self._policies())
 
     def queue(self, name: str) -> Document:
-        """See Reading."""
+        """See `Queries`."""
         queue = next((document for document in self.queues() if document["metadata"]["name"] == name), None)
         if queue is None:
             raise NotKnown(f"{UNKNOWN}queue {name} in the queues")
         return queue
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
-        """See Reading."""
+        """See `Queries`."""
         count = max(1, min(count, MOST_FORETOLD))
         snapshot, picks = self._following.forecast(self._rules, count, roomy=roomy)
         items = documents.upcoming(picks, self._clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.total(snapshot)}
 
     def job(self, key: JobKey) -> Document:
-        """See Reading."""
+        """See `Queries`."""
         place = self._store.place(key)
         if place is not None:
             return self._waiting(place)
@@ -124,7 +124,7 @@ class StoreReading:
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
     def status(self) -> Document:
-        """See Reading."""
+        """See `Queries`."""
         return documents.vitals(self._vitals())
 
 

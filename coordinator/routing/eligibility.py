@@ -70,20 +70,20 @@ GOOD = Standing()
 
 
 def of(job: JobView, rules: Rules, now: float) -> Standing:
-    """Return the standing of a job that is not admitted; `now` is in seconds since 1970."""
+    """Return the eligibility of a job that is not admitted; `now` is in seconds since 1970."""
     if job.held:
         return Standing("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
     obstacle = _admin_block(job, rules) or over_quota(job, rules, now) or _back_off(job, now)
     return obstacle or _remark(job, rules) or GOOD
 
 
-def hinted(stands: Standing, job: JobView, rules: Rules) -> Standing:
-    """Return a standing; for an unknown queue, its sentence also says what to do, and names similar queues."""
-    if stands.code != "QueueNotFound":
-        return stands
+def hinted(eligibility: Standing, job: JobView, rules: Rules) -> Standing:
+    """Return an eligibility; for an unknown queue, its sentence also says what to do, and names similar queues."""
+    if eligibility.code != "QueueNotFound":
+        return eligibility
     queue, key = job.queue, job.key
     todo = f"create it (torchq queue create {queue}) or name another one (torchq job move {key.name} QUEUE)"
-    return replace(stands, sentence=f"{stands.sentence}; {todo}; {alternatives(queue, key.namespace, rules)}")
+    return replace(eligibility, sentence=f"{eligibility.sentence}; {todo}; {alternatives(queue, key.namespace, rules)}")
 
 
 def alternatives(queue: str, namespace: str, rules: Rules) -> str:
@@ -153,7 +153,7 @@ def _admin_block(job: JobView, rules: Rules) -> Standing | None:
 
 
 def over_quota(job: JobView, rules: Rules, now: float) -> Standing | None:
-    """Return the standing of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
+    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
     quotas = rules.quotas.get(namespace, ())
     if not (quotas or refused):
@@ -166,10 +166,10 @@ def over_quota(job: JobView, rules: Rules, now: float) -> Standing | None:
     return None
 
 
-def outdated(job: JobView, stands: Standing) -> bool:
+def outdated(job: JobView, eligibility: Standing) -> bool:
     """Return whether the numbers in the status have changed; how much is used does not count."""
-    is_same_code = job.told == stands.code == "NamespaceQuota"
-    return is_same_code and not resource_quota.same(job.sentence, stands.sentence)
+    is_same_code = job.reason == eligibility.code == "NamespaceQuota"
+    return is_same_code and not resource_quota.same(job.reason_message, eligibility.sentence)
 
 
 def _back_off(job: JobView, now: float) -> Standing | None:

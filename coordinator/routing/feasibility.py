@@ -23,7 +23,8 @@ import pydantic
 
 from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobView, NodeView
-from coordinator.routing import eligibility, pool_capacity
+from coordinator.routing import eligibility as standing
+from coordinator.routing import pool_capacity
 from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey
 from crds.resources import amounts, quantities
@@ -125,14 +126,14 @@ def _blocked(request: Asked, rules: Rules) -> Iterator[Finding]:
     anywhere = replace(rules, queues={}, implicit=True)
     jobs = ((replace(view, priority_class=""), rules), (replace(view, queue=request.namespace, claims=""), anywhere))
     for job, job_rules in jobs:
-        stands = eligibility.of(job, job_rules, 0.0)
-        if stands.code in _REMEDIES:
-            sentence = stands.sentence.removesuffix(eligibility.UNTIL_THERE)
-            field = _FIELDS.get(stands.code, request.claims)
-            remedy = _REMEDIES[stands.code]
-            if stands.code == "QueueNotFound":
-                remedy = f"{remedy}; {eligibility.alternatives(request.queue, request.namespace, rules)}"
-            yield Finding(stands.code, field, f"{sentence}: {remedy}")
+        eligibility = standing.of(job, job_rules, 0.0)
+        if eligibility.code in _REMEDIES:
+            sentence = eligibility.sentence.removesuffix(standing.UNTIL_THERE)
+            field = _FIELDS.get(eligibility.code, request.claims)
+            remedy = _REMEDIES[eligibility.code]
+            if eligibility.code == "QueueNotFound":
+                remedy = f"{remedy}; {standing.alternatives(request.queue, request.namespace, rules)}"
+            yield Finding(eligibility.code, field, f"{sentence}: {remedy}")
 
 
 def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Finding]:

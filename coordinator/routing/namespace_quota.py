@@ -116,7 +116,7 @@ def yielding(
     result = set()
     for job in sorted(filter(_waits, refused), key=place):
         used = by_queue.setdefault(job.queue, coming)
-        if job.told not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
+        if job.reason not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
             continue
         if resource_quota.shortage(needs(job), quotas, services=services, taken=used) is not None:
             result.add(job.key)

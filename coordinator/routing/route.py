@@ -16,7 +16,7 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     invalid, no pod occupies            remove    free      yes (writes Failed)
     admitted                            -         keep      yes
     admitted, its queue drains          -         keep      yes (deletes the pods), and again soon
-    waiting, out of order (standing)    remove    free      in a second (writes Queued), unless written
+    waiting, out of order (eligibility) remove    free      in a second (writes Queued), unless written
     waiting                             put       -         in a second (writes Queued), unless written
     waiting, sent back                  put       free old  in a second (writes Queued), unless written
     waiting, its queue drains           put       free      in a second (writes Queued), unless written
@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import Rules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.routing import eligibility
+from coordinator.routing import eligibility as standing
 from coordinator.routing.eligibility import Standing
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
@@ -67,7 +67,7 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: fl
     """Return what to do about one key; `job` is None if it does not exist any more."""
     offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
-        again = now + DRAINING_SECONDS if eligibility.draining(pods.queue, rules) else 0.0
+        again = now + DRAINING_SECONDS if standing.draining(pods.queue, rules) else 0.0
         return Route(offer=offer, again=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
@@ -80,7 +80,7 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: fl
         return Route(offer=offer, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
-        again = now + DRAINING_SECONDS if eligibility.draining(job.admission.queue, rules) else 0.0
+        again = now + DRAINING_SECONDS if standing.draining(job.admission.queue, rules) else 0.0
         return Route(offer=offer, charged=charged, again=again)
     if pods.occupy:
         return Route(offer=offer)
@@ -97,7 +97,7 @@ def tenant(queue: str, namespace: str, rules: Rules) -> str:
         a TenantQueue for every namespace: its users are many tenants    "shared/team-a"
         any other name: the jobs of the namespace share one tenant       "/team-a"
     """
-    if not eligibility.allowed(queue, namespace, rules):
+    if not standing.allowed(queue, namespace, rules):
         return f"/{namespace}"
     return f"{queue}/{namespace}" if rules.queues[queue].public else queue
 
@@ -110,15 +110,15 @@ def _queue(job: JobView | None, pods: JobPods) -> str:
 
 
 def _waiting(job: JobView, offer: Offer, rules: Rules, now: float) -> Route:
-    stands = eligibility.of(job, rules, now)
+    eligibility = standing.of(job, rules, now)
     return Route(
-        put=entry(job, rules) if stands.ordered else None,
-        remove=not stands.ordered,
+        put=entry(job, rules) if eligibility.ordered else None,
+        remove=not eligibility.ordered,
         offer=_delay_offer(job, offer, rules.queued_after),
         in_turn=True,
-        over=_finished_attempt(job, rules) if stands.ordered else 0,
-        again=stands.until,
-        told=_news(job, stands),
+        over=_finished_attempt(job, rules) if eligibility.ordered else 0,
+        again=eligibility.until,
+        told=_news(job, eligibility),
     )
 
 
@@ -127,17 +127,17 @@ def _finished_attempt(job: JobView, rules: Rules) -> int:
 
     A job in phase Suspended was resumed before its room was freed.
     """
-    if eligibility.draining(job.queue, rules):
+    if standing.draining(job.queue, rules):
         return job.attempt + 1
     return job.attempt if job.phase == "Queued" else 0
 
 
-def _news(job: JobView, stands: Standing) -> Standing | None:
+def _news(job: JobView, eligibility: Standing) -> Standing | None:
     """Return what the status should say, None if it may stay; `coordinator.leader.reason_writer` explains first jobs
     that wait."""
-    is_routing_reason = job.told in eligibility.CODES
-    is_new = stands.code != job.told or eligibility.outdated(job, stands)
-    return stands if is_new and (stands.code or is_routing_reason) else None
+    is_routing_reason = job.reason in standing.CODES
+    is_new = eligibility.code != job.reason or standing.outdated(job, eligibility)
+    return eligibility if is_new and (eligibility.code or is_routing_reason) else None
 
 
 def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
@@ -156,7 +156,7 @@ def entry(job: JobView, rules: Rules) -> Entry:
         queue=job.queue,
         submitted=job.submitted,
         sequence=job.sequence,
-        priority=eligibility.priority(job, rules),
+        priority=standing.priority(job, rules),
         attempt=job.attempt + 1,
         demand=job.charge,
         returning=job.returning,

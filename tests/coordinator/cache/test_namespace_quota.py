@@ -49,14 +49,14 @@ def test_a_job_that_does_not_fit_or_cannot_go_lets_no_other_wait() -> None:
         {"finished": True},
         {"refusal": {"until": NOW + 1, "hard": (("cpu", "10"),)}},
         {"queue": "b"},
-        {"told": "WaitingForPool"},
-        {"told": "QueueHeld"},
+        {"reason": "WaitingForPool"},
+        {"reason": "QueueHeld"},
     ):
         assert yields(one(0, **changes), one(1), one(2)) == [], changes
 
 
 def test_a_job_that_no_other_reason_keeps_goes_before_younger_ones() -> None:
-    assert yields(one(0, told="NamespaceQuota"), one(1, told="NamespaceQuota"), one(2)) == ["j2"]
+    assert yields(one(0, reason="NamespaceQuota"), one(1, reason="NamespaceQuota"), one(2)) == ["j2"]
 
 
 def test_room_that_is_about_to_be_used_is_not_given_twice() -> None:
@@ -135,14 +135,14 @@ def test_only_those_are_routed_again_for_which_the_answer_is_another(clock: Cloc
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first, second])
     assert jobs.due()
-    assert set(jobs.judged("team", frozenset({first.key}), limited=True)) == {first.key, second.key}
-    assert set(jobs.judged("team", frozenset({first.key}), limited=True)) == set()
-    assert set(jobs.judged("team", frozenset({second.key}), limited=True)) == {first.key, second.key}
+    assert set(jobs.record("team", frozenset({first.key}), limited=True)) == {first.key, second.key}
+    assert set(jobs.record("team", frozenset({first.key}), limited=True)) == set()
+    assert set(jobs.record("team", frozenset({second.key}), limited=True)) == {first.key, second.key}
     jobs.note(None, third)
-    assert set(jobs.judged("team", frozenset({second.key}), limited=True)) == {third.key}
+    assert set(jobs.record("team", frozenset({second.key}), limited=True)) == {third.key}
     jobs.note(third, None)
     jobs.note(second, one(1, finished=True))
-    assert set(jobs.judged("team", frozenset(), limited=True)) == {second.key}
+    assert set(jobs.record("team", frozenset(), limited=True)) == {second.key}
 
 
 def test_nothing_is_kept_when_the_last_quota_is_gone(clock: Clock) -> None:
@@ -150,9 +150,9 @@ def test_nothing_is_kept_when_the_last_quota_is_gone(clock: Clock) -> None:
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first])
     assert jobs.due()
-    jobs.judged("team", frozenset({first.key}), limited=True)
+    jobs.record("team", frozenset({first.key}), limited=True)
     jobs.quotas_changed("team", lambda: [])
     clock.step(EVERY)
     assert due(jobs) == ["team"]
-    assert set(jobs.judged("team", frozenset(), limited=False)) == {first.key}
+    assert set(jobs.record("team", frozenset(), limited=False)) == {first.key}
     assert len(jobs) == 0

@@ -41,11 +41,11 @@ def view(status: dict[str, Any] | None = None, deadline: int | None = 60, **pod:
     [(5, 65), (0, 60), (None, 90), (-1, 90), ("x", 90), (True, 90), (2**31, 60 + 2**31), (10**400, 60 + 2**63)],
 )
 def test_a_job_lasts_for_its_deadline_and_the_grace_of_its_pods(grace: Any, seconds: int) -> None:
-    assert view(terminationGracePeriodSeconds=grace).lasts == Lasts(seconds, None)
+    assert view(terminationGracePeriodSeconds=grace).room_duration == Lasts(seconds, None)
 
 
 def test_a_job_without_a_deadline_lasts_for_any_time() -> None:
-    assert view(deadline=None).lasts is None
+    assert view(deadline=None).room_duration is None
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,16 @@ def test_a_job_without_a_deadline_lasts_for_any_time() -> None:
 )
 def test_the_time_of_an_admitted_job_has_begun(admitted: str | None, started: str | None, since: float | None) -> None:
     status = {"phase": "Running", "admission": {**HOLDS, "admittedAt": admitted}, "startTime": started}
-    assert view(status).lasts == Lasts(90, since)
+    assert view(status).room_duration == Lasts(90, since)
 
 
 # What is known of all of them
 
 LASTS = Lasts(70.0, None)
-QUEUED = job(phase="Queued", queue="a", lasts=LASTS)
-RUNS = job(key=JobKey("team", "runs", "u-runs"), admission=admission(charge={"cpu": 4}), lasts=Lasts(70.0, 1000.0))
+QUEUED = job(phase="Queued", queue="a", room_duration=LASTS)
+RUNS = job(
+    key=JobKey("team", "runs", "u-runs"), admission=admission(charge={"cpu": 4}), room_duration=Lasts(70.0, 1000.0)
+)
 
 
 def known(*jobs: JobView, occupied: bool = True) -> JobEnds | None:
@@ -78,7 +80,7 @@ def known(*jobs: JobView, occupied: bool = True) -> JobEnds | None:
 
 
 def test_it_is_known_when_admitted_jobs_end_and_how_long_waiting_ones_last() -> None:
-    sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), lasts=Lasts(10.0, 1000.0))
+    sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), room_duration=Lasts(10.0, 1000.0))
     assert known(QUEUED, RUNS, sooner) == JobEnds(
         ends=((1010.0 + END_SECONDS, {"cpu": 4}), (1070.0 + END_SECONDS, {"cpu": 4})),
         longest={str(KEY): GRANT_SECONDS + 70.0 + END_SECONDS},
@@ -92,7 +94,7 @@ def test_nothing_is_lent_to_a_job_whose_deadline_may_still_be_raised(phase: str)
 
 
 def test_jobs_whose_end_is_not_known_do_not_count() -> None:
-    undated, endless = replace(RUNS, lasts=Lasts(70.0, None)), replace(RUNS, lasts=None)
+    undated, endless = replace(RUNS, room_duration=Lasts(70.0, None)), replace(RUNS, room_duration=None)
     for each in (undated, endless):
         found = known(QUEUED, each)
         assert found is not None
@@ -107,7 +109,7 @@ def test_a_job_that_has_ended_counts_while_its_pods_hold_room(occupied: bool) ->
 
 
 def test_a_job_is_forgotten_when_it_is_gone_or_has_no_deadline_any_more() -> None:
-    for after in (None, replace(QUEUED, lasts=None), replace(QUEUED, phase="Suspended")):
+    for after in (None, replace(QUEUED, room_duration=None), replace(QUEUED, phase="Suspended")):
         deadlines = Deadlines()
         deadlines.note(None, QUEUED)
         assert deadlines.forecast(lambda _: True) is not None

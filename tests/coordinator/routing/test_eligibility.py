@@ -84,10 +84,10 @@ def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
 
 
 def test_what_is_told_already_is_not_told_again_and_what_is_over_is_taken_back() -> None:
-    assert route.route(KEY, job(held=True, told="Held"), JobPods(), rules(), NOW).told is None
-    over = route.route(KEY, job(told="Held"), JobPods(), rules(), NOW).told
+    assert route.route(KEY, job(held=True, reason="Held"), JobPods(), rules(), NOW).told is None
+    over = route.route(KEY, job(reason="Held"), JobPods(), rules(), NOW).told
     assert over == eligibility.GOOD
-    assert route.route(KEY, job(told="WaitingForPool"), JobPods(), rules(), NOW).told is None
+    assert route.route(KEY, job(reason="WaitingForPool"), JobPods(), rules(), NOW).told is None
 
 
 def test_a_priority_class_says_the_priority() -> None:
