@@ -1,9 +1,9 @@
-"""Answers about the queues from a coordinator, over its read-only HTTP API.
+"""The client of a coordinator's read-only HTTP API, which answers questions about the queues.
 
-One rule: whoever has a kubeconfig needs nothing else. The leader's Lease says where it answers; where it says nothing,
-the API server's proxy to the coordinator's service is asked.
+One rule: a kubeconfig is enough. The leader's Lease has the coordinator's URL; without a URL, the request goes through
+the API server's proxy to the coordinator's service.
 
-Nothing secret is sent to the coordinator, and nothing it answers is more than shown.
+The client sends no secret to the coordinator, and uses an answer for output only.
 """
 
 import http.client
@@ -41,43 +41,43 @@ Fetch = Callable[[str], Any]
 
 
 class NoCoordinator(CoordinatorError):
-    """A coordinator that was named does not answer."""
+    """A coordinator that the user or the cluster names does not answer."""
 
 
 class NoneKnown(NoCoordinator):
-    """The cluster knows of no coordinator that answers."""
+    """The cluster names no coordinator that answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteReading:
-    """`coordinator.query.queries.Reading`, asked of a coordinator."""
+    """`coordinator.query.queries.Reading` over the HTTP API of a coordinator."""
 
     fetch: Fetch
 
     def queues(self) -> list[Document]:
-        """See Reading."""
+        """Implement Reading."""
         return [document(item) for item in document(self.fetch("/v1/queues")).get("items", [])]
 
     def queue(self, name: str) -> Document:
-        """See Reading."""
+        """Implement Reading."""
         return document(self.fetch(f"/v1/queues/{quote(name, safe='')}"))
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
-        """See Reading."""
+        """Implement Reading."""
         return document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
 
     def job(self, key: JobKey) -> Document:
-        """See Reading."""
+        """Implement Reading."""
         namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
         return document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
 
     def status(self) -> Document:
-        """See Reading."""
+        """Implement Reading."""
         return document(self.fetch("/v1/status"))
 
 
 def find(session: Session) -> Reading:
-    """Redis where the invocation names one, else the coordinator it names, else the one the cluster knows of."""
+    """Return the reader for an invocation: its Redis if it names one, else its coordinator, else the cluster's one."""
     settings = session.settings
     if session.resolved.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
@@ -86,7 +86,7 @@ def find(session: Session) -> Reading:
 
 
 def coordinator(session: Session) -> Fetch:
-    """The coordinator that the invocation names, else the one the cluster knows of."""
+    """Return access to the coordinator that the invocation names, else to the one that the cluster names."""
     if session.settings.coordinator:
         return direct(session.settings.coordinator)
     service = proxied(session.cluster)
@@ -98,7 +98,7 @@ def coordinator(session: Session) -> Fetch:
 
 
 def _failing(error: errors.Forbidden) -> Fetch:
-    """Where we may not look, nobody answers."""
+    """Return a Fetch that always fails, for a Lease that this account may not read."""
 
     def fetch(_path: str) -> Any:
         raise NoCoordinator(str(error)) from error
@@ -107,7 +107,7 @@ def _failing(error: errors.Forbidden) -> Fetch:
 
 
 def _leader_fetch(session: Session) -> Fetch | None:
-    """Where the leader says that it answers; None if it says nothing."""
+    """Return access to the URL on the leader's Lease; None without such a URL."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
@@ -117,7 +117,7 @@ def _leader_fetch(session: Session) -> Fetch | None:
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
-    """What is announced may be a port of another machine's: then the service is asked."""
+    """Return a Fetch that uses the service if the Lease's URL does not answer, as for a port of another machine."""
 
     def fetch(path: str) -> Any:
         try:
@@ -132,7 +132,7 @@ def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
 
 
 def proxied(cluster: KubernetesCluster) -> Fetch:
-    """Through the API server, with its permissions."""
+    """Return access to the coordinator's service through the API server."""
 
     def fetch(path: str) -> Any:
         try:
@@ -146,7 +146,10 @@ def proxied(cluster: KubernetesCluster) -> Fetch:
 
 
 def direct(url: str, identity: str = "") -> Fetch:
-    """By URL. NoCoordinator for one that is none, and if another process than the one of that identity answers."""
+    """Return access to a coordinator by URL.
+
+    Raises NoCoordinator for an invalid URL, and if a process with another identity answers.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoCoordinator(f"{url!r} is not the URL of a coordinator, as in http://127.0.0.1:8080")
@@ -156,7 +159,7 @@ def direct(url: str, identity: str = "") -> Fetch:
         try:
             with opener.open(url.rstrip("/") + path, timeout=TIMEOUT_SECONDS) as answer:
                 if identity and answer.headers.get(IDENTITY) != identity:
-                    raise NoCoordinator(f"what answers at {url} is not the coordinator that leads")
+                    raise NoCoordinator(f"the process at {url} is not the coordinator that leads")
                 return orjson.loads(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
@@ -172,7 +175,7 @@ def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
     try:
         message = str(document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
-        return NoCoordinator(f"what answers at {url} is not a torchq coordinator (HTTP status {code})")
+        return NoCoordinator(f"the server at {url} is not a torchq coordinator (HTTP status {code})")
     return (
         NotKnown(message) if code == HTTPStatus.NOT_FOUND else CoordinatorError(f"the coordinator at {url}: {message}")
     )
@@ -187,7 +190,7 @@ def _loopback(host: str) -> bool:
 
 def _no_coordinator() -> NoneKnown:
     return NoneKnown(
-        "no coordinator answers questions about the queues: none is named on the Lease, and there is no service "
-        f"torchq-coordinator in namespace {SERVICE_NAMESPACE}; start one with --health-port, name one with "
+        "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
+        f"{SERVICE_NAMESPACE} has no service torchq-coordinator; start a coordinator with --health-port, name one with "
         "--coordinator URL, or name Redis with --redis-url-file"
     )

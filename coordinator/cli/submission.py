@@ -1,8 +1,8 @@
-"""From files to TorchJobs in the cluster: all of them or none.
+"""Submits the TorchJobs of files: all of them or none.
 
-One rule: the API server judges; what it cannot see (a dependency cycle, a pod template) is checked here in the same
-words, and nothing is created before everything has passed. Whether a job could ever run, the coordinator and the node
-of an embedded cluster are asked beforehand (`coordinator.cli.outlook`).
+One rule: the API server validates. What it cannot validate (a dependency cycle, a pod template) is checked here with
+messages of the same form, and nothing is created before all jobs have passed. Before that, the coordinator and the node
+of an embedded cluster say whether each job could ever run (`coordinator.cli.outlook`).
 """
 
 import contextlib
@@ -30,20 +30,20 @@ from kube import errors
 from kube.api import Cluster, Manifest
 
 LARGEST_FILE = 32 * 1024 * 1024
-"""Bytes of one file: room for ten thousand jobs."""
+"""The most bytes of one file: room for ten thousand jobs."""
 
 
 class BadManifest(CoordinatorError):
-    """A file holds something that cannot be submitted."""
+    """A file contains a document that cannot be submitted."""
 
 
 class PartlySubmitted(CoordinatorError):
-    """A job was refused after others had been created, and these could not be taken back; names them."""
+    """A job was refused after others had been created, and these could not be deleted. The message names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A document, where it came from and its namespace."""
+    """A document of a file, with its source and namespace."""
 
     source: str
     namespace: str
@@ -51,27 +51,29 @@ class Submitted:
 
 
 class Checked(NamedTuple):
-    """A document that the API server takes."""
+    """A job that the API server accepts."""
 
     job: torchjob.TorchJob
     refused: list[Finding]
-    """What the node of an embedded cluster would not run."""
+    """What the node of an embedded cluster would refuse to run."""
 
 
 def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted]:
-    """All TorchJobs of the files (`-`: standard input). BadManifest names file and document."""
+    """Read all TorchJobs of the files; `-` is standard input. Raises BadManifest with file and document."""
     return [document for path in paths for document in _documents(path, namespace, directory)]
 
 
 def folder() -> str:
-    """The folder of submission. BadManifest if it is gone, or cannot be told to an API server."""
+    """Return the folder of submission. Raises BadManifest if it no longer exists or its name is not UTF-8."""
     try:
         path = os.getcwd()
         path.encode()
     except OSError as error:
-        raise BadManifest(f"the current folder is gone ({error.strerror}): change to another one") from error
+        raise BadManifest(f"the current folder no longer exists ({error.strerror}): change to another one") from error
     except UnicodeEncodeError as error:
-        raise BadManifest("the current folder's name is not UTF-8: jobs run where they were submitted") from error
+        raise BadManifest(
+            "the current folder's name is not UTF-8, and jobs run in that folder: change to another one"
+        ) from error
     return path
 
 
@@ -84,10 +86,11 @@ def submit(
     anyway: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[JobKey]:
-    """Check every document, then create all; if one is refused nevertheless, those before it are taken back.
+    """Check every document, then create all jobs; return their keys in the same order.
 
-    `look` says which of the jobs could never run: that is refused, and with `anyway` told as a warning.
-    The keys in the order given. PartlySubmitted if they could not be taken back, `outlook.NeverRuns`.
+    If a job is refused nevertheless, the jobs before it are deleted. `look` finds the jobs that could never run; they
+    are refused, or, with `anyway`, `tell` gets a warning. Raises `outlook.NeverRuns` for such jobs, and PartlySubmitted
+    if created jobs could not be deleted.
     """
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
@@ -107,11 +110,11 @@ def submit(
 def _judge(
     documents: list[Submitted], checked: list[Checked], look: Outlook, tell: Callable[[str], object]
 ) -> list[Judged]:
-    """What is found about each job. What the node says of a pod's size, it says by its field: that is enough."""
+    """Return the findings about each job. The node's own findings name fields, so they replace ExceedsNodes."""
     try:
         findings = look([check.job for check in checked])
     except outlook.Unknown as error:
-        tell(f"note: whether the jobs can ever run was not checked: {error}")
+        tell(f"note: it was not checked whether the jobs can ever run: {error}")
         findings = [[] for _ in checked]
     reported = (
         [finding for finding in of_job if not (refused and finding.code == "ExceedsNodes")]
@@ -124,14 +127,17 @@ def _judge(
 
 
 def _name(document: Submitted) -> str:
-    """As its owner knows the job, whose name may be yet to be made."""
+    """Return the name of a job, or its generateName and `*` if the API server will generate the name."""
     metadata = document.body["metadata"]
     return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
 
 
 def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submitted]:
-    """The documents with their places in the list and the moment of submission, in microseconds since 1970: an API
-    server keeps the time of creation in whole seconds only. What a file says of that is of an earlier submission."""
+    """Return the documents with an annotation of the submission time, in microseconds since 1970, and the list index.
+
+    An API server stores creation times in whole seconds only. Such an annotation in a file comes from an earlier
+    submission and is replaced.
+    """
     return [
         _with_sequence(document, submission_order.text(microseconds, place)) for place, document in enumerate(documents)
     ]
@@ -157,11 +163,11 @@ def _take_back(cluster: Cluster, created: list[JobKey], cause: errors.ClusterErr
             remaining.remove(key)
     except errors.ClusterError as error:
         names = ", ".join(map(str, remaining))
-        raise PartlySubmitted(f"{cause}\nsubmitted and not taken back ({error}): {names}") from error
+        raise PartlySubmitted(f"{cause}\nsubmitted, and could not be deleted ({error}): {names}") from error
 
 
 def _check_names(documents: list[Submitted]) -> None:
-    """Two jobs of one name would pass one by one, and the second would be refused when the first is there."""
+    """Raise BadManifest for two jobs of one name. Dry runs accept both, but only the first can be created."""
     first: dict[tuple[str, str], str] = {}
     for document in documents:
         name = document.body["metadata"].get("name")
@@ -169,7 +175,9 @@ def _check_names(documents: list[Submitted]) -> None:
             continue
         job = (document.namespace, str(name))
         if job in first:
-            raise BadManifest(f"{document.source}: job {document.namespace}/{name} is in {first[job]} already")
+            raise BadManifest(
+                f"{document.source}: job {document.namespace}/{name} is already in {first[job]}; give it another name"
+            )
         first[job] = document.source
 
 
@@ -193,8 +201,10 @@ def _check(cluster: Cluster, document: Submitted) -> Checked:
 
 
 def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
-    """A job with resource claims would wait out of the order of a queue whose quota names a device: refused at once.
-    Where the queue cannot be read, the status of the job says it later."""
+    """Refuse a job with resource claims if the quota of its queue names a device, since that queue never admits it.
+
+    If the queue cannot be read, the status of the job reports this later.
+    """
     if not job.spec.claims:
         return
     with contextlib.suppress(errors.NotFound, errors.Forbidden, InvalidObject):
@@ -208,12 +218,14 @@ def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
 def _check_template(
     cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]
 ) -> list[Finding]:
-    """Templates are opaque in the TorchJob's schema: let the API server judge one as the pod it will become. What the
-    node of an embedded cluster would refuse of such a pod."""
+    """Validate a pod template by a dry run of its pod, since the TorchJob's schema does not describe templates.
+
+    Returns what the node of an embedded cluster would refuse of such a pod.
+    """
     try:
         _try_pod(cluster, job, task_type, template, {labels.VET: "true"})
     except (errors.AlreadyExists, errors.Forbidden):
-        return []  # who may submit jobs need not be allowed to make pods: then the job's status will say
+        return []  # users need no permission to create pods; the job's status reports the error later
     except errors.Invalid as refused:
         try:
             _try_pod(cluster, job, task_type, template, {})
@@ -236,10 +248,10 @@ def _try_pod(
     template: dict[str, Any],
     annotations: Mapping[str, str],
 ) -> None:
-    """Make a pod of a task in a dry run. Any ClusterError."""
+    """Create a pod of a task in a dry run. Raises any ClusterError."""
     metadata = template.get("metadata") or {}
     pod_annotations = metadata.get("annotations") or {}
-    if isinstance(pod_annotations, dict):  # else the API server says what is wrong with them
+    if isinstance(pod_annotations, dict):  # otherwise the API server reports the error
         metadata = {**metadata, "annotations": {**pod_annotations, **annotations}}
     body = {
         "apiVersion": "v1",
@@ -274,7 +286,7 @@ def _map(value: Any, what: str) -> dict[str, Any]:
 
 
 def _json(body: Any, source: str) -> Manifest:
-    """What JSON makes of it: YAML knows keys and values that no API server does."""
+    """Convert YAML to JSON values, since YAML has keys and values that an API server does not accept."""
     try:
         manifest: Manifest = orjson.loads(orjson.dumps(body))
     except (orjson.JSONEncodeError, RecursionError) as error:
@@ -293,7 +305,7 @@ def _load(path: str) -> list[Any]:
         raise BadManifest(f"{path}: {reason}") from error
     except yaml.YAMLError as error:
         raise BadManifest(f"{path}: not YAML: {_yaml_problem(error)}") from error
-    except (ValueError, RecursionError) as error:  # what looks like a date and is none; what is nested too deeply
+    except (ValueError, RecursionError) as error:  # an invalid date, or too deep nesting
         raise BadManifest(f"{path}: not usable YAML: {error}") from error
 
 
@@ -311,7 +323,7 @@ def _text(path: str) -> str:
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
-    """In one line: what, and where."""
+    """Format the problem and its place in one line."""
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "no reason given")
     return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else what

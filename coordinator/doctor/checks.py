@@ -1,7 +1,7 @@
-"""Comparing what cluster, queues and RQ say of the same jobs.
+"""Compares the state of cluster, queues and RQ for the same jobs.
 
-One rule: pure, and of one look. Things in flight disagree too; only what is the same in a second look, a while later,
-is a disagreement (`confirmed`).
+One rule: pure, over one reading. Changes in flight disagree, too. Only a finding that a second reading some seconds
+later repeats is a disagreement (`confirmed`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ from queues.values import Entry, QueueSpec, Reservation
 
 Found = Iterator[Disagreement]
 FAILURES = 5
-"""A job that is work is on its way; one whose runs failed this often in a row no longer counts as such."""
+"""A job with a work record is in flight. After this many failed runs in a row it no longer counts as in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,36 +34,36 @@ class LeaseView:
     holder: str
     epoch: int
     renewed: str
-    """When it was renewed last, as the holder wrote it."""
+    """The time of the last renewal, as the holder wrote it."""
     seconds: float
-    """How long it may be silent."""
+    """The longest time between renewals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPicture:
-    """What the cluster says."""
+    """The state of the cluster."""
 
     jobs: Mapping[JobKey, JobView] = field(default_factory=dict)
     pods: tuple[PodView, ...] = ()
-    """Pods of ours; those of others do not matter here."""
+    """The pods of jobs; other pods do not matter here."""
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)
-    """The tenant queues as their admins want them."""
+    """The tenant queues as their objects configure them."""
     rules: Rules = field(default_factory=Rules)
-    """What queues and PriorityClasses say of who waits in order."""
+    """The rules of queues and PriorityClasses that decide which jobs wait, and in which order."""
     lease: LeaseView | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """Processes that have skipped objects after unforeseen errors, and what they say of these objects."""
+    """Processes that have skipped objects after unexpected errors, and their messages about these objects."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Objects that cannot be read, and why."""
     ineffective: Mapping[str, str] = field(default_factory=dict)
-    """Queues with limits that do not do what they say, and which."""
+    """Queues that have limits without effect, and these limits."""
     now: float = 0.0
-    """The looker's own time, seconds since 1970."""
+    """The time of the reading, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at everything."""
+    """One reading of cluster, queue store and work."""
 
     cluster: ClusterPicture
     store: StorePicture
@@ -71,12 +71,12 @@ class Look:
 
 
 def confirmed(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
-    """What two looks have in common."""
+    """Return the findings that two readings have in common."""
     return tuple(sorted(set(first) & set(second)))
 
 
 def compare(look: Look) -> tuple[Disagreement, ...]:
-    """Everything on which this look does not agree with itself."""
+    """Return all disagreements within one reading."""
     checks: list[Callable[[Look], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
     if look.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
@@ -93,7 +93,7 @@ def _leadership(look: Look) -> Found:
         yield Disagreement("no-leader", "Lease", "no coordinator leads")
     elif look.cluster.now - _seconds(lease.renewed) > lease.seconds:
         yield Disagreement(
-            "lease-silent", "Lease", f"{lease.holder} holds it and has not renewed it since {lease.renewed}"
+            "lease-silent", "Lease", f"{lease.holder} holds the Lease and has not renewed it since {lease.renewed}"
         )
     if not any(ends > look.work.now for ends in look.work.workers.values()):
         yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
@@ -105,16 +105,16 @@ def _objects(look: Look) -> Found:
     for subject, why in look.cluster.unreadable.items():
         yield Disagreement("unreadable-object", subject, why)
     for queue, why in look.cluster.ineffective.items():
-        yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit does not do what it says: {why}")
+        yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
     for key, job in look.cluster.jobs.items():
         if job.invalid and not (job.finished or job.deleting or _under_way(look, key)):
-            yield Disagreement("invalid-job", str(key), "it cannot be run as it is, and its status does not say so")
+            yield Disagreement("invalid-job", str(key), "the job is invalid, and its status does not say so")
 
 
 def _store_loss(look: Look) -> Found:
     if look.store.rebuilding:
         yield Disagreement(
-            "rebuild-unfinished", "queues", f"a rebuild under epoch {look.store.rebuilding} has begun and not ended"
+            "rebuild-unfinished", "queues", f"a rebuild under epoch {look.store.rebuilding} has begun and has not ended"
         )
     else:
         yield Disagreement("store-lost", "queues", "Redis holds no epoch: the queues are lost")
@@ -137,7 +137,7 @@ def _epochs(look: Look) -> Found:
 
 
 def _reservations(look: Look) -> Found:
-    """The reservations against what a rebuild would charge now."""
+    """Compare the reservations with what a rebuild would charge now."""
     stored = look.store.reservations
     charged = _census(look).reservations
     expected = {reservation.key: reservation for reservation in charged}
@@ -157,7 +157,7 @@ def _reservations(look: Look) -> Found:
 
 
 def _census(look: Look) -> Census:
-    """What a rebuild would bring now. Where Redis knows a queue that nobody created, queues are implicit."""
+    """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
     rules, specs = look.cluster.rules, look.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
     rules = replace(rules, queues=created, implicit=not look.store.specs.keys() <= specs.keys())
@@ -178,12 +178,14 @@ def _reservation(look: Look, stored: Reservation, expected: Reservation) -> Foun
             yield Disagreement("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
     elif expected is stored and not _under_way(look, stored.key):
         yield Disagreement(
-            "unseen-pick", str(stored.key), f"picked (attempt {stored.attempt}), but no worker is told to admit it"
+            "unseen-pick",
+            str(stored.key),
+            f"picked (attempt {stored.attempt}), but no work item tells a worker to admit it",
         )
 
 
 def _usage(look: Look) -> Found:
-    """What is counted as used against the sum of the reservations."""
+    """Compare the counted usage with the sum of the reservations."""
     store = look.store
     sums: dict[str, dict[str, int]] = {}
     total: dict[str, int] = {}
@@ -197,9 +199,7 @@ def _usage(look: Look) -> Found:
     if store.counted is not None and (
         missing := limits.counted_resources(store.specs.values(), store.pool) - store.counted
     ):
-        yield Disagreement(
-            "wrong-settings", "usage", f"Redis does not count what is used of {', '.join(sorted(missing))}"
-        )
+        yield Disagreement("wrong-settings", "usage", f"Redis does not count the usage of {', '.join(sorted(missing))}")
 
 
 def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
@@ -217,13 +217,13 @@ def _ports(look: Look) -> Found:
     for port, key in by_port:
         holder = look.store.ports.get(port)
         if holder != key:
-            yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'nobody'}")
+            yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'no job'}")
     for port in sorted(look.store.ports.keys() - {port for port, _ in by_port}):
         yield Disagreement("wrong-port", str(look.store.ports[port]), f"port {port} is held without a reservation")
 
 
 def _entries(look: Look) -> Found:
-    """The entries against those that the cluster's waiting jobs should have."""
+    """Compare the entries with those that the cluster's waiting jobs should have."""
     store = look.store
     expected = {entry.key: entry for entry in _census(look).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
@@ -247,7 +247,7 @@ def _entry(stored: Entry, expected: Entry) -> Found:
 
 
 def _places(look: Look) -> Found:
-    """The orders of the queues against the entries."""
+    """Compare the orders of the queues with the entries."""
     store = look.store
     for key, entry in sorted(store.entries.items()):
         aging = store.specs.get(entry.queue, QueueSpec(name=entry.queue)).aging_seconds
@@ -292,24 +292,24 @@ def _pods(look: Look) -> Found:
 
 
 def _work_lists(look: Look) -> Found:
-    """The lists and counts that dispatch goes by."""
+    """Compare the lists and counts that dispatch uses."""
     work = look.work
     if work.ready_count != work.ready_length:
         yield Disagreement(
             "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
         )
     for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
-        yield Disagreement("stuck-tenant", tenant or '""', "has ready keys but will never have a turn")
+        yield Disagreement("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
     for worker in sorted(work.threads - work.workers.keys()):
         yield Disagreement("stray-threads", worker, "its threads are counted, but it is not registered")
     for key, ends in sorted(work.leases.items()):
         record = work.records.get(key)
         if record is None or record.state != "leased":
-            yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that nobody was given")
+            yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
 
 
 def _work_records(look: Look) -> Found:
-    """Keys that nothing would ever bring back."""
+    """Find keys that would never become ready again."""
     for key, record in sorted(look.work.records.items()):
         match record.state:
             case "ready" if key not in look.work.ready.get(record.tenant, ()):
@@ -321,7 +321,7 @@ def _work_records(look: Look) -> Found:
             case "leased" if record.lease_ends is not None and record.lease_ends < look.work.now:
                 ended = _time(record.lease_ends)
                 yield Disagreement(
-                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended}, nobody took it back"
+                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
                 )
             case "ready" | "delayed" | "leased":
                 pass
@@ -347,7 +347,9 @@ def _keys(look: Look) -> Found:
         yield Disagreement("unknown-key", name, "is under torchq's or RQ's prefix, but neither makes such a key")
     if look.store.foreign:
         yield Disagreement(
-            "foreign-keys", look.store.foreign[0], f"{len(look.store.foreign)} or more keys of somebody else"
+            "foreign-keys",
+            look.store.foreign[0],
+            f"{len(look.store.foreign)} or more keys that do not belong to torchq",
         )
 
 
@@ -357,7 +359,7 @@ def _batch(job_id: str, where: str) -> Found:
 
 
 def _under_way(look: Look, key: JobKey) -> bool:
-    """Whether a worker is about to look at the job."""
+    """Return whether a worker is about to reconcile the job."""
     record = look.work.records.get(key)
     return record is not None and record.failures < FAILURES
 
@@ -368,7 +370,7 @@ def _state(job: JobView | None) -> str:
     descriptions = {
         "is being deleted": job.deleting,
         f"has ended ({job.phase})": job.finished,
-        "cannot be run as it is": job.invalid,
+        "is invalid": job.invalid,
         "is admitted": job.admission is not None,
         "is suspended": job.suspended,
         "is on hold": job.held,
@@ -383,7 +385,7 @@ def _text(value: object) -> str:
 
 
 def _seconds(timestamp: str) -> float:
-    """0 for what is no time: such a Lease was renewed by nobody."""
+    """Parse a timestamp; 0 for an invalid one, which counts as never renewed."""
     try:
         return datetime.fromisoformat(timestamp).timestamp()
     except ValueError:

@@ -1,6 +1,6 @@
-"""Reading everything that `torchq doctor` compares.
+"""Reads everything that `torchq doctor` compares.
 
-One rule: it only reads; an account that can list and get, and a read-only one on Redis, are enough.
+One rule: it only reads. An account that may list and get, and a read-only account on Redis, are enough.
 """
 
 import time
@@ -42,12 +42,12 @@ from queues.work import WorkSource
 
 T = TypeVar("T")
 LONGEST = 1000
-"""Characters of what is said about an object."""
+"""The most characters of a message about an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looker:
-    """Takes one look at a time."""
+    """Reads cluster, queue store and work."""
 
     cluster: Cluster
     store: QueueReader
@@ -55,12 +55,12 @@ class Looker:
     lease_namespace: str
 
     def look(self) -> Look:
-        """Everything, as it is about now."""
+        """Read everything once."""
         return Look(self._cluster(), self.store.inspect(), self.work.inspect())
 
     def _cluster(self) -> ClusterPicture:
         wrong: dict[str, str] = {}
-        # The jobs last: what pods say of attempts is judged by jobs that are at least as new.
+        # Jobs are read after pods, so that the attempt of a pod is compared with a job that is at least as new.
         pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
         jobs = self._read(TORCHJOBS, views.job_view, wrong)
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
@@ -90,7 +90,7 @@ class Looker:
     def _read(
         self, resource: Resource, trim: Callable[[Manifest], T], wrong: dict[str, str], *, label_selector: str = ""
     ) -> list[T]:
-        """The objects of a kind that can be read; the others are added to `wrong`."""
+        """Return the valid objects of a kind; the others are added to `wrong` with the reason."""
         views_read = []
         for item in (
             item for page in self.cluster.pages(resource, label_selector=label_selector) for item in page.items
@@ -102,7 +102,7 @@ class Looker:
         return views_read
 
     def _reported_errors(self, lease: Manifest | None) -> dict[str, str]:
-        """What the leader says in its Lease, and embedded nodes in their status."""
+        """Return the errors that the leader reports in its Lease, and embedded nodes in their status."""
         errors_text = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
         skipped = {"coordinator": _short(errors_text)} if errors_text else {}
         for node in self.cluster.list(NODES).items:
@@ -118,7 +118,7 @@ class Looker:
             return None
 
     def repair(self, seconds: float) -> None:
-        """Have the leader build the queues anew. `repair.NoRepair` if it does not."""
+        """Have the leader rebuild the queues. Raises `repair.NoRepair` if it does not."""
         rebuild_request.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 
@@ -132,7 +132,7 @@ def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
 def _yielding(
     jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: Rules, now: float
 ) -> dict[str, frozenset[JobKey]]:
-    """By namespace, the refused jobs that let others go first, as the leader finds them."""
+    """Return by namespace the refused jobs that other jobs pass, as the leader determines them."""
     pod_counts = Counter(pod.job for pod in pods if pod.occupies)
     refused: dict[str, list[JobView]] = {}
     for job in jobs:
@@ -167,20 +167,20 @@ def _short(text: str) -> str:
 
 
 def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
-    """Reads a queue as the coordinator does: one that is invalid admits nothing."""
+    """Return a reader of queues that works as the coordinator's: an invalid queue admits nothing."""
 
     def read(manifest: Manifest) -> TenantQueue:
         try:
             return tenantqueue.read(manifest)
         except InvalidObject as error:
-            wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is mended: {error}")
+            wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is corrected: {error}")
             return views.queue_view(manifest)
 
     return read
 
 
 def _ineffective(queue: TenantQueue) -> str:
-    """The limits of a queue that do not do what they say; empty if there are none."""
+    """Return the limits of a queue that have no effect; empty if all have one."""
     return _short("; ".join(f"{problem.field}: {problem.message}" for problem in tenantqueue.ineffective(queue)))
 
 

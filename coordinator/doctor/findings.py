@@ -1,24 +1,24 @@
-"""What `torchq doctor` can find: every kind of disagreement between cluster, queues and RQ, and what mends it.
+"""The findings of `torchq doctor`: every kind of disagreement between cluster, queues and RQ, and its remedy.
 
-One rule: pure values. A message holds what tells this disagreement from a later one of the same thing (a token, an
-attempt, an amount) and nothing that moves by itself, so that two looks can be compared.
+One rule: pure values. A message contains what distinguishes a finding from a later one about the same object (a token,
+an attempt, an amount) and nothing that changes by itself, so that the findings of two checks can be compared.
 """
 
 from dataclasses import dataclass
 
-REPAIR = "torchq doctor --fix (the leader builds the queues anew from the cluster)"
-LEADER = "start a coordinator, or see its log; /readyz says what is failing"
+REPAIR = "torchq doctor --fix (the leader rebuilds the queues from the cluster)"
+LEADER = "start a coordinator, or see its log; /readyz names what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
-OBJECTS = "correct or delete the object; the log of the process that skips it says more, and it skips nothing else"
+OBJECTS = "correct or delete the object; the process skips this object only, and its log has the details"
 JOBS = (
-    "correct or delete the job; delete it where its status cannot be written either: its spec is beyond the bounds of "
+    "correct or delete the job; delete it if its status cannot be written either: its spec exceeds the bounds of "
     "the definition, and the API server is older than Kubernetes 1.30"
 )
 LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
-CLEANING = "torchq doctor --fix, or RQ's own cleaning in time; its keys come back when their leases end"
+CLEANING = "torchq doctor --fix, or wait for RQ's own cleaning; the keys become ready again when their leases end"
 
 MENDS = {
-    # who works at all
+    # the processes
     "no-lease": LEADER,
     "no-leader": LEADER,
     "lease-silent": LEADER,
@@ -64,13 +64,13 @@ MENDS = {
     "unknown-key": "torchq doctor --fix removes it; find out who may write to Redis",
     "foreign-keys": "give torchq a Redis database of its own; --fix leaves these alone",
 }
-"""Code -> what mends it."""
+"""The remedy of each code."""
 
 HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
-"""Worth knowing, but nothing disagrees: what died was taken over by leases, or is not ours."""
+"""Codes that are no disagreement: leases recover the work, or the keys do not belong to torchq."""
 
 LEADERLESS = frozenset(("no-lease", "no-leader", "lease-silent"))
-"""Nobody is there who could mend anything."""
+"""Codes that mean that no leader can repair anything."""
 NOT_MENDED = LEADERLESS | {
     "no-workers",
     "foreign-keys",
@@ -79,24 +79,24 @@ NOT_MENDED = LEADERLESS | {
     "ineffective-limit",
     "invalid-job",
 }
-"""What a rebuild of the queues does not change."""
+"""Codes that a rebuild of the queues does not change."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Disagreement:
-    """One thing on which cluster, queues and RQ do not agree. Equal in two looks only if nothing about it changed."""
+    """One disagreement of cluster, queues and RQ. Findings of two checks are equal only if nothing has changed."""
 
     code: str
     subject: str
-    """The job key, queue, Redis key, pod or RQ job it is about."""
+    """The job key, queue, Redis key, pod or RQ job."""
     message: str
 
     @property
     def mends(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         return MENDS[self.code]
 
     @property
     def harmless(self) -> bool:
-        """Whether it is only worth knowing."""
+        """Whether the finding is no disagreement and needs no remedy."""
         return self.code in HARMLESS

@@ -1,6 +1,6 @@
-"""`torchq local up` in the background: the supervisor is a process of its own; this one watches it until it is ready.
+"""`torchq local up` in the background: starts the supervisor as a process of its own and waits until it is ready.
 
-One rule: when this returns, the cluster is up, or one message says why not and nothing of it runs.
+One rule: at the end the cluster is up, or one message says why it is not and none of its processes runs.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from coordinator.local.stack_start import last_lines
 from coordinator.local.stack_state import AlreadyRuns, Files
 
 SILENT_SECONDS = 120.0
-"""A start that reports nothing for so long is given up: every part has less."""
+"""A start without a report for this long is given up. It is longer than the limit of any part."""
 _LOOK_SECONDS = 0.1
 
 
 class Progress:
-    """Tells a person at a terminal which part is being started, and how long each took; tells a program nothing."""
+    """Prints each part that starts and its duration, if standard error is a terminal."""
 
     def __init__(self, *, shown: bool | None = None) -> None:
         self._visible = sys.stderr.isatty() if shown is None else shown
@@ -37,29 +37,29 @@ class Progress:
         self._open = False
 
     def part(self, name: str) -> None:
-        """The start of a part begins."""
+        """Note that the start of a part begins."""
         self.done()
         if self._visible:
             click.echo(f"  {name} ...", err=True, nl=False)
             self._since, self._open = time.monotonic(), True
 
     def done(self) -> None:
-        """The last part has started."""
+        """Note that the last part has started."""
         if self._open:
             click.echo(f" {time.monotonic() - self._since:.1f} s", err=True)
             self._open = False
 
     def broken(self) -> None:
-        """The last part has not started."""
+        """Note that the last part has failed to start."""
         if self._open:
             click.echo("", err=True)
             self._open = False
 
 
 class Channel:
-    """How a supervisor in the background tells the command that started it what it does: one JSON line for each event.
+    """Sends the events of a supervisor in the background to the command that started it, one JSON line per event.
 
-    The command may be gone: then nobody is told.
+    If that command has ended, the events are dropped.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -67,15 +67,15 @@ class Channel:
         self._descriptor = descriptor
 
     def part(self, name: str) -> None:
-        """The start of a part begins."""
+        """Report that the start of a part begins."""
         self._tell({"part": name})
 
     def ready(self) -> None:
-        """Everything runs."""
+        """Report that all parts run."""
         self._tell({"ready": True})
 
     def failed(self, error: Exception) -> None:
-        """The cluster has not started; everything that was started has been stopped."""
+        """Report that the cluster has not started. All its processes have been stopped."""
         self._tell({"failed": str(error), "taken": isinstance(error, AlreadyRuns)})
 
     def _tell(self, event: dict[str, object]) -> None:
@@ -84,9 +84,10 @@ class Channel:
 
 
 def up(data: Path, command: list[str]) -> bool:
-    """Have a cluster run in a data folder; whether this started it. LocalError if it cannot be started.
+    """Start the cluster of a data folder unless it is up; return whether this call started it.
 
-    `command` runs a supervisor in the foreground; it gets the descriptor of a Channel as its last argument.
+    `command` runs a supervisor in the foreground; its last argument is the descriptor of a Channel. Raises LocalError
+    if the cluster cannot be started.
     """
     while not _is_up(data):
         if _start(data, command, Progress()):
@@ -95,19 +96,19 @@ def up(data: Path, command: list[str]) -> bool:
 
 
 def _is_up(data: Path) -> bool:
-    """Whether the cluster is up already. Waits while another process starts or stops it."""
+    """Return whether the cluster is already up. Waits while another process starts or stops it."""
     deadline, reported = time.monotonic() + SILENT_SECONDS, False
     while pid := stack_state.supervisor_pid(data):
         if stack_state.members(data):
             return True
         ending = remaining_pods.ending(data)
-        if ending:  # that takes as long as pods may take to end
+        if ending:  # pods may take long to end
             deadline = time.monotonic() + SILENT_SECONDS
         if not reported:
             doing = (
-                f"ends this cluster ({remaining_pods.progress(ending, time.time())})"
+                f"is ending this cluster ({remaining_pods.progress(ending, time.time())})"
                 if ending
-                else "starts or stops this cluster"
+                else "is starting or stopping this cluster"
             )
             click.echo(f"process {pid} {doing}: waiting for it", err=True)
             reported = True
@@ -118,7 +119,7 @@ def _is_up(data: Path) -> bool:
 
 
 def _start(data: Path, command: list[str], progress: Progress) -> bool:
-    """Whether the cluster is up; False if another process began to start it at the same time."""
+    """Start a supervisor and wait for the cluster; return False if another process is starting it at the same time."""
     log = Files(data).layout.logs("stack")
     log.parent.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
@@ -138,7 +139,7 @@ def _start(data: Path, command: list[str], progress: Progress) -> bool:
         except KeyboardInterrupt:
             progress.broken()
             _stop(child)
-            raise LocalError("interrupted: the cluster was not started; what was started of it is stopped") from None
+            raise LocalError("interrupted: the cluster was not started, and its processes are stopped") from None
         except EOFError:
             progress.broken()
             tail = "\n  ".join(["", *last_lines(log.read_bytes()[before:])])
@@ -146,7 +147,7 @@ def _start(data: Path, command: list[str], progress: Progress) -> bool:
 
 
 def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]", progress: Progress) -> bool:
-    """Show events until the last; see _started. EOFError if the supervisor ended without a word."""
+    """Print events until the last; return as `_start` does. EOFError if the supervisor ended without a report."""
     for event in events:
         if "part" in event:
             progress.part(str(event["part"]))
@@ -165,7 +166,7 @@ def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]
 
 
 def _events(stream: RawIOBase) -> Iterator[dict[str, object]]:
-    """The events of a channel until its writer is gone, or says nothing for too long."""
+    """Yield the events of a channel until its writer ends, or sends nothing for SILENT_SECONDS."""
     rest = b""
     while select.select([stream], [], [], SILENT_SECONDS)[0] and (more := stream.read(1 << 16)):
         *lines, rest = (rest + more).split(b"\n")
@@ -174,10 +175,10 @@ def _events(stream: RawIOBase) -> Iterator[dict[str, object]]:
 
 
 def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """End a supervisor, which ends what it has started; interrupted once more, kill it."""
+    """End a supervisor, which ends the parts that it has started. A second interrupt kills it."""
     if child.poll() is None:
-        click.echo("stopping what was started (Ctrl-C once more kills it)", err=True)
-        child.send_signal(stack.LEAVE)  # pods of the last time that it goes on with are not its own to end
+        click.echo("stopping the processes of the cluster (Ctrl-C again kills them)", err=True)
+        child.send_signal(stack.LEAVE)  # it must not end pods of an earlier start that it has taken over
     try:
         child.wait()
     except KeyboardInterrupt:
@@ -187,7 +188,7 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM and the end of the terminal mean what Ctrl-C means, unless they are ignored, as by nohup."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C, unless they are ignored, as under nohup."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     replaced = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in replaced:

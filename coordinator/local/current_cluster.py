@@ -33,28 +33,33 @@ class Entry:
 
 
 def note(environ: Mapping[str, str]) -> Path | None:
-    """The file; None for a user without a home folder, for whom nothing is remembered."""
+    """Return the path of the note; None for a user without a home folder, who has no note."""
     folder = user_folders.config(environ)
     return folder / NAME if folder else None
 
 
 def data(environ: Mapping[str, str]) -> Path | None:
-    """The data folder of the current local cluster, running or not; None if there is none. LocalError if the note
-    cannot be read: another cluster must not be used by mistake."""
+    """Return the data folder of the current local cluster, running or not; None if no cluster is current.
+
+    Raises LocalError if the note cannot be read, since commands must not use another cluster by mistake.
+    """
     path = note(environ)
     local_entries = [entry for entry in _read(path) if entry.host == socket.gethostname()] if path else []
     return Path(local_entries[-1].data) if local_entries else None
 
 
 def take(environ: Mapping[str, str], folder: Path) -> None:
-    """Make the cluster of a data folder the current one. LocalError if that cannot be remembered."""
+    """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
     entry_of_folder = Entry(str(folder), socket.gethostname())
     _change(environ, lambda entries: [*(entry for entry in entries if entry != entry_of_folder), entry_of_folder])
 
 
 def give_back(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
-    """Forget the cluster of a data folder; whether it was the current one. Of the others, the one that was made current
-    last and runs is current then; if none runs, the last one. LocalError if the note cannot be changed."""
+    """Remove the cluster of a data folder from the note; return whether it was the current one.
+
+    The next current cluster is the running one that was made current last, or the last one if none runs. Raises
+    LocalError if the note cannot be written.
+    """
     entry, path, current = Entry(str(folder), socket.gethostname()), note(environ), data(environ)
     if path and entry in _read(path):
         _change(environ, lambda entries: without(entries, entry, runs))
@@ -62,8 +67,7 @@ def give_back(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], b
 
 
 def without(entries: Sequence[Entry], removed: Entry, runs: Callable[[Path], bool]) -> list[Entry]:
-    """The entries that are left: those of clusters that run come last, those whose data folder was removed are left
-    out."""
+    """Return the remaining entries. Entries of running clusters come last; those without a data folder are dropped."""
     remaining = [entry for entry in entries if entry != removed]
     local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
     other_entries = [entry for entry in remaining if entry.host != removed.host]
@@ -90,7 +94,7 @@ def _check_list(value: object) -> list[Any]:
 
 
 def _entry(value: Any) -> Entry:
-    """TypeError, KeyError, ValueError for what torchq has not written."""
+    """Parse an entry. Raises TypeError, KeyError or ValueError for an entry that torchq has not written."""
     entry = Entry(value["data"], value["host"])
     if not Path(entry.data).is_absolute() or "\0" in entry.data or not isinstance(entry.host, str):
         raise ValueError(value)
@@ -98,15 +102,15 @@ def _entry(value: Any) -> Entry:
 
 
 def _change(environ: Mapping[str, str], edit: Callable[[list[Entry]], list[Entry]]) -> None:
-    """Replace the entries; commands that run at the same time wait for each other."""
+    """Replace the entries. Commands that run at the same time wait for each other."""
     path = note(environ)
     if path is None:
-        raise LocalError("which cluster is current cannot be remembered: this user has no home folder; set HOME")
+        raise LocalError("cannot store which local cluster is current: this user has no home folder; set HOME")
     try:
         with _lock(path.parent):
             _write(path, edit(_read(path)))
     except OSError as error:
-        raise LocalError(f"which cluster is current cannot be remembered: {path}: {error.strerror}") from error
+        raise LocalError(f"cannot store which local cluster is current: {path}: {error.strerror}") from error
 
 
 def _write(path: Path, entries: Sequence[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""Become another program, one that ends when the process that started it dies: `leash.py PARENT SIGNAL PROGRAM ...`
+"""Runs a program that ends when the process that started it dies: `leash.py PARENT SIGNAL PROGRAM ...`
 
 One rule: standard library only; it runs as a script, without torchq on the path.
 """
@@ -10,20 +10,24 @@ import sys
 from collections.abc import Iterable
 
 PR_SET_PDEATHSIG = 1
-"""Linux: send a signal when the parent dies; kept over exec. Elsewhere the program is started without a leash.
+"""The Linux option to send a signal when the parent dies; it stays in force over exec. Other systems have no such
+option, and the program then outlives its parent.
 
-The signal is SIGINT, so that a program can tell the death of its supervisor from a wish of its supervisor, SIGTERM;
-SIGKILL for a program that would not end by it, as kube-apiserver does not without its etcd.
+The signal is SIGINT, so that a program can distinguish the death of its supervisor from the supervisor's SIGTERM. A
+program that does not end at SIGINT gets SIGKILL: kube-apiserver does not end without its etcd.
 """
 
 
 def held(command: Iterable[str], at_death: signal.Signals = signal.SIGINT) -> list[str]:
-    """The command on a leash: to be started by this process, from a thread that lives as long as it does."""
+    """Return the command line that starts `command` through this script.
+
+    This process must start it, from a thread that lives as long as the program.
+    """
     return [sys.executable, "-P", __file__, str(os.getpid()), str(int(at_death)), *command]
 
 
 def main(parent: int, at_death: int, arguments: list[str]) -> None:
-    """Does not return."""
+    """Replace this process by the program. Does not return."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, at_death)
         if os.getppid() != parent:

@@ -1,7 +1,7 @@
-"""`torchq local down`: ask the cluster of a data folder to end, and wait until nothing of it runs.
+"""`torchq local down`: asks the cluster of a data folder to end, and waits until none of its processes runs.
 
-One rule: it waits as long as the pods may take, and says how long that is; it may be interrupted and called again at
-any time. What it ends it ends through the supervisor, or through one that it starts, if there is none and pods run.
+One rule: it waits as long as the pods may take, and prints how long that is. It may be interrupted and called again at
+any time. It ends parts only through the supervisor; if pods run without a supervisor, it starts one.
 """
 
 import os
@@ -19,35 +19,35 @@ from coordinator.local.stack_state import Files
 from kube.stop import HURRY
 
 _TRIES = 3
-"""How often the pods are gone on with whose supervisor was killed."""
+"""The most attempts to end pods whose supervisor was killed meanwhile."""
 _LOOK_SECONDS = 0.2
 _SAY_AGAIN_SECONDS = 15.0
 
 
 def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
-    """End the cluster, and its pods unless they are kept; say what became of them. LocalError if that cannot be."""
+    """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if that is not possible."""
     pid = stack_state.supervisor_pid(data)
     if pid is None and (keep or not remaining_pods.running(data)):
         output.progress(f"no cluster runs in {data}{left_running(data, '; ')}")
         return
     if keep and remaining_pods.ending(data):
-        raise LocalError("--keep comes too late: the pods are being ended")
+        raise LocalError("--keep comes too late: the pods are already ending")
     try:
         if pid is not None:
-            # A supervisor of the version before is ended without its pods; they are ended by this version then.
+            # A supervisor of the previous version is told to leave its pods, which this version then ends.
             leaves = keep or stack_state.predates(data)
             _wait(data, pid, stack.LEAVE if leaves else HURRY if now else signal.SIGTERM)
         if not keep:
             _end_pods(data, now=now)
     except KeyboardInterrupt:
         wait, kill = target.command("down", data), stack.hurry_command(data)
-        output.progress(f"\nthe cluster goes on going down: `{wait}` waits for it, `{kill}` kills its pods")
+        output.progress(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
     output.progress(f"the cluster is down{left_running(data, '; ')}")
 
 
 def _end_pods(data: Path, *, now: bool) -> None:
-    """End the pods that run although the supervisor is gone: it was killed, or it was told to leave them."""
+    """End the pods that run without a supervisor, after it was killed or has left them running."""
     for _ in range(_TRIES):
         if not remaining_pods.running(data):
             return
@@ -58,18 +58,20 @@ def _end_pods(data: Path, *, now: bool) -> None:
 
 
 def left_running(data: Path, before: str = "") -> str:
-    """What to know of pods that run without their cluster, after the words `before`; empty if there are none."""
+    """Return a text about pods that run without their cluster, after the text `before`; empty without such pods."""
     pods = remaining_pods.running(data)
     if not pods:
         return ""
     verb = "runs" if len(pods) == 1 else "run"
     up, end = target.command("up", data), target.command("down", data)
-    return f"{before}{remaining_pods.counted(pods)} still {verb}: `{up}` goes on with what runs, `{end}` ends it"
+    return f"{before}{remaining_pods.counted(pods)} still {verb}: `{up}` takes over what runs, `{end}` ends it"
 
 
 def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
-    """Send a signal to a process and wait until it is gone; through a descriptor, which cannot come to mean another
-    process."""
+    """Send a signal to a process and wait until it has ended.
+
+    Both go through a descriptor of the process, which never refers to a later process with the same id.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -87,7 +89,7 @@ def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
 
 
 class _EndingProgress:
-    """What was said of pods that end; said again when their number changes, and from time to time."""
+    """Prints how many pods still end, when their number changes and from time to time."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -100,17 +102,15 @@ class _EndingProgress:
         if len(pods) == self._count and now - self._said_at < _SAY_AGAIN_SECONDS:
             return
         if pods:
-            hint = (
-                "" if self._count else f" (Ctrl-C leaves them ending, `{stack.hurry_command(self._data)}` kills them)"
-            )
+            hint = "" if self._count else f" (Ctrl-C stops waiting, `{stack.hurry_command(self._data)}` kills them)"
             output.progress(remaining_pods.progress(pods, time.time()) + hint)
         elif not self._count:
-            output.progress("the coordinator and the workers are still ending")
+            output.progress("waiting for the coordinator and the workers to end")
         self._count, self._said_at = len(pods), now
 
 
 def _start_ending(data: Path, *, now: bool) -> int:
-    """Start what ends the pods of a cluster that does not run; its process id."""
+    """Start the process that ends the pods of a cluster that is down; return its process id."""
     log = _log(data)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "coordinator.cli.main", "local", "end-pods", "--data", str(data), *["--now"] * now]

@@ -1,6 +1,6 @@
-"""What `torchq local` says about the cluster that commands go to, before and after a change of it.
+"""Messages of `torchq local` about the cluster that commands use, before and after a change of it.
 
-One rule: it only looks; the lines are for people.
+One rule: it only reads; the lines are for people.
 """
 
 import shlex
@@ -14,7 +14,7 @@ from coordinator.settings import Resolved
 
 
 def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list[str]:
-    """Which cluster the commands go to now that the one in `data` runs, and how to reach the other."""
+    """Describe which cluster commands use now that the one in `data` runs, and how to reach the other one."""
     target_now = target.find(resolved, environ)
     if target_now.data != data:
         hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
@@ -32,7 +32,7 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
 
 
 def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
-    """Which cluster the commands go to now that the current one was stopped."""
+    """Describe which cluster commands use now that the current one is stopped."""
     target_now = target.find(resolved, environ)
     if target_now.source in ("default", target.LOCAL_SOURCE) and not target_now.runs:
         return "no other cluster is current: `torchq local up` starts this one again"
@@ -45,7 +45,7 @@ def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
 
 
 def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
-    """Where the current cluster is, if it is in another folder."""
+    """Describe where the current cluster is, if it is in another folder."""
     try:
         folder = current_cluster.data(environ)
     except LocalError:
@@ -56,9 +56,9 @@ def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
 
 
 def _way_out(environ: Mapping[str, str]) -> str:
-    """How to reach the cluster that the commands would go to without the local one."""
+    """Describe how to reach the cluster that commands would use without the local one."""
     other: Target = target.elsewhere(environ)
     if other.source == target.IN_CLUSTER:
-        return "; `torchq local down` gives them back to the cluster that this pod runs in"
+        return "; `torchq local down` returns them to the cluster that this pod runs in"
     context = target.context_of(other) if other.kubeconfig and other.data is None else ""
     return f"; for {context} of {other.source}: torchq --context {shlex.quote(context)} COMMAND" if context else ""

@@ -1,7 +1,7 @@
-"""What `torchq local up` is asked for, checked before anything is started.
+"""Checks the options of `torchq local up` before anything is started.
 
-One rule: a value that cannot work is refused with the option's name and what is allowed. Nothing is made but the data
-folder, which is tried out.
+One rule: a value that cannot work is refused with the option's name and the allowed values. The checks create nothing
+but the data folder.
 """
 
 import contextlib
@@ -29,16 +29,17 @@ MOST_CPUS = 1_000_000
 LEAST_MEMORY = 16 * 2**20
 MOST_GPUS = 1024
 LEAST_FREE = 16 * 2**20
-"""Bytes that must be free on the disk of the data folder."""
+"""The bytes that must be free on the disk of the data folder."""
 LONGEST_PATH = 1024
-"""Bytes of the data folder's path: files of pods lie some hundred bytes deeper, and the system's limit is 4096."""
+"""The most bytes of the data folder's path. The paths of pods' files are some hundred bytes longer, and the system's
+limit is 4096."""
 REDIS_SECONDS = 2.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = bytes(64 * 1024)
 
 
 def cpus(text: str) -> str:
-    """The value of --cpus. ValueError unless it is a quantity of CPUs."""
+    """Return the value of --cpus. Raises ValueError unless it is a quantity of CPUs."""
     amount = quantities.parse("cpu", text)
     if not 0 < amount <= MOST_CPUS * 1000:
         raise ValueError(f"must be more than 0 and at most {MOST_CPUS}, as in 4 or 2500m, not {text}")
@@ -46,7 +47,7 @@ def cpus(text: str) -> str:
 
 
 def memory(text: str) -> str:
-    """The value of --memory. ValueError unless it is an amount of memory that something can run in."""
+    """Return the value of --memory. Raises ValueError unless it is an amount of memory that a pod can run in."""
     amount = quantities.parse("memory", text)
     if amount < LEAST_MEMORY:
         raise ValueError(f"{text} is {amount} bytes: must be at least 16Mi; write a number with a unit, as in 64Gi")
@@ -54,24 +55,25 @@ def memory(text: str) -> str:
 
 
 def gpus(text: str) -> str:
-    """The value of --gpus. ValueError unless it is a whole number."""
+    """Return the value of --gpus. Raises ValueError unless it is a whole number."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= MOST_GPUS):
         raise ValueError(f"must be a whole number from 0 to {MOST_GPUS}, not {text}")
     return text
 
 
 def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
-    """What the node will offer that this machine does not have: allowed, as for trying things out, and told."""
+    """Return notes on memory and GPUs that the node will offer and this machine does not have. That is allowed, since
+    it serves experiments."""
     memory_bytes = machine.memory()
     if memory and quantities.parse("memory", memory) > memory_bytes:
         has = f"{memory_bytes / 2**30:.1f}Gi"
         yield f"--memory {memory} is more than this machine has ({has}): jobs may run out of memory"
     if gpus and int(gpus) > (count := len(machine.gpus(os.environ))):
-        yield f"--gpus {gpus} is more than this machine has ({count}): jobs get numbers of GPUs that are not there"
+        yield f"--gpus {gpus} is more than this machine has ({count}): jobs may get numbers of missing GPUs"
 
 
 def redis(url: str, source: str) -> None:
-    """A Redis of the user's own. SettingsError for a URL that cannot be used; LocalError if it does not answer."""
+    """Check the user's own Redis. Raises SettingsError for an unusable URL, LocalError if Redis does not answer."""
     try:
         redis_url.check(url)
         client = connection.connect(url, client_name="torchq-probe", timeout=REDIS_SECONDS, retries=0)
@@ -87,19 +89,21 @@ def redis(url: str, source: str) -> None:
 
 
 def port(number: int) -> None:
-    """LocalError if the API server cannot listen there; another program would be taken for it."""
+    """Raise LocalError if the API server cannot listen on the port. Clients would take another program for it."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will: old connections do not count
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # the server sets it, too, so old connections do not matter
         try:
             probe.bind(("127.0.0.1", number))
         except OSError as error:
             raise LocalError(
-                f"the API server cannot have port 127.0.0.1:{number}: {error.strerror}; choose another with --port"
+                f"the API server cannot use port 127.0.0.1:{number}: {error.strerror}; choose another with --port"
             ) from error
 
 
 def is_free(number: int) -> bool:
-    """Whether the API server can listen there."""
+    """Return whether the API server can listen on the port."""
     try:
         port(number)
     except LocalError:
@@ -108,8 +112,11 @@ def is_free(number: int) -> bool:
 
 
 def folder(path: Path) -> None:
-    """Make the data folder and try it out. LocalError if it cannot be written, locked or hold sockets, if a newer
-    version wrote it, or if it is a new one on a full disk."""
+    """Create the data folder and check it.
+
+    Raises LocalError if it does not support writes, locks or sockets, if a newer version wrote it, or if it is new and
+    its disk is full.
+    """
     database = Files(path).layout.database
     try:
         os.fspath(path).encode()
@@ -126,7 +133,7 @@ def folder(path: Path) -> None:
             )
     except OSError as error:
         if error.errno in _FULL and database.exists():
-            return  # a cluster that was there before may start: its jobs can be deleted, which makes room
+            return  # an earlier cluster may start on a full disk: deleting its jobs frees space
         raise _folder_error(path, error.strerror or str(error), error) from error
     _check_socket(path)
     try:
@@ -136,16 +143,16 @@ def folder(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """LocalError for a copy of a running cluster's folder: the pods of both would have the same processes."""
+    """Raise LocalError for a copy of a running cluster's folder. The pods of both would have the same processes."""
     if pid := stack_state.original(path):
         raise LocalError(
-            f"--data: {path} is a copy of the folder of a cluster that runs (process {pid}), whose pods it would take "
-            "over: stop that cluster first, or choose another folder"
+            f"--data: {path} is a copy of the folder of a running cluster (process {pid}) and would take over its "
+            "pods: stop that cluster first, or choose another folder"
         )
 
 
 def _check_write(path: Path) -> None:
-    """Write, lock and remove a file; none of the cluster's own."""
+    """Write, lock and remove a probe file."""
     probe = path / f".probe-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -161,7 +168,7 @@ def _check_write(path: Path) -> None:
 
 
 def _check_socket(path: Path) -> None:
-    """Redis listens on a socket in the folder, or, if its path is too long for that, in a short one elsewhere."""
+    """Check that Redis can listen on a socket in the folder, or in a short one elsewhere if its path is too long."""
     try:
         folder = server.socket_path(Files(path).layout).parent
         probe = (folder if folder.is_dir() else path) / f".s{secrets.token_hex(2)}"

@@ -1,7 +1,7 @@
-"""The data folder of a cluster on one machine is for its user alone.
+"""Closes the data folder of a local cluster to other users.
 
-One rule: whoever can write there can run programs as that user, and whoever can read there has the cluster's token. So
-before a start what others could reach is closed, and what they could know is made again.
+One rule: write access to the folder lets a user run programs as its owner, and read access reveals the cluster's token.
+So each start closes the folder to other users, and replaces the secrets that they could have read.
 """
 
 import os
@@ -13,14 +13,15 @@ from coordinator.errors import LocalError
 from coordinator.local.stack_state import Files
 
 UMASK = 0o077
-"""Of every process of a cluster. Containers have the usual one, 022: their shims set it."""
+"""The umask of every process of a cluster. Containers have the usual one, 022, which their shims set."""
 _OTHERS = 0o077
 
 
 def secure(data: Path) -> list[str]:
-    """Make the folder, or close it to other users; what there is to say about that. Not for a cluster that runs.
+    """Create the folder, or close it to other users; return notes about that. The cluster must not run.
 
-    LocalError for a folder of another user's, or one that holds other things and is open: closing it may not be wanted.
+    Raises LocalError for a folder of another user, and for an open folder with other files, since closing it may break
+    their use.
     """
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,7 +36,7 @@ def _close(data: Path) -> list[str]:
     entries = list(_entries(data))
     if mode & _OTHERS and any(data.iterdir()) and not _is_cluster(data):
         raise LocalError(
-            f"--data: {data} holds other things and is open to other users: choose a new folder for the cluster"
+            f"--data: {data} holds other files and is open to other users: choose a new folder for the cluster"
         )
     exposed = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in _secrets(data))
     for path in (data, *entries):
@@ -45,12 +46,12 @@ def _close(data: Path) -> list[str]:
     notes = [f"{data} was open to other users and is closed now"] if mode & _OTHERS and entries else []
     if exposed:
         _forget(data)
-        notes.append("other users could read its token or its keys: they and the kubeconfig are made again")
+        notes.append("other users could read the cluster's token or keys: they and the kubeconfig are created again")
     return notes
 
 
 def _check_owner(path: Path) -> None:
-    """LocalError for what another user has made: that user could change it at any time."""
+    """Raise LocalError for a path of another user, who could change it at any time."""
     if path.lstat().st_uid != os.getuid():
         raise LocalError(f"--data: {path} belongs to another user: choose another folder")
 
@@ -60,7 +61,7 @@ def _is_cluster(data: Path) -> bool:
 
 
 def _entries(data: Path) -> Iterator[Path]:
-    """What is in the folder, and in those of its folders that others than pods use."""
+    """Yield the entries of the folder, and of its folders that processes other than pods use."""
     layout = Files(data).layout
     for path in sorted(data.iterdir()):
         yield path
@@ -75,7 +76,7 @@ def _secrets(data: Path) -> Iterator[Path]:
 
 
 def _forget(data: Path) -> None:
-    """The API server makes all of it at its start, where it is missing."""
+    """Delete the secrets. The API server creates missing ones when it starts."""
     layout = Files(data).layout
     layout.token.unlink(missing_ok=True)
     layout.kubeconfig.unlink(missing_ok=True)

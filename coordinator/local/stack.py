@@ -1,6 +1,6 @@
-"""The whole of torchq on one machine: API server, Redis, node, coordinator and workers under one supervisor.
+"""All of torchq on one machine (the stack): API server, Redis, node, coordinator and workers under one supervisor.
 
-One rule: wiring only. Each part is its own process and meets the others over HTTP and Redis, as on a real cluster.
+One rule: wiring only. Each part is its own process and uses the others over HTTP and Redis, as on a real cluster.
 """
 
 import contextlib
@@ -42,30 +42,31 @@ log = logging.getLogger(__name__)
 PROGRAMS = {"apiserver": "embedded.apiserver.server", NODE_NAME: "embedded.node.node"}
 """The programs of the embedded cluster, by the names of their processes."""
 PORT_SECONDS = 5.0
-"""How long the API server of a stack that was killed may keep its port."""
+"""The longest time for which the API server of a killed stack may keep its port."""
 PORTS_PER_STACK = 1_000
-"""Ports handed to masters by one stack: a block of its own, so that two stacks on one machine rarely meet."""
+"""The size of a stack's block of ports for masters. Random blocks keep two stacks on one machine apart in most cases.
+"""
 FIRST_PORT, LAST_PORT = 10_000, 30_000
-"""Below the ephemeral ports of Linux (32768 and up), which any program may be given."""
+"""The range of these ports. It is below the ephemeral ports of Linux (32768 and up), which any program may get."""
 LEAVE = signal.SIGUSR1
-"""To the supervisor: end, and let the pods run on."""
+"""The signal that makes the supervisor end and leave the pods running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `torchq local up` was asked for."""
+    """The options of `torchq local up`."""
 
     data: Path
     cpus: str = ""
     memory: str = ""
     gpus: str = ""
     log_size: str = ""
-    """What is kept of the output of each container."""
+    """The largest output that is kept of each container."""
     redis: str = ""
-    """The URL of a Redis that runs; empty: one of the stack's own."""
+    """The URL of a running Redis; if empty, the stack starts its own."""
     workers: int = 2
     port: int = 0
-    """Of the API server; 0: the one it had, else any free one."""
+    """The port of the API server; 0 means the port of the last start, else any free port."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Settings for coordinator and workers."""
 
@@ -76,12 +77,13 @@ def run(
     ready: Callable[[], None] = lambda: None,
     say: Say = lambda _: None,
 ) -> int:
-    """Start everything, call `ready`, keep everything alive until told to end, end it. The exit code.
+    """Start all parts, call `ready`, keep them alive until a stop signal, then end them. Returns the exit code.
 
-    `report` is called with each part whose start begins. LocalError if one does not start: then no part runs.
+    `report` is called with the name of each part when its start begins. Raises LocalError if a part does not start; no
+    part runs then. `say` prints messages for people.
 
-    SIGTERM and SIGINT end the pods too, each with its whole grace; `LEAVE` does not; `HURRY` kills them. `say` is for
-    what people should know meanwhile.
+    SIGTERM and SIGINT also end the pods, each with its whole grace period. `LEAVE` leaves the pods running. `HURRY`
+    kills them.
     """
     files = Files(options.data)
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,7 +100,7 @@ def run(
                 ready()
                 _watch(files, supervisor, stop)
         except LocalError:
-            stop.leaves = True  # a cluster that did not start ends nothing
+            stop.leaves = True  # a cluster that did not start must not end pods of an earlier one
             raise
         finally:
             files.ready.unlink(missing_ok=True)
@@ -107,7 +109,8 @@ def run(
 
 
 def end_pods(data: Path, *, now: bool, say: Say) -> int:
-    """End the pods that a stack has left running, each with its whole grace or, if `now`, at once. The exit code."""
+    """End the pods that a stack has left running, with their whole grace period or, if `now`, at once. Returns the exit
+    code."""
     files = Files(data)
     stop = PatientStop(LEAVE)
     stop.listen()
@@ -125,12 +128,12 @@ def end_pods(data: Path, *, now: bool, say: Say) -> int:
 
 
 def hurry_command(data: Path) -> str:
-    """What to type to kill the pods that end."""
+    """Return the command that kills pods that are ending."""
     return f"{target.command('down', data)} --now"
 
 
 def checked_log_size(text: str) -> str:
-    """The value of `--container-log-max-size`, if the node takes it. ValueError, with the option's name."""
+    """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept it."""
     machine.log_bytes(text)
     return text
 
@@ -148,7 +151,7 @@ def install(cluster: Cluster) -> None:
 
 
 def redis_server() -> str:
-    """The path of the Redis server that a stack starts. LocalError where there is none."""
+    """Return the path of the Redis server that a stack starts. Raises LocalError if it is not installed."""
     try:
         return server.server()
     except server.RedisFailed as error:
@@ -156,20 +159,22 @@ def redis_server() -> str:
 
 
 def _start(options: Options, start: Start) -> None:
-    """One part after the other, each when what it needs answers."""
+    """Start one part after the other, each once the parts that it needs answer."""
     files, supervisor = start.files, start.supervisor
     plan = _plan_redis(options, files)
     _start_api_server(start, options.port)
     try:
         cluster = client.connect(ConnectionSettings(kubeconfig=str(files.layout.kubeconfig)))
         install(cluster)
-        volcano_crds.install(cluster)  # the workers ask once what is served; the node may be known from last time
+        volcano_crds.install(
+            cluster
+        )  # workers ask once which kinds are served, and the node may be registered from the last start
         url = _start_redis(options, plan, files, supervisor)
         start.wait("Redis", "redis", lambda: connection.is_reachable(url))
         before = signs_of_life(cluster)
         supervisor.start(_node(files, _capacity(options)))
-        # The Node object of the last start may offer more than this machine has now: a coordinator would admit jobs
-        # to it.
+        # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
+        # jobs to it.
         start.wait("the node", NODE_NAME, lambda: signs_of_life(cluster) not in ({}, before))
         for command in _coordinator_and_workers(options, files, url):
             supervisor.start(command)
@@ -192,8 +197,10 @@ def _start_api_server(start: Start, requested_port: int = 0) -> None:
 
 
 def _free_port(start: Start, requested: int) -> int:
-    """The API server's port: the one that was chosen, or, if that is 0, the one of last time. LocalError if another
-    program has it. The API server of a stack that was killed a moment ago may still have it, which is waited for."""
+    """Return the API server's port: the requested one, or, if that is 0, the port of the last start.
+
+    Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses it.
+    """
     port = requested or _default_port(start.files)
     with contextlib.suppress(LocalError):
         start.wait("the API server", "apiserver", lambda: option_checks.is_free(port), seconds=PORT_SECONDS)
@@ -207,13 +214,13 @@ def _node(files: Files, capacity: list[str]) -> Command:
 
 
 def signs_of_life(cluster: Cluster) -> dict[str, str]:
-    """When each node of a cluster has renewed its Lease; a node does so first when its Node object is up to date."""
+    """Return when each node renewed its Lease. A node renews it only once its Node object is up to date."""
     leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 
 
 def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
-    """Whether our coordinator has the Lease. One that was killed with it has to be waited out."""
+    """Return whether this stack's coordinator holds the Lease. The Lease of a killed coordinator must expire first."""
     namespace = options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
     try:
         lease = cluster.get(LEASES, LEASE, namespace)
@@ -223,7 +230,7 @@ def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
 
 
 def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
-    """Keep everything alive, and the list of processes true."""
+    """Keep all parts alive and the note of their processes up to date."""
     noted_pids: dict[str, int] = {}
     persistence = None
     if files.redis_url.exists():
@@ -234,14 +241,14 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
             persistence.step(time.monotonic())
         pids = supervisor.pids()
         if pids != noted_pids:
-            with contextlib.suppress(OSError):  # the disk is full: tried again
+            with contextlib.suppress(OSError):  # the disk is full; the next turn tries again
                 stack_state.note_ready(files, pids)
                 noted_pids = pids
         time.sleep(0.05)
 
 
 def _start_redis(options: Options, plan: server.Plan | None, files: Files, supervisor: Supervisor) -> str:
-    """The URL of the Redis to use; starts the one that is planned."""
+    """Start the planned Redis, if any, and return the URL of the Redis to use."""
     files.redis_url.unlink(missing_ok=True)
     if plan is None:
         return options.redis
@@ -260,7 +267,7 @@ def _start_redis(options: Options, plan: server.Plan | None, files: Files, super
 
 
 def _plan_redis(options: Options, files: Files) -> server.Plan | None:
-    """How to run a Redis of the stack's own; None if it uses another one. LocalError if that is not possible."""
+    """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if it cannot run."""
     if options.redis:
         return None
     try:
@@ -270,7 +277,7 @@ def _plan_redis(options: Options, files: Files) -> server.Plan | None:
 
 
 def _keep_redis_startable(files: Files, status: int) -> None:
-    """Set aside what the server of a stack that has ended could not read."""
+    """Move aside the append-only file that a Redis server could not read."""
     moved = server.set_aside(files.layout, status)
     if moved:
         log.warning(
@@ -282,18 +289,18 @@ def _keep_redis_startable(files: Files, status: int) -> None:
 
 
 def _coordinator_and_workers(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
-    """Coordinator and workers, with the settings of one machine."""
+    """Return the commands of coordinator and workers, with the settings for one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
     defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
-        "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds a job's pods all or none anyway
+        "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds all pods of a job or none by itself
         "TORCHQ_IN_PLACE": "local",
         "TORCHQ_IMPLICIT_QUEUES": "true",
-        "TORCHQ_HEALTH_PORT": "-1",  # the Lease says which
+        "TORCHQ_HEALTH_PORT": "-1",  # any free port; the Lease names it
         "TORCHQ_PORT_FIRST": str(first),
         "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
     }
-    # Whatever cluster and Redis its user works with elsewhere, a stack works with its own.
+    # A stack uses its own cluster and Redis, even if the user's settings name others.
     forced = {
         "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
         "TORCHQ_CONTEXT": "",
@@ -313,7 +320,7 @@ def _coordinator_and_workers(options: Options, files: Files, redis_url: str) -> 
 
 
 def _module(files: Files, name: str, arguments: list[str], stage: int) -> Command:
-    """A process of the embedded cluster."""
+    """Return the command of a process of the embedded cluster."""
     command = [sys.executable, "-m", PROGRAMS[name], *arguments]
     return Command(name=name, arguments=command, output=files.layout.logs(name), stage=stage, foreign=True)
 
@@ -329,7 +336,7 @@ def _capacity(options: Options) -> list[str]:
 
 
 def _default_port(files: Files) -> int:
-    """The port of last time, so that kubeconfigs stay right; the first time any free one."""
+    """Return the port of the last start, so that kubeconfigs stay valid; at the first start any free port."""
     with contextlib.suppress(OSError, ValueError):
         if 0 < (kept := int(files.port.read_text())) < 65_536:
             return kept
@@ -357,5 +364,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise LocalError(f"waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder")
+            raise LocalError(
+                f"the cluster did not start: waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder"
+            )
         time.sleep(0.02)

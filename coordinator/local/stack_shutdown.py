@@ -1,8 +1,8 @@
-"""How a stack ends: coordinator and workers first, so that no pod is made or replaced; then the node, which ends the
-pods and takes the time they have; then what it needed.
+"""The end of a stack. Coordinator and workers end first, so that no pod is created or replaced. The node is next: it
+ends the pods and waits for their grace periods. The parts that the node needs end last.
 
-One rule: nothing but a wish to hurry shortens the time of a pod, and a node that dies on the way is started again to go
-on with it.
+One rule: only the signal HURRY shortens the grace period of a pod. A node that dies meanwhile is started again to
+continue.
 """
 
 import signal
@@ -17,15 +17,15 @@ from kube.stop import HURRY, PatientStop
 
 NODE_NAME = "node"
 CLUSTER, DATA, NODE, DESK = range(4)
-"""Stages: stopped from the last to the first, so that each part ends while what it needs still answers."""
+"""Stages. They end from the last to the first, so that each part ends while the parts that it needs still answer."""
 _LOOK_SECONDS = 0.05
 _MOST_DEATHS = 8
-"""How often in a row a node that ends pods may die before it is given up: after about 25 s."""
+"""The number of deaths in a row after which a node that ends pods is given up: after about 25 s."""
 Say = Callable[[str], None]
 
 
 def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
-    """End everything; the names of the parts that had to be killed. `hint` is the command that hurries."""
+    """End all parts; return the names of the parts that had to be killed. `hint` is the command that kills the pods."""
     killed = supervisor.end(DESK)
     if supervisor.has(NODE_NAME):
         killed += supervisor.end(NODE, signal.SIGINT) if stop.leaves else end_pods(supervisor, stop, data, say, hint)
@@ -33,7 +33,7 @@ def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: s
 
 
 def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
-    """Have the node end the pods, and itself then; its name if it could not."""
+    """Have the node end the pods and then itself; return its name if it could not."""
     command = supervisor.command(NODE_NAME)
     if not command.once:
         command = shutting_down(command)
@@ -56,12 +56,12 @@ def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hi
 
 
 def shutting_down(node: Command) -> Command:
-    """The node that ends the pods that run, and itself then."""
+    """Return the command of a node that ends the running pods and then itself."""
     return replace(node, arguments=[*node.arguments, "--shut-down"], once=True)
 
 
 class _EndingReport:
-    """What was said of the pods that end, so that it is said once."""
+    """Prints how many pods still end, once per change."""
 
     def __init__(self, data: Path, say: Say, hint: str) -> None:
         self._data, self._say, self._hint = data, say, hint
@@ -69,7 +69,7 @@ class _EndingReport:
         self._repeated = 0
 
     def look(self, repeated: int) -> None:
-        """Say how many pods still end, if that changed or if the process was told to end again."""
+        """Print how many pods still end, if that has changed or another stop signal has arrived."""
         pods = remaining_pods.ending(self._data) or ()
         if pods and (len(pods) != self._count or repeated != self._repeated):
             self._say(f"{remaining_pods.progress(pods, time.time())}; `{self._hint}` kills them at once")

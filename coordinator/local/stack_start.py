@@ -1,6 +1,6 @@
-"""The start of a stack, part by part: progress, patience, and what is said of a part that does not start.
+"""The start of a stack, part by part: progress, time limits, and the message about a part that does not start.
 
-One rule: a start ends with a stack that runs, or with one message that names the part and shows the end of its log.
+One rule: a start ends with a running stack, or with one message that names the part and shows the end of its log.
 """
 
 import itertools
@@ -14,10 +14,10 @@ from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Supervisor
 
 START_SECONDS = 60.0
-"""How long one part may take to answer before the start is given up."""
+"""The longest time in which one part must answer before the start is given up."""
 MOST_DEATHS = 4
-"""A part that has ended so often in a row does not start. Processes of a stack that was killed a moment ago may hold
-what it needs (a port, a lock) a little longer."""
+"""After this many ends in a row the start of a part has failed. Earlier ends are normal, since processes of a killed
+stack may hold a port or a lock a little longer."""
 TAIL_LINES = 8
 _TAIL_BYTES = 64 * 1024
 _LOOK_SECONDS = 0.02
@@ -27,16 +27,15 @@ Report = Callable[[str], None]
 
 
 class Stopped(Exception):
-    """A stop signal came while starting."""
+    """A stop signal arrived during the start."""
 
 
 def unreported(_part: str) -> None:
-    """A report that nobody reads."""
+    """Ignore the report."""
 
 
 def last_lines(output: bytes) -> list[str]:
-    """The last lines of a log; of lines that are alike and follow each other, as of a process that starts again and
-    again, one."""
+    """Return the last lines of a log. Equal lines in a row count once, as of a process that starts again and again."""
     lines = output.decode(errors="replace").splitlines()
     return [line for line, _ in itertools.groupby(lines)][-TAIL_LINES:]
 
@@ -50,17 +49,19 @@ class Start:
     stopping: Callable[[], bool]
     report: Report = unreported
     _part: str = ""
-    """What is being started."""
+    """The part that is starting."""
     _lengths: dict[Path, int] = field(default_factory=dict)
-    """How long each log was before: what earlier starts wrote explains nothing."""
+    """The length of each log before this start. Lines of earlier starts do not explain a failure."""
 
     def __post_init__(self) -> None:
         logs = self.files.layout.logs("any").parent
         self._lengths = {path: path.stat().st_size for path in logs.glob("*.log")}
 
     def wait(self, part: str, process: str, condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Return when the condition holds. Stopped; LocalError if a process ends again and again, or time is up: then
-        it is about `part`, whose process is `process`."""
+        """Return when the condition holds. `process` is the name of the process of `part`, for messages.
+
+        Raises Stopped at a stop signal; LocalError if a process ends again and again, or the time is up.
+        """
         if part != self._part:
             self.report(part)
             self._part = part
@@ -75,7 +76,7 @@ class Start:
             time.sleep(_LOOK_SECONDS)
 
     def failed(self, part: str, process: str, why: str) -> LocalError:
-        """What to say of a part that did not start."""
+        """Return the error for a part that did not start."""
         log = self.files.layout.logs(process)
         lines = self._tail(log)
         excerpt = f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else f"; see {log}"
@@ -87,7 +88,7 @@ class Start:
                 raise self.failed(f"process {name}", name, f"it {how}, {deaths} times in a row")
 
     def _tail(self, log: Path) -> list[str]:
-        """The last lines that were written since the start began."""
+        """Return the last lines that were written since the start began."""
         try:
             with log.open("rb") as file:
                 length = file.seek(0, 2)

@@ -1,7 +1,7 @@
-"""What a stack notes about itself in its data folder, and whether it runs.
+"""The notes of a stack about itself in its data folder, and whether it runs.
 
-One rule: a stack runs exactly while a process holds its lock; a note counts only if the process that holds the lock
-wrote it. What an earlier process left behind says nothing.
+One rule: a stack runs exactly while a process holds its lock. A note is valid only if the process that holds the lock
+wrote it; notes of earlier processes are ignored.
 """
 
 import contextlib
@@ -19,14 +19,15 @@ from coordinator.settings import REDIS_URL_NOTE
 from embedded.layout import Layout
 
 _PATIENCE_SECONDS = 1.0
-"""How long the lock may be held by a process that only looks, or by one that has not written its name yet."""
+"""The longest time for which a command may hold the lock to test it, or a new holder may not have written its id yet.
+"""
 _PAUSE_SECONDS = 0.01
 _END_SECONDS = 3.0
-"""How long a process may live after it has let go of the lock."""
+"""The longest time for which a process may live after it has released the lock."""
 _NOWHERE = (errno.ENAMETOOLONG, errno.ELOOP)
-"""Paths at which there cannot be a file."""
+"""Errors of paths at which no file can exist."""
 _START_TICKS = 19
-"""Position in /proc/<pid>/stat after the command's name."""
+"""The position of the start time in /proc/<pid>/stat, counted after the command's name."""
 
 
 class AlreadyRuns(LocalError):
@@ -34,30 +35,30 @@ class AlreadyRuns(LocalError):
 
 
 class Files:
-    """What the stack itself keeps in the data folder, beside the cluster's own files."""
+    """The files of the stack itself in the data folder, beside the cluster's own files."""
 
     def __init__(self, data: Path) -> None:
         self.layout = Layout(data)
         self.lock = data / "lock"
-        """Held by the supervisor as long as it lives; contains its process id and when that process started."""
+        """The lock that the supervisor holds as long as it lives; it contains the process id and start time."""
         self.ready = data / "ready"
-        """There once everything has started: JSON with the supervisor, as in `lock`, and the processes' ids."""
+        """The note that all parts have started: JSON with the supervisor, as in `lock`, and all process ids."""
         self.port = data / "port"
-        """The API server's port, kept so that kubeconfigs stay right over restarts."""
+        """The API server's port, stored so that kubeconfigs stay valid over restarts."""
         self.redis_url = data / REDIS_URL_NOTE
-        """Where the stack's own Redis is, for commands that look at it; not there if it uses another one."""
+        """The URL of the stack's own Redis, for commands; missing if the stack uses another one."""
 
 
 @contextlib.contextmanager
 def locked(files: Files) -> Iterator[None]:
-    """One supervisor per data folder. AlreadyRuns if another has it; OSError if the folder cannot hold a lock."""
+    """Hold the lock of a data folder. AlreadyRuns if another supervisor holds it; OSError if locks do not work."""
     files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
     with files.lock.open("a+") as lock:
         if not _take_lock(lock.fileno()):
             lock.seek(0)
             holder = lock.read().partition(" ")[0]
             raise AlreadyRuns(
-                f"a stack runs in {files.layout.root} already (process {holder}); "
+                f"a cluster already runs in {files.layout.root} (process {holder}); "
                 "`torchq local down` stops it, --data names another folder"
             )
         lock.truncate(0)
@@ -67,7 +68,7 @@ def locked(files: Files) -> Iterator[None]:
 
 
 def note_ready(files: Files, processes: Mapping[str, int]) -> None:
-    """Note that everything runs, as which processes; for the process that holds the lock."""
+    """Note the processes of a stack whose parts all run. Only the process that holds the lock may call this."""
     partial = files.ready.with_suffix(".partial")
     note = {"supervisor": _signature(os.getpid()), "processes": {"supervisor": os.getpid(), **processes}}
     partial.write_bytes(orjson.dumps(note))
@@ -75,21 +76,28 @@ def note_ready(files: Files, processes: Mapping[str, int]) -> None:
 
 
 def supervisor_pid(data: Path) -> int | None:
-    """The process that runs the stack of a data folder, None if none does. LocalError if that cannot be told."""
+    """Return the process that runs the stack of a data folder; None if the stack does not run.
+
+    Raises LocalError if that cannot be determined.
+    """
     holder = _holder(data)
     return None if holder is None else int(holder.split()[0])
 
 
 def predates(data: Path) -> bool:
-    """Whether the version before runs the stack of a data folder: it kills pods 5 s after it was told to end, and takes
-    what they exit with for their own doing."""
+    """Return whether the previous version runs the stack of a data folder.
+
+    That version kills pods 5 s after its stop signal, and counts their exit codes as failures of the jobs.
+    """
     holder = _holder(data)
     return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
 
 
 def original(data: Path) -> int | None:
-    """The process that runs the stack of which this folder is a copy, made while it ran; else None. For a folder
-    in which no stack runs: a supervisor that has just ended one there is waited for."""
+    """Return the process that runs the stack from whose folder this folder was copied while it ran; else None.
+
+    Call this for a folder in which no stack runs. It waits for a supervisor that is just ending there.
+    """
     try:
         signature = Files(data).lock.read_text()
     except (OSError, UnicodeDecodeError):
@@ -104,7 +112,7 @@ def original(data: Path) -> int | None:
 
 
 def members(data: Path) -> dict[str, int]:
-    """The stack's processes by name; empty while it does not run, or is not ready."""
+    """Return the stack's processes by name; empty while the stack does not run or is not ready."""
     holder = _holder(data)
     if holder is None:
         return {}
@@ -114,29 +122,32 @@ def members(data: Path) -> dict[str, int]:
         return {}
     if not isinstance(note, dict):
         return {}
-    if "processes" not in note:  # written by the version before, whose lock has the process id alone
+    if "processes" not in note:  # the previous version wrote it; its lock has the process id alone
         return note if str(note.get("supervisor")) == holder else {}
     processes: dict[str, int] = note["processes"] if note.get("supervisor") == holder else {}
     return processes
 
 
 def _holder(data: Path) -> str | None:
-    """What the process that holds the lock wrote into it; None if none holds it."""
+    """Return the signature of the process that holds the lock; None if no process holds it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while (signature := _lock_text(data)) is not None:
         if signature and _is_alive(signature):
             return signature
         if time.monotonic() > deadline:
             raise LocalError(
-                f"{Files(data).lock} is held by a process that cannot be seen from here: "
-                "the cluster runs in another container, or on another machine"
+                f"{Files(data).lock} is locked by a process that is not visible here: the cluster runs in another "
+                "container or on another machine; run the command there"
             )
         time.sleep(_PAUSE_SECONDS)
     return None
 
 
 def _lock_text(data: Path) -> str | None:
-    """The lock's text if it is held, else None. Empty, or of an earlier holder, for the moment in which it is taken."""
+    """Return the text of the lock if it is locked, else None.
+
+    While a process takes the lock, the text is empty or that of an earlier holder for a moment.
+    """
     try:
         with Files(data).lock.open() as lock:
             try:
@@ -153,7 +164,7 @@ def _lock_text(data: Path) -> str | None:
 
 
 def _take_lock(descriptor: int) -> bool:
-    """Take the lock. A command that looks holds it for an instant: that is waited for."""
+    """Take the lock; return whether that succeeded. Waits for commands that hold it for an instant to test it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -167,8 +178,10 @@ def _take_lock(descriptor: int) -> bool:
 
 
 def _signature(pid: int) -> str:
-    """A process, told apart from a later one of the same id by the moment it started; the id alone where the system
-    does not tell that moment."""
+    """Return process id and start time, which distinguish a process from a later one with the same id.
+
+    The start time is missing where the system does not provide it.
+    """
     return f"{pid} {ticks}" if (ticks := _start_ticks(pid)) else str(pid)
 
 

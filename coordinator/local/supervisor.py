@@ -1,7 +1,7 @@
-"""Child processes that are kept alive and never outlive us.
+"""Child processes that a supervisor keeps alive and that never outlive it.
 
-One rule: every child ends with its supervisor, also when that is killed with -9: torchq's own processes watch a pipe
-(`end_with_parent`), other programs are started on a leash that Linux holds (`Command.foreign`).
+One rule: every child ends with its supervisor, even if the supervisor is killed with -9. torchq's own processes watch a
+pipe (`end_with_parent`); other programs get a signal from Linux when their parent dies (`Command.foreign`).
 """
 
 import logging
@@ -20,14 +20,14 @@ from kube.stop import Stop
 log = logging.getLogger(__name__)
 
 PIPE = "TORCHQ_PARENT_PIPE"
-"""Environment variable: DESCRIPTOR:INODE of the pipe whose end of file says that the supervisor is gone."""
+"""The environment variable with DESCRIPTOR:INODE of a pipe. Its end of file means that the supervisor is dead."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _HEALTHY_SECONDS = 30.0
-"""A child that lived this long starts again without the pauses of earlier deaths."""
+"""After this lifetime, earlier deaths of a child no longer lengthen its pause."""
 _POLL_SECONDS = 0.05
 _KILL_MARGIN = 3.0
-"""Children bound their own drain; this much later they are killed."""
+"""The time from the end of a child's own drain limit until the supervisor kills it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class Command:
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str] | None = None
-    """None: ours. Secrets belong here, not in the arguments, which everybody can read."""
+    """The environment; None means that of the supervisor. Secrets belong here, since all users can read arguments."""
     output: Path | None = None
-    """Where its output is appended to; None: where ours goes."""
+    """The file to which output is appended; None means the supervisor's own output."""
     stage: int = 0
-    """Higher stages are stopped first, each one before the next: a worker drains while its Redis still answers."""
+    """The stage. Higher stages end first, each one before the next: a worker drains while its Redis still answers."""
     foreign: bool = False
-    """A program that cannot call `end_with_parent`."""
+    """Whether the program cannot call `end_with_parent`."""
     at_death: signal.Signals = signal.SIGINT
-    """What it gets, if it is foreign, when its supervisor dies."""
+    """The signal that a foreign program gets when its supervisor dies."""
     after_end: Callable[[int], None] | None = None
-    """Called with its exit status when it has ended, before it is started again."""
+    """Called with the exit status after the process has ended, before it is started again."""
     once: bool = False
-    """Whether it has work that is done when it ends with code 0: only then is it not started again."""
+    """Whether exit code 0 means that the work is done, so that the process is not started again."""
 
 
 @dataclass(slots=True)
@@ -63,12 +63,15 @@ class _Child:
 
 
 def restart_pause(deaths: int) -> float:
-    """Seconds before a child starts again that died so many times in a row: 0.2, 0.4, 0.8 ... 30."""
+    """Return the seconds before a child starts again after that many deaths in a row: 0.2, 0.4, 0.8 ... 30."""
     return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(deaths - 1, 16)))
 
 
 class Supervisor:
-    """Starts children, restarts them when they die, stops them. For one thread, which must live as long as they do."""
+    """Starts children, restarts them when they die, and stops them.
+
+    Only one thread may use it, and that thread must live as long as the children.
+    """
 
     def __init__(self, drain_seconds: float = 20.0) -> None:
         self._drain = drain_seconds
@@ -78,30 +81,32 @@ class Supervisor:
         self._pipe = f"{self._reader}:{os.fstat(self._reader).st_ino}"
 
     def start(self, command: Command) -> None:
-        """Start a process and keep it alive from now on. OSError if it cannot be started at all."""
+        """Start a process and keep it alive from now on. Raises OSError if it cannot be started at all."""
         child = _Child(command)
         self._spawn(child)
         self._children[command.name] = child
 
     def pids(self) -> dict[str, int]:
-        """The children that run, by name."""
+        """Return the process ids of the running children, by name."""
         return {name: child.process.pid for name, child in self._children.items() if child.process}
 
     def has(self, name: str) -> bool:
-        """Whether it is to be kept alive, even if it does not run just now."""
+        """Return whether the supervisor keeps that child alive, even if the child does not run just now."""
         return name in self._children
 
     def command(self, name: str) -> Command:
-        """What is started under a name."""
+        """Return the command of a child."""
         return self._children[name].command
 
     def deaths(self, name: str) -> int:
-        """How often in a row it has died soon after its start."""
+        """Return how often in a row the child has died soon after its start."""
         return self._children[name].deaths
 
     def replace(self, command: Command) -> None:
-        """Let what runs under this name run on, and start this command when it has ended; for a command that does its
-        work `once`, unless that ended with code 0."""
+        """Leave the running process of this name alone, and start `command` when that process has ended.
+
+        If `command` is `once`, it is not started after an end with code 0.
+        """
         child = self._children[command.name]
         child.command, child.deaths, child.due = command, 0, 0.0
 
@@ -112,17 +117,17 @@ class Supervisor:
             child.process.send_signal(number)
 
     def troubles(self) -> dict[str, tuple[int, str]]:
-        """Of each child that has ended by itself: how often in a row, and how it ended last."""
+        """Return for each child that has ended by itself the number of deaths in a row and the last exit status."""
         return {name: (child.deaths, child.ended) for name, child in self._children.items() if child.deaths}
 
     def watch(self, stopping: Callable[[], bool]) -> None:
-        """Keep the children alive until told to stop."""
+        """Keep the children alive until `stopping` returns true."""
         while not stopping():
             self.step()
             time.sleep(_POLL_SECONDS)
 
     def step(self) -> None:
-        """Notice who died, and start again whose pause is over."""
+        """Note children that have died, and start those whose pause is over."""
         now = time.monotonic()
         for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:
@@ -134,7 +139,7 @@ class Supervisor:
                 self._respawn(child)
 
     def stop(self) -> list[str]:
-        """Ask all children to end, stage by stage; the names of those that had to be killed."""
+        """End all children, stage by stage; return the names of those that had to be killed."""
         killed: list[str] = []
         try:
             for stage in sorted({child.command.stage for child in self._children.values()}, reverse=True):
@@ -148,8 +153,10 @@ class Supervisor:
         return killed
 
     def end(self, stage: int, number: signal.Signals = signal.SIGTERM) -> list[str]:
-        """Ask the children of one stage to end, and keep the others alive meanwhile: a session that ends sends SIGTERM
-        to all of them. The names of those that had to be killed."""
+        """End the children of one stage; return the names of those that had to be killed.
+
+        The other children are kept alive meanwhile, since the end of a login session sends SIGTERM to all of them.
+        """
         self._ending = [child for child in self._children.values() if child.command.stage == stage]
         for child in self._ending:
             del self._children[child.command.name]
@@ -172,7 +179,7 @@ class Supervisor:
                 stdout=output,
                 stderr=output,
                 pass_fds=() if command.foreign else (self._reader,),
-                # Ctrl-C of a terminal reaches only the supervisor, which then stops the children in order.
+                # So Ctrl-C of a terminal reaches the supervisor only, which then stops the children in order.
                 process_group=0,
             )
         finally:
@@ -213,9 +220,9 @@ class Supervisor:
 
 
 def supervise(commands: Sequence[Command], *, drain_seconds: float = 20.0) -> int:
-    """Keep the commands alive until SIGTERM or SIGINT, then stop them; the exit code: 1 if one had to be killed.
+    """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if one had to be killed.
 
-    For the main thread. A second signal, more than a second later, kills what is left at once.
+    Only the main thread may call this. A second signal, more than a second later, kills the rest at once.
     """
     stop = Stop()
     stop.listen()
@@ -230,15 +237,17 @@ def supervise(commands: Sequence[Command], *, drain_seconds: float = 20.0) -> in
 
 
 def ending(returncode: int) -> str:
-    """An exit status in words."""
+    """Format an exit status."""
     if returncode >= 0:
         return f"ended with code {returncode}"
     return f"was ended by {signal.Signals(-returncode).name}"
 
 
 def end_with_parent(grace: float = 30.0) -> None:
-    """Called by a child early on: when its supervisor is gone, however that died, it gets SIGTERM as from a person, and
-    ends for good after `grace` seconds. Does nothing in a process that no supervisor started."""
+    """End this process when its supervisor dies: send SIGTERM to itself, and exit after `grace` seconds.
+
+    A child calls this at its start. It has no effect in a process that no supervisor started.
+    """
     descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
     if descriptor and _is_pipe(int(descriptor), int(inode)):
         os.set_inheritable(int(descriptor), False)
@@ -246,7 +255,7 @@ def end_with_parent(grace: float = 30.0) -> None:
 
 
 def _is_pipe(descriptor: int, inode: int) -> bool:
-    """Whether the variable is about this process: its parent may have inherited it and not the descriptor."""
+    """Return whether the descriptor is that pipe. A parent may have inherited the variable without the descriptor."""
     try:
         return os.fstat(descriptor).st_ino == inode
     except OSError:
@@ -255,7 +264,7 @@ def _is_pipe(descriptor: int, inode: int) -> bool:
 
 def _wait_for_parent(descriptor: int, grace: float) -> None:
     os.read(descriptor, 1)
-    log.warning("the supervisor is gone; ending too")
+    log.warning("the supervisor of this process is dead; ending, too")
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace)
     os._exit(1)

@@ -1,8 +1,8 @@
-"""Which cluster the commands go to, why that one, and what it is called in one word.
+"""Selects the cluster that commands use, and gives it a short name.
 
-One rule: what the user names wins, in this order: --kubeconfig (or TORCHQ_KUBECONFIG, or the settings file),
-KUBECONFIG, --context; then the local cluster that is current, then ~/.kube/config, then the cluster that this process
-runs in as a pod. A local cluster that does not run is never replaced by another one.
+One rule: the first of these wins: --kubeconfig (or TORCHQ_KUBECONFIG, or the settings file), KUBECONFIG, --context, the
+current local cluster, ~/.kube/config, the cluster in which this process runs as a pod. A local cluster that does not
+run is never replaced by another one.
 """
 
 import shlex
@@ -18,7 +18,7 @@ from kube import client, errors
 from kube.settings import ConnectionSettings
 
 LOCAL = "local"
-"""The word for the local cluster in the usual data folder; another one is `local:FOLDER`."""
+"""The name of the local cluster in the default data folder; any other one is `local:FOLDER`."""
 IN_CLUSTER = "in-cluster"
 UNKNOWN = "?"
 LOCAL_SOURCE = "torchq local up"
@@ -26,29 +26,29 @@ LOCAL_SOURCE = "torchq local up"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster to talk to."""
+    """A cluster that commands use."""
 
     kubeconfig: str = ""
-    """Path of the kubeconfig; empty: none, the cluster is the one that this process is a pod of."""
+    """The path of the kubeconfig; empty means the cluster in which this process runs as a pod."""
     source: str = "default"
-    """What named it: a flag, a variable, a file or `torchq local up`."""
+    """What selected the cluster: a flag, a variable, a file or `torchq local up`."""
     implied: bool = False
-    """Whether the connection has to be told the kubeconfig, as kubectl's rules would not find it."""
+    """Whether the connection needs the kubeconfig explicitly, since kubectl's rules would not find it."""
 
     @property
     def data(self) -> Path | None:
-        """The data folder, if it is a local cluster that `torchq local` runs."""
+        """The data folder of a local cluster that `torchq local` runs; else None."""
         folder = Path(self.kubeconfig).absolute().parent
         is_local = bool(self.kubeconfig) and Files(folder).layout.kubeconfig.name == Path(self.kubeconfig).name
         return folder if is_local and (self.implied or Files(folder).lock.is_file()) else None
 
     @property
     def runs(self) -> bool:
-        """Whether it is a local cluster that runs. LocalError if that cannot be told."""
+        """Whether this is a local cluster that runs. Raises LocalError if that cannot be determined."""
         return self.data is not None and stack_state.supervisor_pid(self.data) is not None
 
     def check(self) -> None:
-        """LocalError if it is a local cluster that does not run."""
+        """Raise LocalError for a local cluster that does not run."""
         if self.data is not None and not self.runs:
             raise LocalError(
                 f"the local cluster in {self.data} is not running: start it with `{command('up', self.data)}`, "
@@ -57,8 +57,11 @@ class Target:
 
 
 def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False) -> Target:
-    """The cluster of an invocation. A process that serves (`serves`: coordinator, worker) never follows what is current
-    for the user who happened to start it. LocalError if the note of what is current cannot be read."""
+    """Return the cluster of an invocation.
+
+    A coordinator or worker (`serves`) ignores the local cluster that is current for the user who starts it. Raises
+    LocalError if the note of the current cluster cannot be read.
+    """
     settings = resolved.settings
     if settings.kubeconfig:
         return Target(settings.kubeconfig, resolved.sources["kubeconfig"])
@@ -73,7 +76,7 @@ def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False
 
 
 def elsewhere(environ: Mapping[str, str]) -> Target:
-    """The cluster where none is named and no local one is current."""
+    """Return the cluster to use if the user names none and no local cluster is current."""
     if usual := _usual(environ):
         return Target(usual, client.DEFAULT_KUBECONFIG)
     if client.IN_CLUSTER in environ:
@@ -83,7 +86,7 @@ def elsewhere(environ: Mapping[str, str]) -> Target:
 
 
 def word(target: Target, context: str, environ: Mapping[str, str]) -> str:
-    """The cluster in one word: `local`, `local:FOLDER`, the name of its context, or `in-cluster`."""
+    """Return the short name of a cluster: `local`, `local:FOLDER`, the name of its context, or `in-cluster`."""
     if target.data is not None:
         embedded = _default_embedded(environ)
         return LOCAL if embedded and embedded.parent == target.data else f"{LOCAL}:{target.data}"
@@ -93,7 +96,7 @@ def word(target: Target, context: str, environ: Mapping[str, str]) -> str:
 
 
 def context_of(target: Target) -> str:
-    """The current context of a kubeconfig; empty if there is none, or the file cannot be used."""
+    """Return the current context of a kubeconfig; empty if it has none or the file cannot be used."""
     try:
         return client.context_name(ConnectionSettings(kubeconfig=target.kubeconfig))
     except errors.Misconfigured:
@@ -101,7 +104,7 @@ def context_of(target: Target) -> str:
 
 
 def command(verb: str, data: Path) -> str:
-    """The `torchq local` command for a data folder."""
+    """Return the `torchq local` command for a data folder."""
     try:
         usual = user_folders.default_data() == data
     except LocalError:
@@ -110,7 +113,7 @@ def command(verb: str, data: Path) -> str:
 
 
 def _usual(environ: Mapping[str, str]) -> str:
-    """The kubeconfig of kubectl's usual place, if it is there."""
+    """Return the path of kubectl's default kubeconfig; empty if it does not exist."""
     home = user_folders.home(environ)
     path = home / ".kube" / "config" if home else None
     return str(path) if path and path.exists() else ""

@@ -1,6 +1,6 @@
-"""The folders of this user that torchq keeps things in.
+"""The folders of this user in which torchq keeps files.
 
-One rule: found by the variables of the XDG base directories, then by the home folder; a relative path in a variable
+One rule: the variables of the XDG base directories come first, then the home folder. A relative path in such a variable
 counts as not set, as that specification says.
 """
 
@@ -13,7 +13,7 @@ from coordinator.errors import LocalError
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """The user's home folder: HOME, else what the system's list of users says; None if neither names one."""
+    """Return the user's home folder: HOME, else the entry in the system's list of users; None if neither has one."""
     path = Path(environ.get("HOME", ""))
     if path.is_absolute():
         return path
@@ -24,7 +24,7 @@ def home(environ: Mapping[str, str]) -> Path | None:
 
 
 def default_data(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of the embedded cluster unless `--data` says otherwise. LocalError if the user has no home folder."""
+    """Return the data folder of the embedded cluster without `--data`. LocalError if the user has no home folder."""
     path = _folder(os.environ if environ is None else environ, "XDG_STATE_HOME", Path(".local") / "state")
     if path is None:
         raise LocalError("this user has no home folder: name the folder of the cluster with --data, or set HOME")
@@ -32,7 +32,7 @@ def default_data(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def config(environ: Mapping[str, str]) -> Path | None:
-    """The folder of what torchq remembers for this user; None if the user has no home folder."""
+    """Return the folder of torchq's notes for this user; None if the user has no home folder."""
     return _folder(environ, "XDG_CONFIG_HOME", Path(".config"))
 
 

@@ -1,7 +1,7 @@
-"""What each account of torchq may ask of the Kubernetes API: a table for each.
+"""The permissions of each account of torchq on the Kubernetes API: one table per account.
 
-One rule: the tables alone say so. `deploy/rbac/` and `torchq rbac` are made from them, coordinator and workers check
-theirs when they start, and a test records what the code really asks and compares both ways.
+One rule: the tables are the only source. `deploy/rbac/` and `torchq rbac` are generated from them, coordinator and
+workers check theirs at the start, and a test records the requests of the code and compares both ways.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,17 +33,17 @@ class Rule:
     verbs: tuple[str, ...]
     subresource: str = ""
     name: str = ""
-    """Only the object of this name; empty: any."""
+    """The only object that the rule covers; empty means all."""
     by_hand: tuple[str, ...] = ()
-    """Verbs that no code of ours uses: for kubectl in the hands of people, or asked for by the API server itself."""
+    """Verbs that torchq's code does not use: people with kubectl need them, or the API server itself requires them."""
     everywhere: tuple[str, ...] = ()
-    """Verbs that are needed in every namespace even where an account may write in some namespaces only."""
+    """Verbs that are needed in every namespace, even if the account may write in some namespaces only."""
     optional: bool = False
-    """Whether a process works without it, and does not ask for it when it starts."""
+    """Whether a process works without the permission, and does not check it at the start."""
 
     @property
     def all_verbs(self) -> tuple[str, ...]:
-        """What is granted."""
+        """All verbs that are granted."""
         return self.verbs + self.by_hand
 
     @property
@@ -54,50 +54,52 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What one kind of account may do."""
+    """The permissions of one kind of account."""
 
     name: str
     purpose: str
     rules: tuple[Rule, ...] = ()
-    """In every namespace; for users, in each namespace they are given."""
+    """The rules for every namespace; for users, for each of their namespaces."""
     lease: tuple[Rule, ...] = ()
-    """In the namespace of the leader's Lease."""
+    """The rules for the namespace of the leader's Lease."""
     queue: tuple[Rule, ...] = ()
-    """On the queue they are given, unless it names another object."""
+    """The rules for a user's queue, unless a rule names another object."""
 
     @property
     def file(self) -> str:
-        """The manifest that grants it."""
+        """The manifest that grants the role."""
         return f"deploy/rbac/{self.name}.yaml"
 
     @property
     def remedy(self) -> str:
-        """What to do about a permission that is missing, for the end of a message."""
+        """The remedy for a missing permission, for the end of a message."""
         grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.name}"
         remedy = f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
-        return remedy + (" (with --namespaces where workers may make pods in some only)" if self is WORKER else "")
+        return remedy + (
+            " (with --namespaces if workers may create pods in some namespaces only)" if self is WORKER else ""
+        )
 
     @property
     def cluster_wide(self) -> tuple[Rule, ...]:
-        """Of its rules, what is granted in the whole cluster where all else is granted in some namespaces only."""
+        """The part of the rules that stays cluster-wide when the rest is granted in some namespaces only."""
         return tuple(
             _filter_verbs(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere)
         )
 
     @property
     def by_namespace(self) -> tuple[Rule, ...]:
-        """The rest of its rules."""
+        """The part of the rules that can be granted in some namespaces only."""
         return tuple(
             _filter_verbs(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere)
         )
 
     def each(self) -> Iterator[Rule]:
-        """Its rules, wherever they hold."""
+        """Yield all rules, whatever their scope."""
         yield from (*self.rules, *self.lease, *self.queue)
 
 
 def _filter_verbs(rules: tuple[Rule, ...], is_included: Callable[[Rule, str], bool]) -> Iterator[Rule]:
-    """The rules, each with those of its verbs that are wanted."""
+    """Yield the rules, each with its verbs that `is_included` accepts. Rules without such verbs are left out."""
     for rule in rules:
         verbs, by_hand = (tuple(v for v in verbs if is_included(rule, v)) for verbs in (rule.verbs, rule.by_hand))
         if verbs or by_hand:
@@ -107,21 +109,21 @@ def _filter_verbs(rules: tuple[Rule, ...], is_included: Callable[[Rule, str], bo
 LEASE = "torchq-coordinator"
 """The name of the leader's Lease."""
 SERVICE = "http:torchq-coordinator:http"
-"""The coordinator's service, as the API server's proxy names it: protocol, name and port."""
+"""The coordinator's service in the API server's proxy: protocol, name and port."""
 _FOLLOW = ("list", "watch")
 _POD_GROUPS = {each.group: each for each in reversed(backends.KINDS)}.values()
-"""One of each group, whatever its version."""
+"""One pod group kind per API group; RBAC does not know versions."""
 _ASK = (
     Rule(resource=LEASES, name=LEASE, verbs=("get",)),
     Rule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
 )
-"""To ask a coordinator about the queues: where it answers, or through the API server. It tells of all queues."""
+"""The permissions to query a coordinator, directly or through the API server. The answers cover all queues."""
 
 COORDINATOR = Role(
     name="coordinator",
     purpose="`torchq coordinator`: watches everything, writes how queues do and why jobs wait, and its own Lease",
     rules=(
-        # Get: a job that is older here than one of its pods.
+        # Get: needed where the cached job is older than one of its pods.
         Rule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
         Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
@@ -134,7 +136,7 @@ COORDINATOR = Role(
         *(Rule(resource=each, verbs=_FOLLOW) for each in (*_POD_GROUPS, RECREATE_REQUESTS)),
     ),
     lease=(
-        # A create cannot be bound to a name.
+        # RBAC cannot restrict create to a name.
         Rule(resource=LEASES, verbs=("create",)),
         Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),
     ),
@@ -143,21 +145,22 @@ WORKER = Role(
     name="worker",
     purpose="`torchq worker`: makes and deletes jobs' pods, services and pod groups, writes what became of jobs",
     rules=(
-        # Delete: ttlSecondsAfterFinished. A job of a namespace in which no pods may be made is read, and told so.
+        # Delete: needed for ttlSecondsAfterFinished. Everywhere: a job whose namespace allows no pods is read, too, and
+        # its status says so.
         Rule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
         Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
-        # Where the API server asks it of whoever makes an object that holds up its owner's deletion.
+        # Some API servers require it to create an object that blocks the deletion of its owner.
         Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
-        # A worker's caches hold the pods, groups and restarts of all namespaces: those of jobs, by a label.
+        # A worker caches the pods, groups and restarts of jobs in all namespaces, selected by a label.
         Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
-        # The exception of the rank that failed first, of a pod that is to blame. Without it a job's message may say no
-        # more than torchrun's exit code.
+        # The log of a failed pod has the exception of the rank that failed first. Without the log, a job's message may
+        # have no more than torchrun's exit code.
         Rule(resource=PODS, subresource="log", verbs=("get",), optional=True),
         Rule(resource=SERVICES, verbs=("get", "create", "delete")),
         Rule(resource=NODES, verbs=_FOLLOW),
         Rule(resource=EVENTS, verbs=("create",)),
-        # Where they are installed.
+        # These kinds exist only where a gang scheduler is installed.
         *(
             Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW)
             for each in _POD_GROUPS
@@ -171,14 +174,14 @@ USER = Role(
     purpose="people who submit jobs: TorchJobs of their namespace, their pods and logs, their queue to look at",
     rules=(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
-        # `kubectl scale` patches; with --current-replicas it reads first and updates. It changes nothing that a patch
-        # of the TorchJob could not change.
+        # `kubectl scale` patches; with --current-replicas it reads and updates. A patch of the TorchJob could make the
+        # same change.
         Rule(resource=TORCHJOBS, subresource="scale", verbs=(), by_hand=("get", "patch", "update")),
-        # Whoever may make pods passes by the queues: `submit` tries a dry run of one, and does without.
+        # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
         Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         Rule(resource=PODS, subresource="log", verbs=("get",)),
         Rule(resource=EVENTS, verbs=("list", "create")),
-        # What `job show` says of a job that waits for one.
+        # `job show` uses them for a job that waits for a ResourceQuota.
         Rule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *(Rule(resource=each, verbs=("list",)) for each in _POD_GROUPS),
     ),
@@ -189,7 +192,7 @@ QUEUE_ADMIN = Role(
     purpose="people who give queues their weights and quotas: TenantQueues; TorchJobs only to look at",
     rules=(
         Rule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
-        # A queue that unfinished jobs name is not deleted.
+        # `queue delete` refuses a queue that unfinished jobs name.
         Rule(resource=TORCHJOBS, verbs=("list",)),
         Rule(resource=EVENTS, verbs=("create",)),
         *_ASK,

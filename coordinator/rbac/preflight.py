@@ -1,7 +1,7 @@
-"""Whether this process may do what it will have to do, asked before it begins.
+"""Checks at the start of a process that its account has the permissions that it needs.
 
-One rule: what is missing is said in one message, all of it at once. A server that cannot be asked (it does not answer,
-or knows no access reviews) stops nobody: then the request itself will tell.
+One rule: one message names all missing permissions. If the server cannot answer (it is away, or has no access
+reviews), the process starts all the same, and the failing request itself reports the problem.
 """
 
 import logging
@@ -28,7 +28,7 @@ class PermissionMissing(CoordinatorError):
 
 
 def check(cluster: Cluster, role: Role, settings: Settings) -> None:
-    """PermissionMissing names every verb and resource the role needs and this account does not have."""
+    """Raise PermissionMissing, with every verb and resource that the role needs and this account does not have."""
     try:
         missing = [question for question in questions(role, settings) if not _is_allowed(cluster, question)]
     except errors.ClusterError as error:
@@ -36,22 +36,23 @@ def check(cluster: Cluster, role: Role, settings: Settings) -> None:
         return
     if missing and _in_some_namespaces(role, missing):
         log.info(
-            "this account may make pods in some namespaces only: a job elsewhere says PodsForbidden until an admin "
-            "grants its namespace with `torchq rbac worker --namespaces`"
+            "this account may create pods in some namespaces only: a job elsewhere reports PodsForbidden until an "
+            "admin grants its namespace with `torchq rbac worker --namespaces`"
         )
     elif missing:
         raise PermissionMissing(f"this account is not allowed to {'; '.join(map(_format, missing))}. {role.remedy}")
 
 
 def _in_some_namespaces(role: Role, missing: Collection[Question]) -> bool:
-    """Whether what is refused in the whole cluster is all that `torchq rbac worker --namespaces` grants elsewhere."""
+    """Return whether the permissions missing in the whole cluster are those that `torchq rbac worker --namespaces`
+    grants by namespace."""
     needed = (rule for rule in role.by_namespace if not rule.optional)
     by_namespace = {(rule.resource, rule.target, verb) for rule in needed for verb in rule.all_verbs}
     return role is WORKER and {(rule.resource, rule.target, verb) for rule, verb, _ in missing} == by_namespace
 
 
 def questions(role: Role, settings: Settings) -> Iterator[Question]:
-    """One for each verb that the process cannot do without."""
+    """Yield one question for each verb that the process needs."""
     for rule in role.rules:
         if not rule.optional and not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
             yield from ((rule, verb, "") for verb in rule.all_verbs)

@@ -221,7 +221,7 @@ def test_a_coordinator_that_cannot_be_asked_refuses_nothing(place: Place, embedd
     nowhere = {"metadata": {"annotations": {api_client.API: "http://127.0.0.1:9"}}}
     embedded_cluster.patch(LEASES, LEASE, nowhere, place.namespace)
     said = place.submit(body("one", "nobody"))
-    assert said.stderr.startswith("note: whether the jobs can ever run was not checked: the coordinator at")
+    assert said.stderr.startswith("note: it was not checked whether the jobs can ever run: the coordinator at")
     assert len(said.stdout.split()) == 1
     embedded_cluster.delete(LEASES, LEASE, place.namespace)
     assert warnings(place.submit(body("two", "nobody"))) == ""
@@ -238,7 +238,7 @@ def test_an_account_that_may_not_ask_is_refused_nothing(
     get = KubernetesCluster.get
     monkeypatch.setattr(KubernetesCluster, "get", refuse)
     said = place.submit(body("one", "nobody"))
-    assert warnings(said) == "note: whether the jobs can ever run was not checked: you may not get leases\n"
+    assert warnings(said) == "note: it was not checked whether the jobs can ever run: you may not get leases\n"
     monkeypatch.undo()
     assert jobs(embedded_cluster, place.namespace) == ["one"]
 
@@ -250,7 +250,7 @@ def test_a_coordinator_of_an_earlier_version_refuses_nothing(
     answer = Answerer.answer
     monkeypatch.setattr(Answerer, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
     said = place.submit(body("one", "nobody"))
-    assert warnings(said) == f"note: whether the jobs can ever run was not checked: {outlook.EARLIER}\n"
+    assert warnings(said) == f"note: it was not checked whether the jobs can ever run: {outlook.EARLIER}\n"
     assert jobs(embedded_cluster, place.namespace) == ["one"]
 
 

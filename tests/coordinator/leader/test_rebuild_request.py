@@ -256,7 +256,7 @@ def test_a_leader_that_has_died_is_waited_for_as_long_as_a_lease(
     spec = {"holderIdentity": "dead", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}
     embedded_cluster.create(LEASES, {**body, "spec": spec}, namespace)
     result = torchq("--fix", code=1)
-    assert "dead holds it and has not renewed it since 2026-01-01" in result.stderr
+    assert "dead holds the Lease and has not renewed it since 2026-01-01" in result.stderr
 
 
 def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:

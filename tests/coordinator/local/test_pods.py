@@ -38,7 +38,7 @@ def test_pods_are_counted_by_job(found: list[RunningPod], said: str) -> None:
         ([None], "1 pod of job team/digits still ends"),
         ([1060.0, 1030.5], "2 pods of job team/digits still end, 60 s at most"),
         ([1030.5, None], "2 pods of job team/digits still end, 31 s at most"),
-        ([999.0], "1 pod of job team/digits still ends; what is left is being killed"),
+        ([999.0], "1 pod of job team/digits still ends; the rest is being killed"),
     ],
 )
 def test_the_longest_time_that_is_left_is_said(untils: list[float | None], said: str) -> None:
