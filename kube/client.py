@@ -388,11 +388,12 @@ def _bypass_proxy_for_loopback(configuration: Any, server: str) -> None:
     """Reach a loopback address without the proxy of the environment, as Go's client does. A proxy that the kubeconfig
     names stays."""
     host = urllib.parse.urlsplit(server).hostname or ""
-    if configuration.proxy in urllib.request.getproxies().values() and _is_loopback(host):
+    if configuration.proxy in urllib.request.getproxies().values() and is_loopback(host):
         configuration.proxy = None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is that of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -7,7 +7,6 @@ The client sends no secret to the coordinator, and uses an answer for output onl
 """
 
 import http.client
-import ipaddress
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from coordinator.rbac.permissions import LEASE, SERVICE
 from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors
-from kube.client import KubernetesCluster
+from kube.client import KubernetesCluster, is_loopback
 from queues.redis import connection
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
@@ -153,7 +152,7 @@ def direct(url: str, identity: str = "") -> Fetch:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoCoordinator(f"{url!r} is not the URL of a coordinator, as in http://127.0.0.1:8080")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if _loopback(parts.hostname) else []))
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_loopback(parts.hostname) else []))
 
     def fetch(path: str) -> Any:
         try:
@@ -179,13 +178,6 @@ def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
     return (
         NotKnown(message) if code == HTTPStatus.NOT_FOUND else CoordinatorError(f"the coordinator at {url}: {message}")
     )
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _no_coordinator() -> NoneKnown:

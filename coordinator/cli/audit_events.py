@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from coordinator.cli.session import Session
-from crds import excerpts
+from crds import excerpts, timestamps
 from crds.api_resources import EVENTS, Resource
 from kube import client, errors
 from kube.api import Manifest
@@ -63,7 +63,7 @@ def tell(session: Session, item: Manifest, code: str, change_text: str, change: 
 def event(item: Manifest, code: str, change_text: str, reason: str, user: str, now: datetime) -> Manifest:
     """Build the Event. Its message names the change, the user, and the reason if one was given."""
     metadata = item["metadata"]
-    timestamp, namespace = now.strftime("%Y-%m-%dT%H:%M:%SZ"), metadata.get("namespace") or CLUSTER_SCOPE
+    timestamp, namespace = timestamps.format_time(now), metadata.get("namespace") or CLUSTER_SCOPE
     reference = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
     return {
         "apiVersion": EVENTS.api_version,

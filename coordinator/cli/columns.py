@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.cli import output
 from coordinator.cli.output import Column, Document
-from crds import labels
+from crds import labels, timestamps
 from crds.keys import JobKey
 from crds.resources import quantities
 from crds.torchjob import submission_order as sequence
@@ -75,7 +75,7 @@ def submission_order(job: Document) -> tuple[float, str]:
     (`queues.order`)."""
     metadata = job["metadata"]
     key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
-    created = datetime.fromisoformat(metadata["creationTimestamp"]).timestamp()
+    created = timestamps.parse_seconds(metadata["creationTimestamp"])
     place = sequence.read((metadata.get("annotations") or {}).get(labels.SUBMITTED))
     return order.place(Entry(key=key, queue=queue_of(job), submitted=created, sequence=place), aging_seconds=0.0)
 
@@ -143,4 +143,4 @@ def _runtime(job: Document, now: datetime) -> float | None:
     began, ended = _status(job).get("startTime"), _status(job).get("completionTime")
     if not began:
         return None
-    return ((datetime.fromisoformat(ended) if ended else now) - datetime.fromisoformat(began)).total_seconds()
+    return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()

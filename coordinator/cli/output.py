@@ -3,8 +3,6 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +11,8 @@ from typing import Any
 import click
 import orjson
 import yaml
+
+from crds import timestamps
 
 Row = Sequence[object]
 Document = dict[str, Any]
@@ -112,21 +112,9 @@ def show(value: Any, form: str) -> None:
         click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
 
 
-def progress(text: str) -> None:
-    """Print a line about work that must continue even if the terminal closes or the reader of the output ends. After
-    that nothing more is printed."""
-    try:
-        click.echo(text)
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
 def age(since: str | None, now: datetime) -> str:
     """Format the time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
-    return duration((now - datetime.fromisoformat(since)).total_seconds()) if since else "-"
+    return duration((now - timestamps.parse(since)).total_seconds()) if since else "-"
 
 
 def duration(length: float | None) -> str:

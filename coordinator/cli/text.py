@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.cli import columns, output
 from coordinator.query.documents import Document
+from crds import timestamps
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
 
@@ -263,4 +264,4 @@ def _waits(waits: Document) -> str:
 
 def since(stamp: str | None, now: datetime) -> float | None:
     """Return the seconds since a timestamp; None without a timestamp."""
-    return max(0.0, round((now - datetime.fromisoformat(stamp)).total_seconds(), 3)) if stamp else None
+    return max(0.0, round((now - timestamps.parse(stamp)).total_seconds(), 3)) if stamp else None

@@ -13,6 +13,7 @@ from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.findings import Disagreement
 from coordinator.routing import rebuilt_state
 from coordinator.routing.rebuilt_state import Census
+from crds import timestamps
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
@@ -387,7 +388,7 @@ def _text(value: object) -> str:
 def _seconds(timestamp: str) -> float:
     """Parse a timestamp; 0 for an invalid one, which counts as never renewed."""
     try:
-        return datetime.fromisoformat(timestamp).timestamp()
+        return timestamps.parse_seconds(timestamp)
     except ValueError:
         return 0.0
 

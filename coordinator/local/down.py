@@ -12,9 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from coordinator.cli import output
 from coordinator.errors import LocalError
-from coordinator.local import remaining_pods, stack, stack_state, target
+from coordinator.local import progress_lines, remaining_pods, stack, stack_state, target
 from coordinator.local.stack_state import Files
 from kube.stop import HURRY
 
@@ -28,7 +27,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
     """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if that is not possible."""
     pid = stack_state.supervisor_pid(data)
     if pid is None and (keep or not remaining_pods.running(data)):
-        output.progress(f"no cluster runs in {data}{left_running(data, '; ')}")
+        progress_lines.print_line(f"no cluster runs in {data}{left_running(data, '; ')}")
         return
     if keep and remaining_pods.ending(data):
         raise LocalError("--keep comes too late: the pods are already ending")
@@ -41,9 +40,9 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
             _end_pods(data, now=now)
     except KeyboardInterrupt:
         wait, kill = target.command("down", data), stack.hurry_command(data)
-        output.progress(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
+        progress_lines.print_line(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
-    output.progress(f"the cluster is down{left_running(data, '; ')}")
+    progress_lines.print_line(f"the cluster is down{left_running(data, '; ')}")
 
 
 def _end_pods(data: Path, *, now: bool) -> None:
@@ -103,9 +102,9 @@ class _EndingProgress:
             return
         if pods:
             hint = "" if self._count else f" (Ctrl-C stops waiting, `{stack.hurry_command(self._data)}` kills them)"
-            output.progress(remaining_pods.progress(pods, time.time()) + hint)
+            progress_lines.print_line(remaining_pods.progress(pods, time.time()) + hint)
         elif not self._count:
-            output.progress("waiting for the coordinator and the workers to end")
+            progress_lines.print_line("waiting for the coordinator and the workers to end")
         self._count, self._said_at = len(pods), now
 
 

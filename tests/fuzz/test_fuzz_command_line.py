@@ -147,7 +147,7 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(BadManifest, match="current folder is gone"):
+    with pytest.raises(BadManifest, match="current folder no longer exists"):
         submission.folder()
 
 

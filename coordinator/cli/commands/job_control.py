@@ -15,7 +15,7 @@ from coordinator.cli.audit_events import Change, changing
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
-from crds import labels
+from crds import labels, timestamps
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.jobspec import MAX_PRIORITY
 from kube import errors
@@ -200,11 +200,11 @@ def _is_delayed(item: Manifest) -> bool:
 
 
 def _retry(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, Any]:
-    return {"metadata": {"annotations": {labels.RETRY_AT: now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}}
+    return {"metadata": {"annotations": {labels.RETRY_AT: timestamps.format_micro_time(now())}}}
 
 
 def _submission_time(item: Manifest) -> float:
-    return datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
+    return timestamps.parse_seconds(item["metadata"]["creationTimestamp"])
 
 
 def _priority(item: Manifest) -> int:

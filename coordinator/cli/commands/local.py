@@ -24,6 +24,7 @@ from coordinator.local import (
     messages,
     option_checks,
     private_folder,
+    progress_lines,
     remaining_pods,
     stack,
     stack_state,
@@ -203,7 +204,7 @@ def _run_foreground(
         if channel is None and not _runs(data):
             _check(session, data, flags)
         options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
-        code = stack.run(options, (channel or progress).part, ready, output.progress)
+        code = stack.run(options, (channel or progress).part, ready, progress_lines.print_line)
         if not came_up:
             raise LocalError("the cluster was stopped while it started; none of its processes runs")
     except (*SHOWN, OSError) as error:
@@ -218,25 +219,25 @@ def _run_foreground(
 
 def _announce_up(session: Session, data: Path, no_current: bool, headline: str) -> None:
     """Make the cluster current. Print which cluster commands use, and the commands to try next."""
-    output.progress(f"{headline}; its data and logs are in {data}")
+    progress_lines.print_line(f"{headline}; its data and logs are in {data}")
     try:
         if not no_current:
             current_cluster.take(session.environ, data)
         for line in messages.after_up(session.resolved, session.environ, data):
-            output.progress(line)
+            progress_lines.print_line(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
-    output.progress(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
+    progress_lines.print_line(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
 
 
 def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.give_back(session.environ, data, _runs):
-            output.progress(messages.after_down(session.resolved, session.environ))
+            progress_lines.print_line(messages.after_down(session.resolved, session.environ))
         else:
             for line in messages.not_here(session.environ, data):
-                output.progress(line)
+                progress_lines.print_line(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
 
@@ -270,7 +271,7 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
 def end_pods(session: Session, data: Path, now: bool) -> None:
     """End the pods of a cluster that is down. `torchq local down` starts this command in the background."""
     start_log(session.settings.log_level)
-    sys.exit(stack.end_pods(data, now=now, say=output.progress))
+    sys.exit(stack.end_pods(data, now=now, say=progress_lines.print_line))
 
 
 @local.command()

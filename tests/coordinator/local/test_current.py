@@ -156,7 +156,7 @@ def test_a_damaged_note_is_named_and_no_other_cluster_is_used(
 
 def test_what_cannot_be_remembered_is_a_message(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / ".config").write_text("in the way")
-    with pytest.raises(LocalError, match="cannot be remembered"):
+    with pytest.raises(LocalError, match="cannot store which local cluster is current"):
         current_cluster.take(environ, tmp_path / "data")
 
 
@@ -299,5 +299,5 @@ def test_a_lock_whose_holder_cannot_be_seen_is_said(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(stack_state, "_PATIENCE_SECONDS", 0.0)
     with locked(Files(folder)):
         (folder / "lock").write_text(f"{os.getpid()} 1")
-        with pytest.raises(LocalError, match="cannot be seen from here"):
+        with pytest.raises(LocalError, match="is not visible here"):
             stack_state.supervisor_pid(folder)

@@ -59,7 +59,7 @@ def test_an_open_folder_of_a_cluster_is_closed_and_that_is_said(data: Path, fold
 def test_a_token_that_others_could_read_is_made_again(data: Path) -> None:
     layout = cluster(data, 0o755, 0o644)
     _, made_again = private_folder.secure(data)
-    assert "made again" in made_again
+    assert "created again" in made_again
     assert not layout.token.exists()
     assert not layout.kubeconfig.exists()
     assert not layout.key("ca").exists()

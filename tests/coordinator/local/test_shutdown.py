@@ -53,9 +53,7 @@ def test_a_copy_of_a_running_clusters_folder_is_refused_until_that_one_has_ended
     with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(data), "now"]) as supervisor:
         until((data / "holds").exists)
         shutil.copytree(data, copy)
-        with pytest.raises(
-            LocalError, match=f"copy of the folder of a cluster that runs \\(process {supervisor.pid}\\)"
-        ):
+        with pytest.raises(LocalError, match=f"copy of the folder of a running cluster \\(process {supervisor.pid}\\)"):
             option_checks.copy(copy)
         supervisor.terminate()
         option_checks.copy(copy)
