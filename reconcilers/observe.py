@@ -152,7 +152,7 @@ class Observer:
         if written is None and pod is None:
             return observation
         before = observation.job
-        job = before if written is None else self._parsed(observation.key, written)
+        job = before if written is None else self._parse(observation.key, written)
         if not isinstance(job, TorchJob) or not isinstance(before, TorchJob):
             return None
         if any(
@@ -187,9 +187,9 @@ class Observer:
             manifest = self.cluster.get(TORCHJOBS, key.name, key.namespace)
         except errors.NotFound:
             return None
-        return self._parsed(key, manifest)
+        return self._parse(key, manifest)
 
-    def _parsed(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:
+    def _parse(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:
         metadata = manifest["metadata"]
         if metadata["uid"] != key.uid or "deletionTimestamp" in metadata:
             return None

@@ -74,6 +74,6 @@ def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[
 def _judge(sight: GroupReader, group: GroupView) -> GroupView:
     """Add the state of the gang scheduler's queue to a group, if this account may read that queue."""
     try:
-        return sight.judged(group)
+        return sight.judge(group)
     except errors.Forbidden:
         return group

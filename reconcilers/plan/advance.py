@@ -62,27 +62,27 @@ class Advance:
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         blocker = self.groups.blocker
-        hindered = status.is_blocked(job.status) and not (self.stuck and self._says_stuck())
+        is_blocked = status.is_blocked(job.status) and not (self.stuck and self._is_stuck_reported())
         if blocker is not None:
             return status.block(job, blocker, self.now)
         runs = progress.all_running(job, self.progress, progress.begun_stages(job))
-        if runs and (job.status.phase != "Running" or (hindered and not self._lacks_pods())):
+        if runs and (job.status.phase != "Running" or (is_blocked and not self._lacks_pods())):
             return status.mark_running(job, self.now)
-        if hindered and self._is_over():
+        if is_blocked and self._is_over():
             return status.unblock(job, self.now)
         return status.observe_generation(job)
 
     def _lacks_pods(self) -> bool:
         """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
-        return status.admitted_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
+        return status.admission_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
 
-    def _says_stuck(self) -> bool:
-        return status.admitted_reason(self.run.job.status) == status.PODS_STUCK
+    def _is_stuck_reported(self) -> bool:
+        return status.admission_reason(self.run.job.status) == status.PODS_STUCK
 
     def _is_over(self) -> bool:
         """Return whether the job is no longer blocked: no group is missing or refused any more, or the stuck pods are
         deleted."""
-        if self._says_stuck():
+        if self._is_stuck_reported():
             return True
         about_groups = status.is_about_groups(self.run.job.status)
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
@@ -112,7 +112,7 @@ class Advance:
         blueprint = self._blueprint()
         missing = [member for member in absent if self._may_be_made(blueprint, member)]
         first = self._first(missing)
-        leads = [member for member in missing if member.name == member.lead and blueprint.named(member.lead)]
+        leads = [member for member in missing if member.name == member.lead and blueprint.needs_service(member.lead)]
         services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
         batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
         return (*services, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
@@ -132,7 +132,7 @@ class Advance:
         return backoff.is_pod_waiting(self.run.job.status, pod, self.settings, self.now)
 
     def _blueprint(self) -> manifests.Blueprint:
-        together, without = self.scheduling.together, self.scheduling.gone(self.progress, self.run.pods)
+        together, without = self.scheduling.together, self.scheduling.incomplete_tasks(self.progress, self.run.pods)
         return manifests.Blueprint(
             job=self.run.job,
             admission=self.run.admission,
@@ -151,6 +151,6 @@ class Advance:
         upstream tasks have progressed far enough."""
         if member.task_type in self.progress.passed:
             return False
-        if blueprint.bound(member):
+        if blueprint.is_gang_bound(member):
             return member.stage in self.groups.ready
         return member.task_type in self.progress.started

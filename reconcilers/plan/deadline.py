@@ -30,7 +30,7 @@ class Deadline:
     """When the cluster got a ready node again; None if it had one all the time since the job's admission. Nothing could
     run before."""
 
-    def left(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
+    def remaining(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Return the seconds until the job's pods have to run; None if they need not run yet, or run already."""
         due = [stage for stage in progress.begun_stages(job) if _must_run(job, stage)] if self.seconds else []
         if not due or status.is_leaving(job.status):  # if it goes on, its time begins again
@@ -38,11 +38,11 @@ class Deadline:
         # A pod that is being deleted does not count.
         job_progress = progress.assess(job, (pod for pod in pods if not pod.deleting))
         late = (stage for stage in due if not progress.all_running(job, job_progress, (stage,)))
-        delays = [delay for delay in (self._paused(job), self.ready_again) if delay is not None]
+        delays = [delay for delay in (self._pause_end(job), self.ready_again) if delay is not None]
         began = (max(moment, *delays) if delays else moment for stage in late if (moment := _began(job, stage)))
         return min((self.seconds - (self.now - start).total_seconds() for start in began), default=None)
 
-    def active(self, job: TorchJob) -> float | None:
+    def active_remaining(self, job: TorchJob) -> float | None:
         """Return the seconds until the job's `activeDeadlineSeconds`, counted from its admission, are over. None if the
         job has no such deadline or is not admitted."""
         since, seconds = job.status.start_time, job.spec.active_deadline_seconds
@@ -50,17 +50,17 @@ class Deadline:
             return None
         return seconds - (self.now - since).total_seconds()
 
-    def ran_out(self, job: TorchJob) -> bool:
+    def is_active_over(self, job: TorchJob) -> bool:
         """Return whether the job's `activeDeadlineSeconds` are over."""
-        remaining = self.active(job)
+        remaining = self.active_remaining(job)
         return remaining is not None and remaining <= 0
 
-    def passed(self, job: TorchJob, pods: Iterable[PodView]) -> bool:
+    def has_passed(self, job: TorchJob, pods: Iterable[PodView]) -> bool:
         """Return whether a stage has exceeded its time."""
-        remaining = self.left(job, pods)
+        remaining = self.remaining(job, pods)
         return remaining is not None and remaining <= 0
 
-    def _paused(self, job: TorchJob) -> datetime | None:
+    def _pause_end(self, job: TorchJob) -> datetime | None:
         """Return when the current or last pause ends or ended."""
         if self.pause > 0:
             return self.now + timedelta(seconds=self.pause)

@@ -66,7 +66,7 @@ class Scheduling:
         """Whether a gang scheduler binds the pods of a stage all or none."""
         return self.backend.together
 
-    def gone(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
+    def incomplete_tasks(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
         """Return the tasks with missing pods that are not created again.
 
         A gang that counted them would never be bound. Succeeded pods that still exist count with every scheduler.
@@ -100,10 +100,10 @@ class Scheduling:
 
     def groups(self, progress: JobProgress, current: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
         """Return the next step for the groups, given the existing groups and pods."""
-        expected = self._wanted(progress, self.gone(progress, pods)) if self.together else {}
+        expected = self._expected_gangs(progress, self.incomplete_tasks(progress, pods)) if self.together else {}
         matching = {group.name: group for group in current if self._is_ours(group) and group.name in expected}
         others = [group for group in current if matching.get(group.name) is not group]
-        mismatch = self._mismatch(stage for stage, _ in expected.values())
+        mismatch = self._scheduler_mismatch(stage for stage, _ in expected.values())
         if mismatch is not None:
             return Groups(delete_groups(others), blocker=mismatch)
         other_names = {group.name for group in others}
@@ -120,7 +120,7 @@ class Scheduling:
             next((step.again for step in steps if step.again is not None), None),
         )
 
-    def _wanted(self, progress: JobProgress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
+    def _expected_gangs(self, progress: JobProgress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
         """Return a gang for each stage that still has pods to be bound, now or later."""
         expected = {}
         for stage in progress.begun:
@@ -153,7 +153,7 @@ class Scheduling:
             return Groups(changed, may_be_made)
         return Groups(changed, may_be_made, Blocker(group.reason, group.message), RECHECK_SECONDS)
 
-    def _mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
+    def _scheduler_mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
         """Return the blocker for a template with another scheduler, whose pod would never be bound with the others."""
         scheduler = self.backend.scheduler
         training = (

@@ -48,7 +48,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class DeletionCause:
     """Why an admitted job loses its pods.
 
     The job may keep its admission and go on, which does not count as a disruption; or it is sent back to its queue.
@@ -64,7 +64,7 @@ class DeletePodsFirst:
     """These pods must no longer exist before anything else happens; a terminating pod still exists."""
 
     pods: tuple[PodView, ...]
-    leaving: Leaving | None = None
+    leaving: DeletionCause | None = None
     """The change of status to write before any pod is deleted; None if it is written already."""
 
 
@@ -114,24 +114,24 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
     if job.finished:
         return Finished(job)
     if job.spec.suspend:
-        leaving = Leaving(job, "Suspending", f"suspended by its owner: {GRACE}")
+        cause = DeletionCause(job, "Suspending", f"suspended by its owner: {GRACE}")
         return (
-            _delete_all_pods(leaving, pods)
+            _delete_all_pods(cause, pods)
             if pods
             else NotAdmitted(job, "Suspended", "Suspended", "suspended by its owner")
         )
     if job.admission is not None and observation.draining:
-        leaving = Leaving(job, "Draining", f"queue {job.admission.queue} is drained: {GRACE}")
-        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "QueueDrained")
+        cause = DeletionCause(job, "Draining", f"queue {job.admission.queue} is drained: {GRACE}")
+        return _delete_all_pods(cause, pods) if pods else Requeue(job, "QueueDrained")
     admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
-        return DeletePodsFirst(pods) if pods else _queued(job)
+        return DeletePodsFirst(pods) if pods else _wait(job)
     if (workers := _worker_count(job)) != (admission.workers or workers):
-        leaving = Leaving(job, "Resizing", f"to be resized from {admission.workers} to {workers} workers: {GRACE}")
-        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "Resized")
+        cause = DeletionCause(job, "Resizing", f"to be resized from {admission.workers} to {workers} workers: {GRACE}")
+        return _delete_all_pods(cause, pods) if pods else Requeue(job, "Resized")
     expected = task_members.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
-    if foreign and not deadline.ran_out(job):
+    if foreign and not deadline.is_active_over(job):
         return DeletePodsFirst(foreign)
     return _give_back(job, observation, deadline) or Active(job, admission, pods, expected)
 
@@ -142,28 +142,34 @@ def _give_back(job: TorchJob, observation: Observation, deadline: Deadline) -> D
     There is no room for what its pods request, a ResourceQuota refuses them, or they do not run in time.
     """
     pods = observation.pods
-    if status.admitted_reason(job.status) == status.NAMESPACE_QUOTA:
-        why = status.admitted_message(job.status)
+    if status.admission_reason(job.status) == status.NAMESPACE_QUOTA:
+        message = status.admission_message(job.status)
         return (
-            _delete_all_pods(Leaving(job, "NamespaceQuota", why), pods) if pods else Requeue(job, "NamespaceQuota", why)
+            _delete_all_pods(DeletionCause(job, "NamespaceQuota", message), pods)
+            if pods
+            else Requeue(job, "NamespaceQuota", message)
         )
-    if status.admitted_reason(job.status) == status.EXCEEDS:
-        why = status.admitted_message(job.status)
-        return _delete_all_pods(Leaving(job, "ExceedsQuota", why), pods) if pods else Requeue(job, "ExceedsQuota", why)
-    if status.admitted_reason(job.status) == status.LATE or deadline.passed(job, pods):
-        why = not_running_reason.describe(job, pods, observation.groups)
-        leaving = Leaving(job, "NotRunningInTime", why or "not all of it ran in time")
-        return _delete_all_pods(leaving, pods) if pods else Requeue(job, "NotRunningInTime", why)
+    if status.admission_reason(job.status) == status.EXCEEDS:
+        message = status.admission_message(job.status)
+        return (
+            _delete_all_pods(DeletionCause(job, "ExceedsQuota", message), pods)
+            if pods
+            else Requeue(job, "ExceedsQuota", message)
+        )
+    if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, pods):
+        message = not_running_reason.describe(job, pods, observation.groups)
+        cause = DeletionCause(job, "NotRunningInTime", message or "not all of it ran in time")
+        return _delete_all_pods(cause, pods) if pods else Requeue(job, "NotRunningInTime", message)
     return None
 
 
-def _delete_all_pods(leaving: Leaving, pods: tuple[PodView, ...]) -> DeletePodsFirst:
+def _delete_all_pods(cause: DeletionCause, pods: tuple[PodView, ...]) -> DeletePodsFirst:
     """Return the state in which all pods are deleted. The reason is written once, and again only if new pods
     appeared."""
-    job = leaving.job
-    same_reason = status.admitted_reason(job.status) in (leaving.reason, status.PODS_STUCK)
+    job = cause.job
+    same_reason = status.admission_reason(job.status) in (cause.reason, status.PODS_STUCK)
     announced = same_reason and not any(pod.restart == job.status.restart_generation for pod in pods)
-    return DeletePodsFirst(pods, None if job.admission is None or announced else leaving)
+    return DeletePodsFirst(pods, None if job.admission is None or announced else cause)
 
 
 def current_admission(job: TorchJob, reservation: Reservation | None) -> Admission | None:
@@ -210,7 +216,7 @@ def _worker_count(job: TorchJob) -> int | None:
     return job.spec.tasks[WORKER].num_tasks if elastic else None
 
 
-def _queued(job: TorchJob) -> NotAdmitted:
+def _wait(job: TorchJob) -> NotAdmitted:
     if job.admission is not None:
         return NotAdmitted(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
     if job.spec.scheduling_policy.hold:

@@ -44,80 +44,83 @@ TRY_AGAIN = 60.0
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
     job = observation.job
-    leaving = PodDeletion(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
-    if observation.no_room or (isinstance(job, TorchJob) and status.admitted_reason(job.status) == status.EXCEEDS):
-        leaving = leaving.unpaid()
+    deletion = PodDeletion(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
+    if observation.no_room or (isinstance(job, TorchJob) and status.admission_reason(job.status) == status.EXCEEDS):
+        deletion = deletion.for_uncharged()
     if isinstance(job, TorchJob) and not job.finished:
         # 1. A success stays a success, even if the owner has suspended the job or its resources were taken back since.
         if has_succeeded(job, observation.pods):
             after = status.finish(job, "Succeeded", "Succeeded", "all is done", now)
-            return _finish(job, observation, after, leaving)
+            return _finish(job, observation, after, deletion)
         # 2. The API server refuses the pods as they are.
         if observation.refused:
             after = status.finish(job, "Failed", "InvalidTemplate", observation.refused, now)
-            return _finish(job, observation, after, leaving)
+            return _finish(job, observation, after, deletion)
     # 3. Everything else depends on the state of the job.
-    result = _plan_by_state(observation, settings, leaving, now)
-    actions = result.actions + leaving.shortened(result.actions)
-    return Plan(actions, earliest((result.requeue_after, leaving.wait(observation.pods))), result.unexplained)
+    result = _plan_by_state(observation, settings, deletion, now)
+    actions = result.actions + deletion.grace_events(result.actions)
+    return Plan(actions, earliest((result.requeue_after, deletion.next_change(observation.pods))), result.unexplained)
 
 
-def _report_stuck_pods(observation: Observation, leaving: PodDeletion, now: datetime) -> tuple[Action, ...]:
+def _report_stuck_pods(observation: Observation, deletion: PodDeletion, now: datetime) -> tuple[Action, ...]:
     """Report pods that finalizers keep although the job should have none: as an Event, and in the status of an admitted
     job."""
-    job, stuck = observation.job, leaving.stuck(observation.pods)
+    job, stuck = observation.job, deletion.stuck_pods(observation.pods)
     if not stuck:
         return ()
-    message = leaving.what_holds(stuck)
+    message = deletion.describe_stuck(stuck)
     # The Event's name is made from its text, so a repetition creates no second one.
     events = (EmitEvent(status.PODS_STUCK, message, warning=True),)
     if not isinstance(job, TorchJob) or job.finished or job.admission is None:
         return events
     if status.is_blocked(job.status):
-        return events if status.admitted_reason(job.status) in status.SENT_BACK else ()
+        return events if status.admission_reason(job.status) in status.SENT_BACK else ()
     return _write_status(job, status.block_on_stuck_pods(job, message, now), observation.pods) + events
 
 
-def _plan_by_state(observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, now: datetime) -> Plan:
+def _plan_by_state(observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime) -> Plan:
     deadline = _deadline(observation, settings, now)
     groups = gangs.delete_groups(observation.groups)
     match lifecycle.job_state(observation, deadline):
         case Deleted():
-            return _plan_deleted(observation, leaving, now)
+            return _plan_deleted(observation, deletion, now)
         case Invalid(invalid):
-            return _plan_invalid(invalid, observation, leaving, now)
+            return _plan_invalid(invalid, observation, deletion, now)
         case Finished(ended):
-            return _plan_finished(ended, observation, leaving, now)
-        case DeletePodsFirst(in_the_way, cause):
-            if cause is None:
-                away = leaving.away(in_the_way, shorten=True)
+            return _plan_finished(ended, observation, deletion, now)
+        case DeletePodsFirst(in_the_way, deletion_cause):
+            if deletion_cause is None:
+                deletions = deletion.delete(in_the_way, shorten=True)
                 return Plan(
-                    away + _report_stuck_pods(observation, leaving, now), _seconds_to_deadline(observation, deadline)
+                    deletions + _report_stuck_pods(observation, deletion, now),
+                    _seconds_to_deadline(observation, deadline),
                 )
-            after = status.vacate(cause.job, cause.reason, cause.message, now)
-            return Plan(_write_status(cause.job, after, in_the_way) + leaving.away(in_the_way, shorten=True))
+            after = status.vacate(deletion_cause.job, deletion_cause.reason, deletion_cause.message, now)
+            return Plan(
+                _write_status(deletion_cause.job, after, in_the_way) + deletion.delete(in_the_way, shorten=True)
+            )
         case NotAdmitted() as idle:
             return Plan(_plan_not_admitted(idle, now) + groups)
         case Requeue() as back:
-            after = _requeued_status(back, settings, now)
+            after = _requeue_status(back, settings, now)
             # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
             services = _delete_all_services(back.job, ()) if back.why == "NamespaceQuota" else ()
             return Plan(services + _write_status(back.job, after, ()) + groups + _requeue_events(after))
         case Active() as run:
-            return _plan_active(run, observation, settings, leaving, deadline)
+            return _plan_active(run, observation, settings, deletion, deadline)
 
 
-def _plan_deleted(observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
+def _plan_deleted(observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
     """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
     drained, the grace is limited to the setting."""
-    granted = leaving if observation.draining else replace(leaving, longest=math.inf)
-    away = granted.away(observation.pods, shorten=True) + _report_stuck_pods(observation, leaving, now)
-    return Plan(_delete_services(observation.pods) + away + gangs.delete_groups(observation.groups))
+    graceful = deletion if observation.draining else replace(deletion, longest=math.inf)
+    deletions = graceful.delete(observation.pods, shorten=True) + _report_stuck_pods(observation, deletion, now)
+    return Plan(_delete_services(observation.pods) + deletions + gangs.delete_groups(observation.groups))
 
 
 def _seconds_to_deadline(observation: Observation, deadline: Deadline) -> float | None:
     """Return the seconds until the job's deadline; None if the deadline has passed or the job has none."""
-    remaining = deadline.active(observation.job) if isinstance(observation.job, TorchJob) else None
+    remaining = deadline.active_remaining(observation.job) if isinstance(observation.job, TorchJob) else None
     return remaining if remaining is not None and remaining > 0 else None
 
 
@@ -140,7 +143,7 @@ def _requeue_events(after: TorchJobStatus) -> tuple[Action, ...]:
     return (EmitEvent("NotRunningInTime", condition.message, warning=True),)
 
 
-def _requeued_status(back: Requeue, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
+def _requeue_status(back: Requeue, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
     if back.why == "ExceedsQuota":
         return status.requeue_exceeding(back.job, back.message, now)
     if back.why == "NamespaceQuota":
@@ -152,20 +155,20 @@ def _requeued_status(back: Requeue, settings: ReconcileSettings, now: datetime) 
 
 
 def _plan_active(
-    run: Active, observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, deadline: Deadline
+    run: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, deadline: Deadline
 ) -> Plan:
     """Return the plan of a job that holds its resources."""
     job, now = run.job, deadline.now
     # 0. The deadline holds whatever else blocks the job: resources may be lent to it only until then.
-    remaining = deadline.active(job) if job.admission == run.admission else None
+    remaining = deadline.active_remaining(job) if job.admission == run.admission else None
     if remaining is not None and remaining <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
-        return _finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), leaving)
+        return _finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), deletion)
     if observation.over_quota is not None and job.admission == run.admission:
-        return _plan_over_quota(run, observation, observation.over_quota, leaving, now)
+        return _plan_over_quota(run, observation, observation.over_quota, deletion, now)
     # An object cannot be created now: the status says so.
     if observation.blocker is not None and not is_about_requests(observation.blocker):
-        return Plan(_write_status(job, _blocked_status(job, observation.blocker, now), run.pods), remaining)
+        return Plan(_write_status(job, _block(job, observation.blocker, now), run.pods), remaining)
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != run.admission:
         admission = _bind_admission(run, settings)
@@ -176,61 +179,61 @@ def _plan_active(
     # 2. Its pods may request more than it is charged for: that is settled before another pod is created.
     excess = measure.find_excess(job, run.admission.charge, run.pods)
     if excess is not None:
-        return _plan_excess(run, excess, observation, leaving, now)
+        return _plan_excess(run, excess, observation, deletion, now)
     # 3. Failures of its pods end the job or set it back; a restart that is under way goes on.
-    recovery = _recovery_context(run, observation, settings, leaving, now).recover()
+    recovery = _recovery_context(run, observation, settings, deletion, now).recover()
     if recovery.after is not None and recovery.ended:
-        return _finish(job, observation, recovery.after, leaving)
+        return _finish(job, observation, recovery.after, deletion)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    again = earliest((remaining, deadline.left(job, run.pods), recovery.again, observation.next_dead, pauses))
+    again = earliest((remaining, deadline.remaining(job, run.pods), recovery.again, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, again)
     if recovery.blocked:
         return Plan(recovery.actions, again, recovery.unexplained)
     # 4. Missing pods are created, and the status follows the existing ones.
-    stuck = bool(leaving.stuck(run.pods))
+    stuck = bool(deletion.stuck_pods(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
     # Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
     passed = {task_type.lower() for task_type in advance.progress.passed}
     over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
-    steps = leaving.away(over) if over else advance.actions()
+    steps = deletion.delete(over) if over else advance.actions()
     actions = _write_status(job, advance.status(), run.pods) + recovery.actions + steps
     return Plan(actions, earliest((again, advance.groups.again)))
 
 
-def _plan_excess(run: Active, excess: Excess, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
+def _plan_excess(run: Active, excess: Excess, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
     """Charge the job for what its pods request, or send it back if there is no room for that."""
     job = run.job
     if excess.uncountable:
         message = f"{excess}; that is more than a job can be charged for"
-        return _finish(job, observation, status.finish(job, "Failed", "InvalidTemplate", message, now), leaving)
+        return _finish(job, observation, status.finish(job, "Failed", "InvalidTemplate", message, now), deletion)
     if observation.no_room is None:
         written = _write_status(job, status.record_charge(job, excess.charge, excess.measured), run.pods)
         return Plan((RaiseCharge(run.admission.attempt, excess.charge), *written), requeue_after=0.0)
-    message = excess.refused(run.admission.queue, observation.no_room)
+    message = excess.describe_refusal(run.admission.queue, observation.no_room)
     after = status.vacate(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
-    return Plan(_write_status(job, after, run.pods) + leaving.away(run.pods))
+    return Plan(_write_status(job, after, run.pods) + deletion.delete(run.pods))
 
 
 def _plan_over_quota(
-    run: Active, observation: Observation, refused: OverQuota, leaving: PodDeletion, now: datetime
+    run: Active, observation: Observation, refused: OverQuota, deletion: PodDeletion, now: datetime
 ) -> Plan:
     """Send a job back if a ResourceQuota refuses pods that it needs. A job that can run with its existing pods keeps
     its resources, and the other pods are tried again later."""
     job = run.job
     if over_quota.may_run(job, run.pods):
         blocker = Blocker(status.PODS_FORBIDDEN, refused.message)
-        return Plan(_write_status(job, _blocked_status(job, blocker, now), run.pods), TRY_AGAIN)
+        return Plan(_write_status(job, _block(job, blocker, now), run.pods), TRY_AGAIN)
     queue = over_quota.count_refusal(job, refused)
     if run.pods:
         after = status.vacate(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
-        return Plan(_write_status(job, after, run.pods) + leaving.away(run.pods))
+        return Plan(_write_status(job, after, run.pods) + deletion.delete(run.pods))
     after = over_quota.send_back(job, queue.refused_by, refused.message, now)
     groups = gangs.delete_groups(observation.groups)
     return Plan(_delete_all_services(job, ()) + _write_status(job, after, ()) + groups + _requeue_events(after))
 
 
-def _blocked_status(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
+def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
     are reported: every reconcile meets both, and the two reports would alternate."""
     about_pods = blocker.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
@@ -249,7 +252,7 @@ def _bind_admission(run: Active, settings: ReconcileSettings) -> Admission:
 
 
 def _recovery_context(
-    run: Active, observation: Observation, settings: ReconcileSettings, leaving: PodDeletion, now: datetime
+    run: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
 ) -> RecoveryContext:
     return RecoveryContext(
         job=run.job,
@@ -257,7 +260,7 @@ def _recovery_context(
         members=run.members,
         observation=observation,
         settings=settings,
-        departures=leaving,
+        deletion=deletion,
         now=now,
     )
 
@@ -271,7 +274,7 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
     return bool(decisive) and all(map(job_progress.done, decisive))
 
 
-def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leaving: PodDeletion) -> Plan:
+def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, deletion: PodDeletion) -> Plan:
     """End the job. The services are deleted first, because nothing shows later that they exist. The status is written
     next, and the pods that prove it are deleted last."""
     pods = observation.pods
@@ -283,7 +286,7 @@ def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, leav
     return Plan(
         services
         + _write_status(job, after, staying)
-        + leaving.away(going, shorten=True)
+        + deletion.delete(going, shorten=True)
         + groups
         + _failure_events(after)
     )
@@ -300,7 +303,7 @@ def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
     )
 
 
-def _plan_finished(job: TorchJob, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
+def _plan_finished(job: TorchJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
     """Clean up after a finished job, and delete the job itself when its time to live is over."""
     remaining = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
     if remaining is not None and remaining <= 0:
@@ -308,13 +311,13 @@ def _plan_finished(job: TorchJob, observation: Observation, leaving: PodDeletion
     # In a drained queue, and beyond activeDeadlineSeconds, no pod keeps its resources, even if the job's owner wants
     # its pods kept.
     policy = job.spec.clean_pod_policy
-    active = Deadline(0.0, now).active(job)
+    active = Deadline(0.0, now).active_remaining(job)
     back = observation.draining or (active is not None and active <= 0)
     leftovers = _leftovers("Running" if back and policy == "None" else policy, job.status, observation.pods)
-    away = leaving.away(leftovers, shorten=True) + _report_stuck_pods(observation, leaving, now)
+    deletions = deletion.delete(leftovers, shorten=True) + _report_stuck_pods(observation, deletion, now)
     stays = any(pod_view.occupies(pod) for pod in observation.pods)
     again = earliest((remaining, active if stays and not back else None))
-    return Plan(_observe_spec(job) + away + gangs.delete_groups(observation.groups), requeue_after=again)
+    return Plan(_observe_spec(job) + deletions + gangs.delete_groups(observation.groups), requeue_after=again)
 
 
 def _observe_spec(job: TorchJob) -> tuple[Action, ...]:
@@ -346,15 +349,15 @@ def _plan_not_admitted(idle: NotAdmitted, now: datetime) -> tuple[Action, ...]:
     return _write_status(job, status.release(job, idle.phase, idle.reason, idle.message, now), ())
 
 
-def _plan_invalid(job: InvalidJob, observation: Observation, leaving: PodDeletion, now: datetime) -> Plan:
+def _plan_invalid(job: InvalidJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
     """Report an invalid job, delete its pods, and delete the job itself when its time to live is over."""
     ended = job.status.completion_time if job.status.finished else None
     remaining = _seconds_left(ended, job.time_to_live, now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
     writes = () if job.status.finished else _report_invalid(job, now)
-    away = leaving.away(observation.pods, shorten=True) + _report_stuck_pods(observation, leaving, now)
-    return Plan(writes + away + gangs.delete_groups(observation.groups), remaining)
+    deletions = deletion.delete(observation.pods, shorten=True) + _report_stuck_pods(observation, deletion, now)
+    return Plan(writes + deletions + gangs.delete_groups(observation.groups), remaining)
 
 
 def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
@@ -368,7 +371,7 @@ def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
 def _write_status(job: TorchJob, after: TorchJobStatus, pods: Pods) -> tuple[Action, ...]:
     # Pods of an earlier restart do not count any more.
     current = (pod for pod in pods if pod.restart == after.restart_generation)
-    counts = status.count_pods(job, current) | status.completed_task_counts(job, after.stages)
+    counts = status.count_pods(job, current) | status.upstream_task_counts(job, after.stages)
     counted = after.model_copy(update={"task_statuses": counts})
     changed = status.patch_from(job.status, counted)
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()

@@ -29,36 +29,38 @@ class PodDeletion:
     dead: frozenset[str] = frozenset()
     longest: float = math.inf
     """The longest grace in seconds, whatever the pod's template requests."""
-    bound: str = "setting longest_grace"
+    limit_reason: str = "setting longest_grace"
     """The reason for that limit."""
 
-    def unpaid(self) -> "PodDeletion":
+    def for_uncharged(self) -> "PodDeletion":
         """Return the same for pods that take more resources than their job is charged for. Their grace is limited to
         Kubernetes' default."""
-        return replace(self, longest=UNPAID_SECONDS, bound=UNPAID) if self.longest > UNPAID_SECONDS else self
+        return replace(self, longest=UNPAID_SECONDS, limit_reason=UNPAID) if self.longest > UNPAID_SECONDS else self
 
-    def away(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
+    def delete(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
         """Delete the pods that are not being deleted yet. With `shorten`, pods that another program deleted with a
         longer grace than the limit get the limit, too."""
         candidates = tuple(pods)
         if not candidates:
             return ()
-        at_once = tuple(pod for pod in candidates if self._lost(pod) and not pod.held and self._overdue(pod) <= 0)
+        at_once = tuple(
+            pod for pod in candidates if self._is_on_dead_node(pod) and not pod.held and self._seconds_left(pod) <= 0
+        )
         late = {pod.uid for pod in at_once}
         to_delete = tuple(pod for pod in candidates if pod.uid not in late and (not pod.deleting or shorten))
         graceful = tuple(pod for pod in to_delete if not pod.deleting and not self._is_long(pod))
         bounded = tuple(pod for pod in to_delete if self._is_long(pod))
-        steps = (DeletePods(graceful), DeletePods(bounded, seconds=self._most), DeletePods(at_once, at_once=True))
+        steps = (DeletePods(graceful), DeletePods(bounded, seconds=self._max_grace), DeletePods(at_once, at_once=True))
         return tuple(step for step in steps if step.pods)
 
     @property
-    def _most(self) -> int | None:
+    def _max_grace(self) -> int | None:
         return None if math.isinf(self.longest) else math.ceil(self.longest)
 
     def _is_long(self, pod: PodView) -> bool:
         return pod.grace is not None and pod.grace > self.longest
 
-    def shortened(self, actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
+    def grace_events(self, actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
         """Return an event for the pods of these actions that get less grace than they request."""
         deletions = (
             deletion for deletion in actions if isinstance(deletion, DeletePods) and deletion.seconds is not None
@@ -69,22 +71,22 @@ class PodDeletion:
         more = f" and {len(affected) - MOST_NAMED} more" if len(affected) > MOST_NAMED else ""
         names = ", ".join(pod.name for pod in affected[:MOST_NAMED]) + more
         requested = max(pod.grace or 0 for pod in affected)
-        message = f"asked for up to {requested} s of grace, get {self._most} s ({self.bound}): {names}"
+        message = f"asked for up to {requested} s of grace, get {self._max_grace} s ({self.limit_reason}): {names}"
         return (EmitEvent(SHORTENED, message, warning=True),)
 
-    def wait(self, pods: Iterable[PodView]) -> float | None:
+    def next_change(self, pods: Iterable[PodView]) -> float | None:
         """Return the seconds after which the deletion of pods may proceed although no event arrives; None if only an
         event can matter."""
-        remaining = [self._overdue(pod) for pod in pods if pod.deleting and pod.deadline is not None]
+        remaining = [self._seconds_left(pod) for pod in pods if pod.deleting and pod.deadline is not None]
         if not remaining:
             return None
         return min(seconds if seconds > 0 else max(self.grace, 1.0) for seconds in remaining)
 
-    def stuck(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    def stuck_pods(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """Return the pods that finalizers keep beyond their grace."""
-        return tuple(pod for pod in pods if pod.held and pod.deleting and self._overdue(pod) <= 0)
+        return tuple(pod for pod in pods if pod.held and pod.deleting and self._seconds_left(pod) <= 0)
 
-    def what_holds(self, stuck: Iterable[PodView]) -> str:
+    def describe_stuck(self, stuck: Iterable[PodView]) -> str:
         """Return a message with the names of stuck pods."""
         stuck_pods = tuple(stuck)
         more = f" and {len(stuck_pods) - MOST_NAMED} more" if len(stuck_pods) > MOST_NAMED else ""
@@ -92,10 +94,10 @@ class PodDeletion:
             f"should be gone, but finalizers keep them: {', '.join(pod.name for pod in stuck_pods[:MOST_NAMED])}{more}"
         )
 
-    def _lost(self, pod: PodView) -> bool:
+    def _is_on_dead_node(self, pod: PodView) -> bool:
         return pod.node in self.dead
 
-    def _overdue(self, pod: PodView) -> float:
+    def _seconds_left(self, pod: PodView) -> float:
         """Return the seconds until a pod's deletion is overdue; 0 for a pod that has no such time."""
         if not pod.deleting:
             return 0.0

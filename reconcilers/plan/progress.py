@@ -45,7 +45,7 @@ def begun_stages(job: TorchJob) -> tuple[Stage, ...]:
 
 def completed_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks, in lower case, that have succeeded according to the status: their pods no longer matter."""
-    return frozenset(task_type.lower() for task_type in _required_tasks(begun_stages(job)))
+    return frozenset(task_type.lower() for task_type in _upstream_tasks(begun_stages(job)))
 
 
 def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
@@ -54,18 +54,18 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     counts = status.count_pods(job, current)
     members = {task_type: task_members.count_members(job.spec, counts, task_type) for task_type in job.spec.tasks}
     begun = _find_begun(job, members)
-    result = JobProgress(members=members, begun=begun, passed=_required_tasks(begun), started=frozenset())
+    result = JobProgress(members=members, begun=begun, passed=_upstream_tasks(begun), started=frozenset())
     return replace(result, started=_startable_tasks(job, result, current))
 
 
 def _find_begun(job: TorchJob, members: Mapping[str, TaskMembers]) -> tuple[Stage, ...]:
     """Return the stages that have begun before, and those whose required tasks have all succeeded now."""
     before = begun_stages(job)
-    done = _required_tasks(before) | {task_type for task_type, task in members.items() if task.done}
+    done = _upstream_tasks(before) | {task_type for task_type, task in members.items() if task.done}
     return tuple(stage for stage in job.spec.stages if stage in before or stage.awaits <= done)
 
 
-def _required_tasks(stages: Iterable[Stage]) -> frozenset[str]:
+def _upstream_tasks(stages: Iterable[Stage]) -> frozenset[str]:
     return frozenset[str]().union(*(stage.awaits for stage in stages))
 
 

@@ -51,23 +51,23 @@ class RecoveryContext:
     members: Mapping[str, PodMember]
     observation: Observation
     settings: ReconcileSettings
-    departures: PodDeletion
+    deletion: PodDeletion
     now: datetime
 
     def recover(self) -> Recovery:
         """Return the first thing that has to be done; an empty Recovery if there is nothing."""
-        stays = self._stay()
-        if stays is not None:
-            return stays
+        resumed = self._resume()
+        if resumed is not None:
+            return resumed
         faults = self._faults()
         if faults:
             return self._set_back(faults)
         request = asked.requested(self.job)
         if request is not None:
-            return self._obey(request)
-        stuck = self.departures.stuck(self.pods)
+            return self._restart_on_request(request)
+        stuck = self.deletion.stuck_pods(self.pods)
         if stuck and not status.is_blocked(self.job.status):
-            message = self.departures.what_holds(stuck)
+            message = self.deletion.describe_stuck(stuck)
             event = EmitEvent(status.PODS_STUCK, message, warning=True)
             return Recovery(status.block_on_stuck_pods(self.job, message, self.now), actions=(event,))
         if (
@@ -76,7 +76,7 @@ class RecoveryContext:
         ):
             # All pods exist again, so earlier replacements no longer explain a missing pod.
             return Recovery(restart_counts.replace_pods(self.job, (), self.pods))
-        return self._go_on()
+        return self._continue()
 
     @cached_property
     def _restarts(self) -> Restarts:
@@ -86,20 +86,20 @@ class RecoveryContext:
             pods=self.pods,
             requests=self.observation.recreations,
             leads=frozenset(member.lead for member in self.members.values()) if outdated else frozenset(),
-            departures=self.departures,
-            settings=self._able,
+            deletion=self.deletion,
+            settings=self._effective_settings,
             waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
 
     @property
-    def _able(self) -> ReconcileSettings:
+    def _effective_settings(self) -> ReconcileSettings:
         """The settings, without restarts in place where a request for one cannot be created."""
         refused = is_about_requests(self.observation.blocker) or RECREATE_REQUESTS not in self.settings.served
         if self.settings.in_place == "kruise" and refused:
             return replace(self.settings, in_place="recreate")
         return self.settings
 
-    def _refused(self) -> tuple[Action, ...]:
+    def _refusal_events(self) -> tuple[Action, ...]:
         blocker = self.observation.blocker
         if blocker is None or not is_about_requests(blocker):
             return ()
@@ -108,12 +108,12 @@ class RecoveryContext:
         return (EmitEvent("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[PodFault]:
-        dead, behind = self.departures.dead, progress.completed_tasks(self.job)
+        dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind)
-        faults = failures.find_faults(self.job, needed, dead, self._restarts.restarting() | self._seen_later())
-        return [*faults, *self._vanished()]
+        faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
+        return [*faults, *self._missing_pod_faults()]
 
-    def _seen_later(self) -> frozenset[str]:
+    def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
 
         Their restarts are counted together after the back-off. A node may restart containers very often, and each count
@@ -123,7 +123,7 @@ class RecoveryContext:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
-    def _vanished(self) -> list[PodFault]:
+    def _missing_pod_faults(self) -> list[PodFault]:
         """Return faults for pods of a running job that were deleted without a trace.
 
         Only faults that concern the other pods count. Any other missing pod is created again without a report.
@@ -162,9 +162,9 @@ class RecoveryContext:
         if verdict.permanent:
             return Recovery(status.finish(job, "Failed", verdict.reason, verdict.message, now), ended=True)
         after = restart_counts.count_failure(job, verdict, self.pods, now, self.settings)
-        return Recovery(after, actions=self._told(after, verdict.message) + self._first_step(after))
+        return Recovery(after, actions=self._failure_events(after, verdict.message) + self._first_step(after))
 
-    def _stay(self) -> Recovery | None:
+    def _resume(self) -> Recovery | None:
         """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
 
         The job has its full time to get its pods running again. Its `activeDeadlineSeconds` still count from the
@@ -179,7 +179,7 @@ class RecoveryContext:
         after = after.model_copy(update={"start_time": since or self.now, "stages": stages})
         return Recovery(after, actions=self._first_step(after))
 
-    def _told(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
+    def _failure_events(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
         before = self.job.status
         if after.disruptions > before.disruptions:
             number = f"disruption {after.disruptions}"
@@ -197,15 +197,15 @@ class RecoveryContext:
     def _first_step(self, after: TorchJobStatus) -> tuple[Action, ...]:
         """Return the actions that can follow as soon as the failure is counted."""
         job = self.job.model_copy(update={"status": after})
-        return replace(self, job=job)._go_on().actions
+        return replace(self, job=job)._continue().actions
 
-    def _obey(self, request: RestartRequest) -> Recovery:
+    def _restart_on_request(self, request: RestartRequest) -> Recovery:
         """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""
         if request.task is None:
             after = restart_counts.restart_on_request(self.job, request, self.now)
             return Recovery(after, actions=(_request_event(request, "all pods"), *self._first_step(after)))
         targets = tuple(pod for pod in self.pods if _is_target(request, pod) and not pod.deleting)
-        in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.able(pod))
+        in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.can_restart(pod))
         staying = {pod.uid for pod in in_place}
         marks = [pod.uid for pod in targets if pod.uid not in staying]
         asked_for = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
@@ -213,31 +213,31 @@ class RecoveryContext:
         names = ", ".join(pod.name for pod in targets[:10])
         event = _request_event(request, names or "no pod: there is none of that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
-        asking = self._restarts.ask(in_place, request.id)
+        asking = self._restarts.request_restart(in_place, request.id)
         return Recovery(after, actions=(event, *self._first_step(after)), before=asking)
 
-    def _go_on(self) -> Recovery:
+    def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
-        whole, single = self._restarts.step(), self._restarts.single()
-        if single.failed:
-            after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in single.failed], self.pods)
-            return Recovery(after, actions=_fallback_events(self.job, single.failed))
-        leaving = frozenset(self.job.status.replacing) - _deleted_uids(whole.actions)
-        away = self.departures.away(pod for pod in self.pods if pod.uid in leaving)
-        done = (_success_event(self.job),) if whole.done else ()
-        refused = self._refused() if whole.actions else ()
+        job_step, pod_step = self._restarts.job_step(), self._restarts.pod_step()
+        if pod_step.failed:
+            after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in pod_step.failed], self.pods)
+            return Recovery(after, actions=_fallback_events(self.job, pod_step.failed))
+        to_replace = frozenset(self.job.status.replacing) - _uids_to_delete(job_step.actions)
+        deletions = self.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
+        done = (_success_event(self.job),) if job_step.done else ()
+        refused = self._refusal_events() if job_step.actions else ()
         actions = (
-            *whole.actions,
-            *_fallback_events(self.job, whole.failed),
+            *job_step.actions,
+            *_fallback_events(self.job, job_step.failed),
             *done,
             *refused,
-            *single.actions,
-            *away,
+            *pod_step.actions,
+            *deletions,
             *restarts.mark_counted(self.job, self.pods),
-            *self._restarts.tidy(),
+            *self._restarts.delete_orphans(),
         )
-        times = (whole.again, single.again, self.departures.wait(self.pods))
-        return Recovery(actions=actions, blocked=whole.blocked, again=earliest(times))
+        times = (job_step.again, pod_step.again, self.deletion.next_change(self.pods))
+        return Recovery(actions=actions, blocked=job_step.blocked, again=earliest(times))
 
 
 def is_about_requests(blocker: Blocker | None) -> bool:
@@ -245,7 +245,7 @@ def is_about_requests(blocker: Blocker | None) -> bool:
     return blocker is not None and blocker.reason.startswith(RECREATE_REQUESTS.kind)
 
 
-def _deleted_uids(actions: Iterable[Action]) -> set[str]:
+def _uids_to_delete(actions: Iterable[Action]) -> set[str]:
     """Return the uids of pods that the actions delete, so that these are not deleted twice."""
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 

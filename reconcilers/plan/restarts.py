@@ -56,7 +56,7 @@ class RestartProgress:
 
     state: State
     why: str = ""
-    left: float | None = None
+    remaining: float | None = None
     """The seconds until the time limit."""
 
 
@@ -84,7 +84,7 @@ class Restarts:
     requests: tuple[RecreateView, ...]
     leads: frozenset[str]
     """The names of the pods that other pods connect to."""
-    departures: PodDeletion
+    deletion: PodDeletion
     settings: ReconcileSettings
     waits: bool = False
     """Whether the job backs off: healthy pods are not restarted yet."""
@@ -94,13 +94,13 @@ class Restarts:
         """The generation to which all pods are brought."""
         return self.job.status.restart_generation
 
-    def restarting(self) -> frozenset[str]:
+    def pods_in_restart(self) -> frozenset[str]:
         """Return the uids of the pods whose containers are being restarted on request."""
         if self.settings.in_place not in REQUESTING_DRIVERS:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if self._progress(pod, "").state != "NotAsked")
 
-    def step(self) -> RestartStep:
+    def job_step(self) -> RestartStep:
         """Return the next step of a restart of the whole job; empty if none is under way."""
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
@@ -108,34 +108,34 @@ class Restarts:
         ill = tuple(pod for pod in outdated if not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
         well = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
-        by_state = self._sorted(well, str(self.generation))
+        by_state = self._by_state(well, str(self.generation))
         failed, through = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
         return RestartStep(
             actions=(
-                *self.departures.away(ill + tuple(pod for pod, _ in failed)),
-                *self.ask(() if self.waits else tuple(pod for pod, _ in by_state["NotAsked"]), ""),
-                *self._settle(through, str(self.generation)),
+                *self.deletion.delete(ill + tuple(pod for pod, _ in failed)),
+                *self.request_restart(() if self.waits else tuple(pod for pod, _ in by_state["NotAsked"]), ""),
+                *self._mark_done(through, str(self.generation)),
             ),
             blocked=bool(outdated),
             done=bool(through) and len(through) == len(outdated),
             failed=tuple((pod, progress.why) for pod, progress in failed),
-            again=earliest(progress.left for _, progress in by_state["InProgress"]),
+            again=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
-    def single(self) -> RestartStep:
+    def pod_step(self) -> RestartStep:
         """Return the next step of restarts of single pods."""
         if self.settings.in_place not in REQUESTING_DRIVERS:
             return RestartStep()
-        leaving = frozenset(self.job.status.replacing)
-        current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in leaving)
-        by_state = self._sorted((pod for pod in current if not pod.finished and not pod.deleting), "")
+        to_replace = frozenset(self.job.status.replacing)
+        current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in to_replace)
+        by_state = self._by_state((pod for pod in current if not pod.finished and not pod.deleting), "")
         return RestartStep(
-            actions=self._settle(tuple(pod for pod, _ in by_state["Done"])),
+            actions=self._mark_done(tuple(pod for pod, _ in by_state["Done"])),
             failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
-            again=earliest(progress.left for _, progress in by_state["InProgress"]),
+            again=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
-    def _sorted(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, RestartProgress]]]:
+    def _by_state(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, RestartProgress]]]:
         """Return the pods by the state of the restart of their containers."""
         by_state: dict[State, list[tuple[PodView, RestartProgress]]] = {
             "NotAsked": [],
@@ -148,28 +148,28 @@ class Restarts:
             by_state[progress.state].append((pod, progress))
         return by_state
 
-    def tidy(self) -> tuple[Action, ...]:
+    def delete_orphans(self) -> tuple[Action, ...]:
         """Delete requests for pods that no longer exist."""
         uids = {pod.uid for pod in self.pods}
         orphans = (request for request in self.requests if request.pod_uid not in uids)
         return tuple(DeleteObject(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
 
-    def able(self, pod: PodView) -> bool:
+    def can_restart(self, pod: PodView) -> bool:
         """Return whether a pod's containers can be restarted in place.
 
         The pod's node has to start again what a request ends. If it does not, no container of the pod would be left.
         """
-        is_up = pod.started and pod.node not in self.departures.dead
+        is_up = pod.started and pod.node not in self.deletion.dead
         return is_up and (
-            self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._heals(pod))
+            self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._is_self_healing(pod))
         )
 
-    def _heals(self, pod: PodView) -> bool:
+    def _is_self_healing(self, pod: PodView) -> bool:
         """Return whether the pod's node starts its containers again when they end."""
         policies = {name.lower(): task.restart_policy for name, task in self.job.spec.torch_task_specs.items()}
         return pod.self_healing or policies[pod.task] == "Always"
 
-    def ask(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
+    def request_restart(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
         """Request a restart of the containers of pods: for the job's generation, or for the owner's request of this
         id."""
         if not pods:
@@ -184,10 +184,10 @@ class Restarts:
 
     @property
     def _now(self) -> float:
-        return self.departures.now
+        return self.deletion.now
 
     def _in_place(self, pod: PodView) -> bool:
-        return self.able(pod) and pod.restart >= self.job.status.recreate_generation
+        return self.can_restart(pod) and pod.restart >= self.job.status.recreate_generation
 
     def _purpose(self, request: str) -> str:
         """Return a number that no other restart has: nodes compare it, and people recognise the generation in it."""
@@ -210,7 +210,7 @@ class Restarts:
         if pod.restarted == pod.asked:
             return RestartProgress("Done" if purpose else "NotAsked")
         what_for, _, why = pod.not_restarted.partition(": ")
-        return self._waited(pod.asked_at, why if what_for == pod.asked else "")
+        return self._check_timeout(pod.asked_at, why if what_for == pod.asked else "")
 
     def _by_request(self, pod: PodView) -> RestartProgress:
         requests = [
@@ -226,18 +226,18 @@ class Restarts:
         if newest.verdict == "Done" and pod.restarts > newest.restarts and pod.running:
             return RestartProgress("Done")
         why = (newest.message or "it failed") if newest.verdict == "Failed" else ""
-        return self._waited(newest.created, why)
+        return self._check_timeout(newest.created, why)
 
-    def _waited(self, since: float | None, failed: str) -> RestartProgress:
+    def _check_timeout(self, since: float | None, failed: str) -> RestartProgress:
         remaining = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
         if failed:
             return RestartProgress("Failed", failed)
         # A user may have written the time: one far in the future would never pass.
         if remaining <= 0 or remaining > self.settings.in_place_timeout + CLOCK_SKEW:
             return RestartProgress("Failed", f"not done within {self.settings.in_place_timeout:g} s")
-        return RestartProgress("InProgress", left=remaining)
+        return RestartProgress("InProgress", remaining=remaining)
 
-    def _settle(self, pods: tuple[PodView, ...], purpose: str = "") -> tuple[Action, ...]:
+    def _mark_done(self, pods: tuple[PodView, ...], purpose: str = "") -> tuple[Action, ...]:
         """Mark pods as brought to the generation, and their restarts as counted.
 
         The request disappears after a while; from then on the pod itself records the purpose.

@@ -211,13 +211,13 @@ def block_on_stuck_pods(job: TorchJob, message: str, now: datetime) -> TorchJobS
     return block(job, Blocker(PODS_STUCK, message), now)
 
 
-def admitted_reason(status: TorchJobStatus) -> str:
+def admission_reason(status: TorchJobStatus) -> str:
     """Return the reason of the condition Admitted while that is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.reason if condition is not None and condition.status == "True" else ""
 
 
-def admitted_message(status: TorchJobStatus) -> str:
+def admission_message(status: TorchJobStatus) -> str:
     """Return the message of the condition Admitted while that is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.message if condition is not None and condition.status == "True" else ""
@@ -225,7 +225,7 @@ def admitted_message(status: TorchJobStatus) -> str:
 
 def is_leaving(status: TorchJobStatus) -> bool:
     """Return whether all pods are being deleted and the job may go on afterwards, also if finalizers keep the pods."""
-    current = admitted_reason(status)
+    current = admission_reason(status)
     return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 
 
@@ -237,7 +237,7 @@ def is_blocked(status: TorchJobStatus) -> bool:
 
 def is_about_groups(status: TorchJobStatus) -> bool:
     """Return whether the job is blocked because of its groups: there are no pods before the groups are let in."""
-    return admitted_reason(status).startswith(("Gang", "PodGroup"))
+    return admission_reason(status).startswith(("Gang", "PodGroup"))
 
 
 def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
@@ -262,7 +262,7 @@ def count_pods(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
     return {name: _count(by_task.get(name.lower(), [])) for name in job.spec.tasks}
 
 
-def completed_task_counts(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
+def upstream_task_counts(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
     """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever exists of them
     now."""
     begun = [stage for stage in job.spec.stages if str(stage.index) in stages]

@@ -85,13 +85,13 @@ class Blueprint:
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         return self.shared_address or bool(template["spec"].get("hostNetwork"))
 
-    def bound(self, member: PodMember) -> bool:
+    def is_gang_bound(self, member: PodMember) -> bool:
         """Return whether a gang scheduler binds the pod with others."""
         return self.backend.together and not self.task(member).auxiliary
 
     def binding(self, member: PodMember) -> Binding:
         """Return what the pod carries for its gang scheduler."""
-        if not self.bound(member):
+        if not self.is_gang_bound(member):
             return Binding()
         return self.backend.bind(self.gangs[member.stage], member.task_type.lower())
 
@@ -99,7 +99,7 @@ class Blueprint:
         """Return the task of a pod."""
         return self.job.spec.torch_task_specs[member.task_type]
 
-    def named(self, lead: str) -> bool:
+    def needs_service(self, lead: str) -> bool:
         """Return whether a rank 0 needs a service with its name: other pods connect to it, or may do so once the job
         has grown."""
         others = any(member.lead == lead and member.name != lead for member in self.members.values())
@@ -117,7 +117,7 @@ class Blueprint:
 
     def address(self, lead: str) -> str:
         """Return the address of a rank 0."""
-        return lead if self.named(lead) else LOOPBACK
+        return lead if self.needs_service(lead) else LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _pod_labels(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
 def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     job, task = blueprint.job, blueprint.task(member)
     annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
-    if not blueprint.bound(member):
+    if not blueprint.is_gang_bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
     elif start_gate.needs_gate(task) and member.task_type in blueprint.started:
         annotations |= {labels.START: start_gate.OPEN}
@@ -241,9 +241,9 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
         containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
-        if blueprint.named(member.lead):
+        if blueprint.needs_service(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
-    if blueprint.bound(member) and start_gate.needs_gate(task):
+    if blueprint.is_gang_bound(member) and start_gate.needs_gate(task):
         start_gate.add_gate(spec)
     return spec
 
@@ -259,7 +259,7 @@ def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -
     if task.spot_task_spec is not None and task.spot_task_spec.priority_class_name and _is_spot(task, member):
         spec["priorityClassName"] = task.spot_task_spec.priority_class_name
     priority_class = blueprint.job.spec.scheduling_policy.priority_class_name
-    if priority_class and blueprint.bound(member):
+    if priority_class and blueprint.is_gang_bound(member):
         spec["priorityClassName"] = spec.get("priorityClassName") or priority_class
 
 

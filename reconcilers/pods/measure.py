@@ -47,7 +47,7 @@ class Excess:
         parts += [f"{len(names) - MOST_NAMED} resources"] if len(names) > MOST_NAMED else []
         return f"as the API server made them, its pods ask for more than their templates: {', '.join(parts)} more"
 
-    def refused(self, queue: str, by: Literal["quota", "cohort", "pool"]) -> str:
+    def describe_refusal(self, queue: str, by: Literal["quota", "cohort", "pool"]) -> str:
         """Return the message for a queue without room for this charge."""
         return f"{self}; {ROOM[by].format(queue)} has no room for that"
 

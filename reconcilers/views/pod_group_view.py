@@ -64,11 +64,11 @@ class GroupReader:
         With `over` the API server is asked: the cache may be behind, and a finished job is not observed again.
         """
         cached = self.cache.indexed(key.uid) if self.cache else []
-        groups = {group.uid: group for group in (*cached, *self._asked_for(key, scheduler, over))}
+        groups = {group.uid: group for group in (*cached, *self._list_uncached(key, scheduler, over))}
         matching = [group for group in groups.values() if (group.namespace, group.job_uid) == (key.namespace, key.uid)]
-        return tuple(self._waiting(group) for group in sorted(matching, key=lambda group: group.name))
+        return tuple(self._judge_pending(group) for group in sorted(matching, key=lambda group: group.name))
 
-    def _asked_for(self, key: JobKey, scheduler: str | None, over: bool) -> list[GroupView]:
+    def _list_uncached(self, key: JobKey, scheduler: str | None, over: bool) -> list[GroupView]:
         """Return the groups of a kind without a cache: it was installed, or first used by a job, after this process
         started."""
         served = self.cache.served if self.cache else ()
@@ -81,11 +81,11 @@ class GroupReader:
             return []
         return [backend.trim(manifest) for manifest in listed.items]
 
-    def _waiting(self, group: GroupView) -> GroupView:
+    def _judge_pending(self, group: GroupView) -> GroupView:
         """Return the group, with its queue's refusal if it waits; only a waiting group is worth a request."""
-        return self.judged(group) if group.phase == "Pending" and not group.deleting else group
+        return self.judge(group) if group.phase == "Pending" and not group.deleting else group
 
-    def judged(self, group: GroupView) -> GroupView:
+    def judge(self, group: GroupView) -> GroupView:
         """Return a group with the state of its queue. A group that was let in stays let in, even if its queue would
         refuse it now.
 

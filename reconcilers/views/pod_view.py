@@ -172,7 +172,7 @@ def trim(manifest: Manifest) -> PodView:
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
         asks=pod_requests(spec),
         **_restarts(metadata, spec, status),
-        **(_reported_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
+        **(_status_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
 
 
@@ -192,7 +192,7 @@ def pod_requests(spec: Mapping[str, Any]) -> Requests:
         for name in ("containers", "initContainers")
     }
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
-    return _cached_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
+    return _parse_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
 
 
 def _request_fields(container: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -200,7 +200,7 @@ def _request_fields(container: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @lru_cache(1024)
-def _cached_requests(text: bytes) -> Requests:
+def _parse_requests(text: bytes) -> Requests:
     """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
     task at each of their changes."""
     return _compute_requests(orjson.loads(text))
@@ -214,7 +214,7 @@ def _compute_requests(spec: Mapping[str, Any]) -> Requests:
     return tuple(sorted(amounts.items())[: demand.MOST_NAMES + 1])
 
 
-def _reported_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
+def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
     return {"ailment": _ailment(manifest, phase), **_conditions(status), **_end(spec, status, phase)}

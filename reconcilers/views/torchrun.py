@@ -107,7 +107,7 @@ def _root(message: str) -> re.Match[str] | None:
 
 def _error_file_message(message: str) -> str:
     """Return what torch's `record` wrote into an error file, or what torchrun shows of that; empty if there is none."""
-    output = failed_process_output(message)
+    output = root_cause_output(message)
     table = _ROOT_TRACEBACK.search(output)
     if table is None:
         return "" if output is message or _ROOT.match(output) else _exception(output)
@@ -155,7 +155,7 @@ def _lines_of_rank(message: str, root: str) -> str:
     """Return the lines that are not certainly those of another process."""
     rank_match = _ROOT_RANK.search(root)
     own_source = (None, None) if rank_match is None else (int(rank_match[1]), int(rank_match[2]))
-    lines = map(tracebacks.split_source, message.splitlines())
+    lines = map(tracebacks.parse_source, message.splitlines())
     return "\n".join(
         line for (rank, local), line in lines if rank in (None, own_source[0]) and local in (None, own_source[1])
     )
@@ -173,7 +173,7 @@ def _last_line(message: str, root: re.Match[str] | None) -> str:
     """
     before = "" if root is None or (exit_cause(message) or 0) > 128 else _before_torchrun(message)
     output = before or (root.group().partition(_AFTERMATH)[0] if root else message)
-    lines = [tracebacks.split_source(line)[1].strip() for line in output.splitlines()]
+    lines = [tracebacks.parse_source(line)[1].strip() for line in output.splitlines()]
     last = next((line for line in reversed(lines) if _is_informative(line)), "")
     # The first line of a message that was cut may have lost its beginning.
     first = len(lines) > 0 and last == lines[0] and _is_cut(message)
@@ -213,7 +213,7 @@ def exit_cause(message: str) -> int | None:
     return None if signal_match is None else shell_code(-int(signal_match.group(1)))
 
 
-def failed_process_output(message: str) -> str:
+def root_cause_output(message: str) -> str:
     """Return the output of the process that failed first, if the message is an error file or has torchrun's root cause;
     else the message itself."""
     cut = len(message) <= _LONGEST_FILE and '"timestamp"' in message

@@ -77,13 +77,13 @@ def find_exceptions(text: str) -> list[RaisedException]:
     """Return the exceptions in a text, in the order in which their tracebacks begin."""
     sources: dict[Source, list[tuple[int, str]]] = {}
     for number, line in enumerate(text.split("\n")):
-        source, rest = split_source(line)
+        source, rest = parse_source(line)
         sources.setdefault(source, []).append((number, rest))
     exceptions = (exception for source, lines in sources.items() for exception in _Reader(source).read(lines))
     return sorted(exceptions, key=lambda exception: exception.line)
 
 
-def split_source(line: str) -> tuple[Source, str]:
+def parse_source(line: str) -> tuple[Source, str]:
     """Return the process that printed a line, and the line without colours, without the process's prefix, and without
     what a progress bar overwrote."""
     rest = _COLOUR.sub("", line.rstrip("\r")).rpartition("\r")[2] if "\x1b" in line or "\r" in line else line

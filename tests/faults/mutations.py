@@ -131,7 +131,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "nobody backs off": Mutation(backoff, "remaining_pause", lambda *_: 0.0, ("backoff",), ("kill>",)),
     "a group that the cache does not show is none": Mutation(
-        GroupReader, "_asked_for", lambda *_: [], ("staged",), ("lag", "yield"), True
+        GroupReader, "_list_uncached", lambda *_: [], ("staged",), ("lag", "yield"), True
     ),
 }
 

@@ -80,7 +80,7 @@ def test_last_words(tmp_path: Path) -> None:
     assert running.returncode == 1
     for words in (told.read_text(), said[-2048:]):
         assert torchrun.exit_cause(words) == 1
-        assert "ValueError: no data" in torchrun.failed_process_output(words)
+        assert "ValueError: no data" in torchrun.root_cause_output(words)
 
 
 def _free_port() -> int:

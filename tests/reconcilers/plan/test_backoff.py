@@ -333,9 +333,9 @@ class TestInThePause:
         found = world.job
         assert found is not None
         late = Deadline(600.0, world.now, world.left)
-        assert late.left(found, ()) == pytest.approx(600.0 + world.left)
+        assert late.remaining(found, ()) == pytest.approx(600.0 + world.left)
         world.now += timedelta(seconds=world.left + 10)
-        assert Deadline(600.0, world.now).left(found, ()) == pytest.approx(590.0)
+        assert Deadline(600.0, world.now).remaining(found, ()) == pytest.approx(590.0)
 
     def test_pods_that_are_well_are_restarted_in_place_after_it(self) -> None:
         world = trouble(settings=replace(SETTINGS, in_place="local"))

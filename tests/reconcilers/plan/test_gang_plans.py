@@ -405,7 +405,7 @@ class TestDeadlines:
     LATE = NOW + timedelta(seconds=600)
 
     def left(self, described: TorchJob, *pods: PodView, after: float = 0.0) -> float | None:
-        return Deadline(600.0, NOW + timedelta(seconds=after)).left(described, pods)
+        return Deadline(600.0, NOW + timedelta(seconds=after)).remaining(described, pods)
 
     def test_a_later_stage_has_its_time_from_when_it_began(self) -> None:
         waits = (*PREPARED, pod(phase="Pending"))

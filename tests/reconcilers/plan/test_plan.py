@@ -631,13 +631,13 @@ class TestDeadline:
     STAGES: ClassVar = {"Master": task(), "Worker": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
 
     def left(self, at: datetime, *pods: PodView, **fields: Any) -> float | None:
-        return Deadline(600.0, at).left(job(fields.pop("tasks", None), status("Admitted", **fields)), pods)
+        return Deadline(600.0, at).remaining(job(fields.pop("tasks", None), status("Admitted", **fields)), pods)
 
     def test_its_time_begins_with_the_admission(self) -> None:
         since = (NOW - datetime(2026, 1, 2, 3, 0, tzinfo=UTC)).total_seconds()
         assert self.left(NOW) == 600 - since
-        assert Deadline(0.0, self.LATE).left(job(status=status("Admitted")), ()) is None
-        assert Deadline(600.0, self.LATE).left(job(status=status("Running")), ()) is None
+        assert Deadline(0.0, self.LATE).remaining(job(status=status("Admitted")), ()) is None
+        assert Deadline(600.0, self.LATE).remaining(job(status=status("Running")), ()) is None
 
     def test_it_begins_again_with_a_restart(self) -> None:
         ran = {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -655,9 +655,9 @@ class TestDeadline:
         assert "NotRunningInTime" in str(plan(admitted, ReconcileSettings(), self.LATE))
         back = replace(admitted, ready_again=self.LATE.timestamp() - 10)
         assert "NotRunningInTime" not in str(plan(back, ReconcileSettings(), self.LATE))
-        assert Deadline(600.0, self.LATE, ready_again=self.LATE).left(admitted.job, admitted.pods) == 600.0
+        assert Deadline(600.0, self.LATE, ready_again=self.LATE).remaining(admitted.job, admitted.pods) == 600.0
         earlier = NOW - timedelta(days=1)  # that was before its admission
-        assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).left(admitted.job, ())
+        assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).remaining(admitted.job, ())
 
     def test_a_later_stage_has_its_time(self) -> None:
         assert self.left(self.LATE, pod("Master"), tasks=self.STAGES) is None
@@ -690,7 +690,7 @@ class TestDeadline:
         late = plan(observe(held, *going), ReconcileSettings(), self.LATE)
         assert reason(written(late)) == "Restarting"
         after = job(status=held.status.manifest() | written(late))
-        assert [Deadline(600.0, self.LATE).left(each, going) for each in (held, after)] == [None, 600]
+        assert [Deadline(600.0, self.LATE).remaining(each, going) for each in (held, after)] == [None, 600]
 
     @pytest.mark.parametrize(("tries", "seconds"), [(0, 60), (1, 120), (2, 240), (6, 3600), (80, 3600)])
     def test_it_waits_twice_as_long_each_time(self, tries: int, seconds: int) -> None:

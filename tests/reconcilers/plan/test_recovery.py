@@ -261,16 +261,16 @@ class TestDepartures:
         ],
     )
     def test_how_a_pod_goes(self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]) -> None:
-        leaving = PodDeletion(T, 60.0, frozenset({"n1"} if dead else ()))
-        found = leaving.away([replace(WORKER, node="n1", **fields)])
+        deletion = PodDeletion(T, 60.0, frozenset({"n1"} if dead else ()))
+        found = deletion.delete([replace(WORKER, node="n1", **fields)])
         assert [(each.pods[0].name, each.at_once) for each in found] == expected
 
     def test_how_long_it_is_waited_for(self) -> None:
-        leaving = PodDeletion(T, 60.0)
-        assert leaving.wait([self.GOING]) == 30.0
-        assert leaving.wait([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
-        assert PodDeletion(T, 0.0).wait([self.GOING]) == 1.0
-        assert leaving.wait([WORKER, replace(self.GOING, deadline=None)]) is None
+        deletion = PodDeletion(T, 60.0)
+        assert deletion.next_change([self.GOING]) == 30.0
+        assert deletion.next_change([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
+        assert PodDeletion(T, 0.0).next_change([self.GOING]) == 1.0
+        assert deletion.next_change([WORKER, replace(self.GOING, deadline=None)]) is None
 
     def test_what_finalizers_keep_is_said_once(self) -> None:
         kept = replace(self.GOING, held=True, deadline=T - 100, restart=0)

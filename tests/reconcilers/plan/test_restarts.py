@@ -30,7 +30,7 @@ def scene(
         pods=tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods,
         requests=requests,
         leads=frozenset({"digits-master-0"}),
-        departures=PodDeletion(T, 60.0, frozenset(dead)),
+        deletion=PodDeletion(T, 60.0, frozenset(dead)),
         settings=ReconcileSettings(in_place=driver),
     )
 
@@ -71,17 +71,17 @@ def through(step: RestartStep) -> list[str]:
 class TestTheWholeJob:
     @pytest.mark.parametrize("driver", ["local", "kruise"])
     def test_a_rank_0_comes_before_those_who_look_for_it(self, driver: Any) -> None:
-        assert asked(scene(MASTER, WORKER, OTHER, driver=driver).step()) == ["digits-master-0"]
-        led = scene(replace(MASTER, restart=1), WORKER, OTHER, driver=driver).step()
+        assert asked(scene(MASTER, WORKER, OTHER, driver=driver).job_step()) == ["digits-master-0"]
+        led = scene(replace(MASTER, restart=1), WORKER, OTHER, driver=driver).job_step()
         assert asked(led) == ["digits-worker-0", "digits-worker-1"]
         assert led.blocked
-        going = scene(replace(MASTER, deleting=True), WORKER, driver=driver).step()
+        going = scene(replace(MASTER, deleting=True), WORKER, driver=driver).job_step()
         assert (asked(going), going.blocked) == ([], True)
-        assert asked(scene(WORKER, driver=driver).step()) == ["digits-worker-0"]
+        assert asked(scene(WORKER, driver=driver).job_step()) == ["digits-worker-0"]
 
     @pytest.mark.parametrize("driver", ["recreate", "kubernetes"])
     def test_where_nobody_can_be_asked_all_are_replaced(self, driver: Any) -> None:
-        step = scene(MASTER, WORKER, replace(OTHER, deleting=True), driver=driver).step()
+        step = scene(MASTER, WORKER, replace(OTHER, deleting=True), driver=driver).job_step()
         assert deleted(step) == ["digits-master-0", "digits-worker-0"]
         assert asked(step) == []
 
@@ -96,49 +96,49 @@ class TestTheWholeJob:
         ],
     )
     def test_who_is_not_well_is_replaced_at_once(self, fields: dict[str, Any]) -> None:
-        step = scene(MASTER, replace(WORKER, **fields), OTHER).step()
+        step = scene(MASTER, replace(WORKER, **fields), OTHER).job_step()
         assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
 
     def test_a_restart_that_was_asked_for_in_the_future_is_not_waited_for(self) -> None:
-        late = scene(replace(MASTER, asked="1", asked_at=T + 10**9)).step()
+        late = scene(replace(MASTER, asked="1", asked_at=T + 10**9)).job_step()
         assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
-        soon = scene(replace(MASTER, asked="1", asked_at=T + 30)).step()
+        soon = scene(replace(MASTER, asked="1", asked_at=T + 30)).job_step()
         assert (soon.failed, soon.again) == ((), 90.0)
 
     def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
-        step = scene(replace(WORKER, node="n1"), dead={"n1"}).step()
+        step = scene(replace(WORKER, node="n1"), dead={"n1"}).job_step()
         assert step.actions == (DeletePods((replace(WORKER, node="n1"),), at_once=True),)
 
     def test_the_owner_may_want_new_pods(self) -> None:
         fresh = job(status=status("Admitted", restartGeneration=2, recreateGeneration=2))
-        assert deleted(scene(replace(MASTER, restart=1), of=fresh).step()) == ["digits-master-0"]
+        assert deleted(scene(replace(MASTER, restart=1), of=fresh).job_step()) == ["digits-master-0"]
         later = job(status=status("Admitted", restartGeneration=3, recreateGeneration=2))
-        assert deleted(scene(replace(MASTER, restart=2), of=later).step()) == []
+        assert deleted(scene(replace(MASTER, restart=2), of=later).job_step()) == []
 
     def test_nothing_is_under_way(self) -> None:
-        assert scene(*all_pods(restart=1)).step() == RestartStep()
+        assert scene(*all_pods(restart=1)).job_step() == RestartStep()
 
 
 class TestLocal:
     ASKED = replace(MASTER, asked="1", asked_at=T - 10)
 
     def test_it_is_asked_for_once_with_the_time(self) -> None:
-        (mark,) = scene(MASTER).step().actions
+        (mark,) = scene(MASTER).job_step().actions
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_ASKED: "2026-01-02T03:04:05Z"}
         }
-        step = scene(self.ASKED).step()
+        step = scene(self.ASKED).job_step()
         assert (step.actions, step.again, step.blocked) == ((), 50.0, True)
 
     def test_an_older_request_is_none(self) -> None:
-        assert asked(scene(replace(self.ASKED, asked="0", restarted="0")).step()) == ["digits-master-0"]
-        assert asked(scene(replace(self.ASKED, asked_at=None)).step()) == ["digits-master-0"]
+        assert asked(scene(replace(self.ASKED, asked="0", restarted="0")).job_step()) == ["digits-master-0"]
+        assert asked(scene(replace(self.ASKED, asked_at=None)).job_step()) == ["digits-master-0"]
 
     def test_the_nodes_word_makes_it_done(self) -> None:
-        step = scene(replace(self.ASKED, restarted="1")).step()
+        step = scene(replace(self.ASKED, restarted="1")).job_step()
         assert (through(step), step.done) == (["digits-master-0"], True)
-        assert not scene(replace(self.ASKED, restarted="1"), WORKER).step().done
+        assert not scene(replace(self.ASKED, restarted="1"), WORKER).job_step().done
 
     @pytest.mark.parametrize(
         ("fields", "why"),
@@ -146,17 +146,17 @@ class TestLocal:
     )
     def test_what_does_not_come_off_is_done_by_replacing_the_pod(self, fields: dict[str, Any], why: str) -> None:
         late = replace(self.ASKED, **fields)
-        step = scene(late).step()
+        step = scene(late).job_step()
         assert (deleted(step), step.failed) == (["digits-master-0"], ((late, why),))
 
     def test_a_refusal_of_an_older_request_says_nothing(self) -> None:
-        step = scene(replace(self.ASKED, not_restarted="0: PodFinished")).step()
+        step = scene(replace(self.ASKED, not_restarted="0: PodFinished")).job_step()
         assert (deleted(step), step.failed) == ([], ())
 
 
 class TestKruise:
     def test_the_request(self) -> None:
-        (make,) = scene(replace(MASTER, restarts=2), driver="kruise").step().actions
+        (make,) = scene(replace(MASTER, restarts=2), driver="kruise").job_step().actions
         assert isinstance(make, CreateObject)
         assert make.resource == RECREATE_REQUESTS
         metadata, spec = make.manifest["metadata"], make.manifest["spec"]
@@ -173,7 +173,7 @@ class TestKruise:
         }
 
     def judge(self, pod: PodView, **fields: Any) -> RestartStep:
-        return scene(pod, driver="kruise", requests=(request(**fields),)).step()
+        return scene(pod, driver="kruise", requests=(request(**fields),)).job_step()
 
     def test_it_is_done_when_the_main_container_has_been_restarted_too(self) -> None:
         again = replace(MASTER, self_healing=True, restarts=1)
@@ -205,23 +205,23 @@ class TestKruise:
         assert asked(self.judge(MASTER, verdict="Done", **fields)) == ["digits-master-0"]
 
     def test_requests_for_pods_that_are_no_more_go(self) -> None:
-        assert scene(MASTER, requests=(request(), request(WORKER))).tidy() == (
+        assert scene(MASTER, requests=(request(), request(WORKER))).delete_orphans() == (
             DeleteObject(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
         )
 
     def test_one_that_is_seen_to_is_over(self) -> None:
         done = replace(MASTER, restart=1, self_healing=True, restarts=1, settled=1)
         again = scene(done, driver="kruise", requests=(request(verdict="Done"),))
-        assert (again.single(), again.restarting()) == (RestartStep(), frozenset())
+        assert (again.pod_step(), again.pods_in_restart()) == (RestartStep(), frozenset())
         under_way = scene(replace(done, settled=0), driver="kruise", requests=(request(),))
-        assert under_way.restarting() == {"master-0"}
+        assert under_way.pods_in_restart() == {"master-0"}
 
     def test_one_for_a_pod_that_its_node_starts_again_for_ever_is_seen_to(self) -> None:
         serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
         done = replace(MASTER, restart=1, restarts=5)
         (mark,) = (
             replace(scene(driver="kruise", of=serves, requests=(request(verdict="Done"),)), pods=(done,))
-            .single()
+            .pod_step()
             .actions
         )
         assert isinstance(mark, PatchPodMetadata)
@@ -230,8 +230,8 @@ class TestKruise:
 
 class TestSinglePods:
     def test_they_have_a_number_of_their_own(self) -> None:
-        (mark,) = scene(MASTER).ask((MASTER,), "once")
-        (again,) = scene(MASTER).ask((MASTER,), "twice")
+        (mark,) = scene(MASTER).request_restart((MASTER,), "once")
+        (again,) = scene(MASTER).request_restart((MASTER,), "twice")
         assert isinstance(mark, PatchPodMetadata)
         assert isinstance(again, PatchPodMetadata)
         numbers = [each.metadata["annotations"][labels.RESTART_CONTAINERS] for each in (mark, again)]
@@ -240,11 +240,11 @@ class TestSinglePods:
 
     def test_what_does_not_come_off_fails(self) -> None:
         late = replace(MASTER, restart=1, asked="1000000000000001", asked_at=T - 61)
-        assert scene(late).single().failed == ((late, "not done within 60 s"),)
-        assert scene(replace(late, asked_at=T - 1)).single().again == 59.0
-        assert scene(replace(late, restarted=late.asked)).single() == RestartStep()
+        assert scene(late).pod_step().failed == ((late, "not done within 60 s"),)
+        assert scene(replace(late, asked_at=T - 1)).pod_step().again == 59.0
+        assert scene(replace(late, restarted=late.asked)).pod_step() == RestartStep()
         leaving = job(status=status("Admitted", restartGeneration=1, replacing=["master-0"]))
-        assert scene(late, of=leaving).single() == RestartStep()
+        assert scene(late, of=leaving).pod_step() == RestartStep()
 
 
 @pytest.mark.parametrize(
@@ -271,17 +271,17 @@ def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> N
 
 def test_who_can_be_restarted_in_place() -> None:
     found = scene(MASTER, dead={"n1"})
-    assert found.able(MASTER)
-    assert not found.able(replace(MASTER, node="n1"))
-    assert not found.able(pod(phase="Pending"))
-    assert not scene(MASTER, driver="recreate").able(MASTER)
+    assert found.can_restart(MASTER)
+    assert not found.can_restart(replace(MASTER, node="n1"))
+    assert not found.can_restart(pod(phase="Pending"))
+    assert not scene(MASTER, driver="recreate").can_restart(MASTER)
 
 
 def test_what_kruise_ends_somebody_has_to_start_again() -> None:
     serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
-    assert not scene(driver="kruise").able(MASTER)
-    assert scene(driver="kruise").able(replace(MASTER, self_healing=True))
-    assert scene(driver="kruise", of=serves).able(MASTER)
+    assert not scene(driver="kruise").can_restart(MASTER)
+    assert scene(driver="kruise").can_restart(replace(MASTER, self_healing=True))
+    assert scene(driver="kruise", of=serves).can_restart(MASTER)
 
 
 @pytest.mark.parametrize(

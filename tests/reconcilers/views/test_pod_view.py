@@ -364,9 +364,9 @@ class Beyond(dict[str, Any]):
 def test_of_very_many_containers_those_are_counted_that_a_pod_may_have() -> None:
     asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
-    remembered = pod_view._cached_requests.cache_info().currsize
+    remembered = pod_view._parse_requests.cache_info().currsize
     assert dict(pod_view.pod_requests({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
-    assert pod_view._cached_requests.cache_info().currsize == remembered
+    assert pod_view._parse_requests.cache_info().currsize == remembered
 
 
 @pytest.mark.parametrize("count", [1, pod_view.MOST_CONTAINERS, pod_view.MOST_CONTAINERS + 1, 100])

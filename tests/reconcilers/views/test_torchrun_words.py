@@ -35,14 +35,14 @@ def test_the_root_cause(name: str, cause: int) -> None:
 def test_an_error_file() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
     assert torchrun.exit_cause(written) == 1
-    assert [torchrun.failed_process_output(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
-    assert torchrun.failed_process_output('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
-    assert torchrun.failed_process_output("ValueError: {no data}") == "ValueError: {no data}"
+    assert [torchrun.root_cause_output(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
+    assert torchrun.root_cause_output('{"message": "a \\"b\\"\\nc"}') == 'a "b"\nc'
+    assert torchrun.root_cause_output("ValueError: {no data}") == "ValueError: {no data}"
 
 
 def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
     assert (
-        torchrun.failed_process_output((MESSAGES / "mounted.txt").read_text())
+        torchrun.root_cause_output((MESSAGES / "mounted.txt").read_text())
         .rstrip("= \n")
         .endswith("\n  ValueError: no data")
     )
@@ -51,7 +51,7 @@ def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
 def test_an_error_file_whose_beginning_was_cut() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
     for cut in (1, 60, 300):
-        assert torchrun.failed_process_output(written[cut:]).splitlines()[-1] == "ValueError: no data"
+        assert torchrun.root_cause_output(written[cut:]).splitlines()[-1] == "ValueError: no data"
         assert torchrun.exit_cause(written[cut:]) == 1
 
 
