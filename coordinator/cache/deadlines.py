@@ -18,9 +18,9 @@ from crds.keys import JobKey
 from queues.picking.backfill import End, JobEnds
 
 GRANT_SECONDS = 30.0
-"""The longest time from a pick until a worker has written the admission, and the difference of their clocks."""
+"""The longest time from a pick until a worker has written the admission, with the difference of their clocks."""
 END_SECONDS = 30.0
-"""The longest time from a deadline until a worker has acted, and the difference of their clocks."""
+"""The longest time from a deadline until a worker has acted, with the difference of their clocks."""
 
 
 class Deadlines:

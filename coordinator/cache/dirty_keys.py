@@ -12,8 +12,9 @@ from itertools import islice
 from crds.keys import JobKey
 
 PODS_SECONDS = 0.2
+"""How long a key rests after changed pods made it due: further changes of its pods wait until then."""
 SHARE = 4
-"""Keys without news take one in this many of the keys of a step."""
+"""One in this many keys of a step may be a key that is routed again without news."""
 
 
 class Marks:
@@ -24,7 +25,7 @@ class Marks:
         self._lock = threading.Lock()
         self._due: dict[JobKey, int] = {}
         self._again: dict[JobKey, None] = {}
-        """Keys without news."""
+        """Keys that are routed again without news."""
         self._later: dict[JobKey, int] = {}
         self._resting: dict[JobKey, float] = {}
         """When the rest of each key ends; the earliest first, since all rest equally long."""

@@ -31,7 +31,7 @@ from queues.store import QueueStore
 from queues.work import WorkSource
 
 LONGEST_PAUSE = 0.1
-"""The longest pause between two steps when nothing happens. Work that a worker returns waits as long; events do not."""
+"""The longest pause between two steps when nothing happens. An event ends the pause; returned work does not."""
 RETRY_SECONDS = 0.5
 """The pause before a new term after an error of Redis or the API server has ended one."""
 log = logging.getLogger(__name__)

@@ -63,6 +63,18 @@ def may_take(observed: Observed, identity: str, lease_seconds: float, now: float
     return observed.holder in ("", identity) or now - observed.at > lease_seconds
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseConfig:
+    """How one coordinator competes for the Lease."""
+
+    identity: str
+    """The name of the process."""
+    namespace: str
+    """The namespace of the Lease."""
+    lease_seconds: float
+    renew_seconds: float
+
+
 class Leadership:
     """Competes for the Lease in a thread of its own until stopped.
 
@@ -84,10 +96,7 @@ class Leadership:
         clock: Callable[[], float] = elapsed,
     ) -> None:
         self._cluster = cluster
-        self._identity = identity
-        self._namespace = namespace
-        self._lease_seconds = lease_seconds
-        self._renew_seconds = renew_seconds
+        self._config = LeaseConfig(identity, namespace, lease_seconds, renew_seconds)
         self._unfit = unfit
         self._skipped = skipped
         self._clock = clock
@@ -111,7 +120,7 @@ class Leadership:
     @property
     def identity(self) -> str:
         """The name of this process."""
-        return self._identity
+        return self._config.identity
 
     @property
     def epoch(self) -> int:
@@ -131,10 +140,10 @@ class Leadership:
     def answer(self, request: str) -> None:
         """Write that the rebuild of this id is done. LeadershipLost if this process leads no longer."""
         with self._lock:
-            if not self.leading or _spec(self._read()).get("holderIdentity") != self._identity:
+            if not self.leading or _spec(self._read()).get("holderIdentity") != self._config.identity:
                 raise LeadershipLost("another coordinator leads")
             self._cluster.patch(
-                LEASES, LEASE, {"metadata": {"annotations": {rebuild_request.DONE: request}}}, self._namespace
+                LEASES, LEASE, {"metadata": {"annotations": {rebuild_request.DONE: request}}}, self._config.namespace
             )
             self._requested_rebuild = ""
 
@@ -154,7 +163,7 @@ class Leadership:
         """Raise the epoch for a rebuild, beyond `above`; return it. LeadershipLost if this process leads no longer."""
         with self._lock:
             lease = self._read()
-            if not self.leading or _spec(lease).get("holderIdentity") != self._identity:
+            if not self.leading or _spec(lease).get("holderIdentity") != self._config.identity:
                 raise LeadershipLost("another coordinator leads")
             self._write(lease, max(_epoch(lease), above) + 1)
             return self._epoch
@@ -169,7 +178,7 @@ class Leadership:
             self._observed = self._observed.update(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
             )
-            if not may_take(self._observed, self._identity, self._lease_seconds, started):
+            if not may_take(self._observed, self._config.identity, self._config.lease_seconds, started):
                 self._valid_until = float("-inf")
                 return ""
             new_term = not self.leading
@@ -179,7 +188,7 @@ class Leadership:
                     self._step_down()
                 return unfit
             self._write(lease, _epoch(lease) + 1 if new_term else _epoch(lease))
-            self._valid_until = started + self._lease_seconds * (1 - 1 / MARGIN)
+            self._valid_until = started + self._config.lease_seconds * (1 - 1 / MARGIN)
             return ""
 
     def _long_unfit(self, new_term: bool) -> str:
@@ -190,7 +199,7 @@ class Leadership:
         unfit, now = self._unfit(), self._clock()
         if not unfit:
             self._fit_at = now
-        return unfit if new_term or now - self._fit_at > self._lease_seconds else ""
+        return unfit if new_term or now - self._fit_at > self._config.lease_seconds else ""
 
     def _step_down(self) -> None:
         self._valid_until = float("-inf")
@@ -198,7 +207,7 @@ class Leadership:
 
     def _compete(self) -> None:
         while not self._stopping.is_set():
-            self._stopping.wait(self._renew_seconds if self._try() else self._renew_seconds / 4)
+            self._stopping.wait(self._config.renew_seconds if self._try() else self._config.renew_seconds / 4)
 
     def _try(self) -> bool:
         """Take one step and report its outcome; return whether the API server answered."""
@@ -224,35 +233,35 @@ class Leadership:
 
     def _read(self) -> Manifest:
         try:
-            return self._cluster.get(LEASES, LEASE, self._namespace)
+            return self._cluster.get(LEASES, LEASE, self._config.namespace)
         except errors.NotFound:
             body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}, "spec": {}}
-            return self._cluster.create(LEASES, body, self._namespace)
+            return self._cluster.create(LEASES, body, self._config.namespace)
 
     def _write(self, lease: Manifest, epoch: int) -> None:
         spec = _spec(lease)
         changes: dict[str, Any] = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": max(1, round(self._lease_seconds)),
+            "holderIdentity": self._config.identity,
+            "leaseDurationSeconds": max(1, round(self._config.lease_seconds)),
             "renewTime": _micro_time(),
         }
-        if spec.get("holderIdentity") != self._identity:
+        if spec.get("holderIdentity") != self._config.identity:
             changes["acquireTime"] = changes["renewTime"]
             changes["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
         notes = {EPOCH: str(epoch), API: self.address or None, ERRORS: self._skipped() or None}
         patch = {"metadata": {"annotations": notes}, "spec": changes}
         version = lease["metadata"]["resourceVersion"]
-        self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
-        self._observed = Observed(self._identity, changes["renewTime"], self._clock())
+        self._cluster.patch(LEASES, LEASE, patch, self._config.namespace, resource_version=version)
+        self._observed = Observed(self._config.identity, changes["renewTime"], self._clock())
         self._epoch = epoch
 
     def _release(self) -> None:
         try:
             lease = self._read()
-            if _spec(lease).get("holderIdentity") == self._identity:
+            if _spec(lease).get("holderIdentity") == self._config.identity:
                 version = lease["metadata"]["resourceVersion"]
                 patch = {"spec": {"holderIdentity": ""}}
-                self._cluster.patch(LEASES, LEASE, patch, self._namespace, resource_version=version)
+                self._cluster.patch(LEASES, LEASE, patch, self._config.namespace, resource_version=version)
         except errors.ClusterError as error:
             log.info("the Lease was not handed back, so the next leader waits until it expires: %s", error)
 

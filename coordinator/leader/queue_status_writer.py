@@ -65,7 +65,7 @@ def statuses(
 
     `share` is the queue's part of all admitted jobs, measured by `cost`, which is `jobs` or a resource. `target` is its
     part of the weights of all queues with work. `usage` names the resources of quotas, the standard ones
-    (`queues.counted`) and those that are `offered`. A job that cannot be counted is recorded in `errors`.
+    (`queues.limits`) and those that are `offered`. A job that cannot be counted is recorded in `errors`.
     """
     names = counted_resources(map(queue_specs.spec, queues), None, (cost, *offered))
     pending: Counter[str] = Counter()

@@ -95,7 +95,7 @@ class Known:
 
 
 def of(job: JobView) -> Asked:
-    """Return this part of an existing job; only the sum of what its pods request is limits."""
+    """Return this part of an existing job; only the sum of what its pods request is known."""
     return Asked(
         namespace=job.key.namespace,
         queue=job.queue,

@@ -24,7 +24,7 @@ Taken = Mapping[str, Amounts]
 """By ResourceQuota, what the jobs that go first are about to use."""
 CODE = "NamespaceQuota"
 """The reason of a job that waits for room in a ResourceQuota."""
-YIELDS = "the ResourceQuotas of the namespace have room for older jobs first that were refused before it"
+YIELDS = "the ResourceQuotas of the namespace have room for older jobs only, which were refused before it"
 PAUSES = "it is tried again at status.queue.notBefore"
 
 
@@ -51,7 +51,7 @@ def barred(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: boo
     if job.waits is None or refusal is None or not _pauses(job, now) or _is_over(refusal, quotas):
         return None
     name = f"ResourceQuota {refusal.quota}" if refusal.quota else "A ResourceQuota"
-    sentence = f"{name} of the namespace refused the job's pods, and nothing shows that it would not again: {PAUSES}"
+    sentence = f"{name} of the namespace refused the job's pods, and may refuse them again: {PAUSES}"
     return Barred(sentence, min(job.waits.until, job.waits.retry or job.waits.until))
 
 

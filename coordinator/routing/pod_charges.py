@@ -32,7 +32,7 @@ Room = dict[str, dict[str, int]]
 
 
 def queue_of(pod: PodView, job: JobView | None) -> str:
-    """Return the queue that a pod names, or else the one that it belongs to."""
+    """Return the queue that a pod names, else that of its job, else that with the name of its namespace."""
     return pod.queue or (job.queue if job else pod.namespace)
 
 

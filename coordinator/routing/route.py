@@ -125,7 +125,8 @@ def _waiting(job: JobView, offer: Offer, rules: Rules, now: float) -> Route:
 def _finished_attempt(job: JobView, rules: Rules) -> int:
     """Return the newest attempt that is over; 0 if none is.
 
-    A job in phase Suspended was resumed before its room was freed.
+    If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
+    not over: its owner resumed the job before its room was freed.
     """
     if standing.draining(job.queue, rules):
         return job.attempt + 1
