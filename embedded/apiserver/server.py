@@ -58,7 +58,7 @@ from kube import threads
 
 _LOG = logging.getLogger(__name__)
 _HEALTH = frozenset(f"/{name}{part}" for name in ("healthz", "livez", "readyz") for part in ("", "/ping"))
-_WORTH_PACKING = 128 * 1024
+_LEAST_COMPRESSED = 128 * 1024
 """The bytes from which an answer is compressed, for a client that accepts gzip."""
 _WARNING = '299 - "{}"'
 
@@ -253,7 +253,7 @@ def _bytes(body: bytes, code: int = 200) -> web.Response:
 
 def _compress(request: web.BaseRequest, response: web.Response) -> web.Response:
     accepts_gzip = "gzip" in request.headers.get("Accept-Encoding", "")
-    if accepts_gzip and isinstance(response.body, bytes) and len(response.body) > _WORTH_PACKING:
+    if accepts_gzip and isinstance(response.body, bytes) and len(response.body) > _LEAST_COMPRESSED:
         response.enable_compression(web.ContentCoding.gzip)
     return response
 

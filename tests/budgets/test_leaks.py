@@ -168,9 +168,9 @@ def _server(server: ApiServer) -> dict[str, int]:
     return {
         **counts,
         "rows": rows,
-        "places": len(store._places),
+        "places": len(store._keys),
         "owners": len(store._dependents),
-        "watches": len(server._under_way),
+        "watches": len(server._watches),
     }
 
 

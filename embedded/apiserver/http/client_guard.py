@@ -160,7 +160,7 @@ async def body(request: web.BaseRequest) -> bytes:
         message = f"the request is too large: at most {_LARGEST_BODY} bytes"
         raise Refusal(413, "RequestEntityTooLarge", message) from None
     except TimeoutError:
-        raise Refusal(504, "Timeout", f"the body did not come within {_BODY_SECONDS:.0f} s") from None
+        raise Refusal(504, "Timeout", f"the body did not arrive within {_BODY_SECONDS:.0f} s") from None
     except web.RequestPayloadError as error:
         excerpt = excerpts.excerpt(excerpts.one_line(error), _LONGEST_EXCERPT)
         raise status_errors.bad_request(f"the body could not be read: {excerpt}") from None

@@ -52,19 +52,19 @@ class Memory:
     """The cached results of the rules at one node of a schema."""
 
     def __init__(self) -> None:
-        self._known: set[Question] = set()
+        self._keys: set[Question] = set()
 
     def unanswered(self, rules: Iterable[AnyRule], value: Any, before: Any) -> list[tuple[AnyRule, Question]]:
         """Return the rules that have to run on a value and on the value before it, each with its cache key."""
         read: dict[Read, bytes] = {}
         questions = [(rule, question(rule, value, before, read)) for rule in rules]
-        return [(rule, key) for rule, key in questions if key not in self._known]
+        return [(rule, key) for rule, key in questions if key not in self._keys]
 
     def holds(self, question: Question) -> None:
         """Cache that a rule holds."""
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known.add(question)
+        if len(self._keys) >= MOST:
+            self._keys.clear()
+        self._keys.add(question)
 
 
 def question(rule: Reader, value: Any, before: Any, read: dict[Read, bytes]) -> Question:

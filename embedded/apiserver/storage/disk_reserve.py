@@ -91,12 +91,12 @@ class DiskReserve:
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.
         """
-        draft = self._path.with_name(f".{self._path.name}.room")
+        scratch = self._path.with_name(f".{self._path.name}.room")
         try:
-            allocate(draft, size + self._page * 16)
+            allocate(scratch, size + self._page * 16)
             self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (size,))
         finally:
-            draft.unlink(missing_ok=True)
+            scratch.unlink(missing_ok=True)
         try:
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
         finally:

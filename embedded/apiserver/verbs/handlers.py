@@ -213,25 +213,25 @@ class Handlers:
     def _evict(self, request: ApiRequest) -> ApiResponse:
         target = request.target
         decoding.check_media_type(request.content_type)
-        dry = request.write_options().dry_run
+        is_dry_run = request.write_options().dry_run
         body = _manifest(request)
         bindings.named(body, "Eviction", "policy/v1", target.name)
-        write_options = options.delete_options({}, body.get("deleteOptions") or {})
+        delete_options = options.delete_options({}, body.get("deleteOptions") or {})
         current = self.find(target)
-        if not (dry or write_options.dry_run):
+        if not (is_dry_run or delete_options.dry_run):
             current = self._store.put(target.kind.storage, bindings.evicted(current, self._now()))
-        self.deleter.delete(target.kind, current, replace(write_options, dry_run=dry or write_options.dry_run))
+        self.deleter.delete(target.kind, current, replace(delete_options, dry_run=is_dry_run or delete_options.dry_run))
         return ApiResponse(orjson.dumps(status_errors.CREATED), 201)
 
     def _delete(self, request: ApiRequest) -> ApiResponse:
         target = request.target
-        write_options = options.delete_options(request.query, _body(request))
+        delete_options = options.delete_options(request.query, _body(request))
         current = self.find(target)
-        deleted = self.deleter.delete(target.kind, current, write_options)
-        if not deleted.is_gone:
-            return ApiResponse(deleted.raw, 202 if write_options.orphan is False else 200)
+        result = self.deleter.delete(target.kind, current, delete_options)
+        if not result.is_gone:
+            return ApiResponse(result.raw, 202 if delete_options.orphan is False else 200)
         if target.kind.shown_when_gone:
-            return ApiResponse(deleted.raw)
+            return ApiResponse(result.raw)
         return ApiResponse(orjson.dumps(status_errors.success(target.kind.resource, current.name, current.uid)))
 
     def _delete_all(self, request: ApiRequest) -> ApiResponse:
@@ -240,10 +240,10 @@ class Handlers:
             raise status_errors.method_not_allowed()
         options.list_options(request.query)
         selector = wire_request.selector(request.query, target.kind)
-        write_options = options.delete_options(request.query, _body(request))
+        delete_options = options.delete_options(request.query, _body(request))
         items = [item for item in self._store.items(target.kind.storage, target.namespace) if selector.matches(item)]
         for item in items:
-            self.deleter.delete(target.kind, item, write_options)
+            self.deleter.delete(target.kind, item, delete_options)
         return ApiResponse(list_of(target.kind, items, {"resourceVersion": str(self._store.revision)}))
 
 

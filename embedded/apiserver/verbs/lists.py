@@ -54,14 +54,14 @@ class Lister:
         end = min(len(rest.items), rest.start + limit) if limit else len(rest.items)
         page = rest.items[rest.start : end]
         remaining = len(rest.items) - end
-        following = self._keep(_Rest(rest.items, end, rest.revision)) if remaining else ""
-        return _encode(kind, page, rest.revision, following, remaining)
+        next_token = self._remember(_Rest(rest.items, end, rest.revision)) if remaining else ""
+        return _encode(kind, page, rest.revision, next_token, remaining)
 
     def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str], list_options: ListOptions) -> _Rest:
         selector = request.selector(query, kind)
         self._check_version(list_options)
         if list_options.match == "Exact":
-            return self._past(kind, namespace, selector, integers.resource_version(list_options.version))
+            return self._list_at(kind, namespace, selector, integers.resource_version(list_options.version))
         present = self._store.items(kind.storage, namespace)
         items = [item for item in present if selector.matches(item)] if selector else present
         return _Rest(items, 0, self._store.revision)
@@ -78,16 +78,16 @@ class Lister:
         if version > self._store.revision:
             raise status_errors.too_large(version, self._store.revision)
 
-    def _past(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
+    def _list_at(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
         """Return the list as it was at a version, by undoing the changes since then. Expired."""
         self._store.flush()
         present = {(item.namespace, item.name): item for item in self._store.items(kind.storage, namespace)}
         for change in reversed(list(self._store.journal(kind.storage).since(version, self._store.revision))):
-            place = (change.object.namespace, change.object.name)
-            present.pop(place, None)
+            key = (change.object.namespace, change.object.name)
+            present.pop(key, None)
             if change.before is not None and namespace in {"", change.object.namespace}:
-                present[place] = change.before
-        items = [present[place] for place in sorted(present) if selector.matches(present[place])]
+                present[key] = change.before
+        items = [present[key] for key in sorted(present) if selector.matches(present[key])]
         return _Rest(items, 0, version)
 
     def _resume(self, list_options: ListOptions) -> _Rest:
@@ -101,7 +101,7 @@ class Lister:
             raise expired("The provided continue parameter is too old to display a consistent list result: list again")
         return rest
 
-    def _keep(self, rest: _Rest) -> str:
+    def _remember(self, rest: _Rest) -> str:
         token = secrets.token_urlsafe(12)
         self._rests[token] = rest
         while len(self._rests) > _OPEN_LISTS:
@@ -109,10 +109,10 @@ class Lister:
         return token
 
 
-def _encode(kind: Kind, page: list[Stored], revision: int, following: str, remaining: int) -> bytes:
+def _encode(kind: Kind, page: list[Stored], revision: int, next_token: str, remaining: int) -> bytes:
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
-    if following:
-        meta |= {"continue": following, "remainingItemCount": remaining}
+    if next_token:
+        meta |= {"continue": next_token, "remainingItemCount": remaining}
     return list_of(kind, page, meta)
 
 

@@ -112,10 +112,12 @@ def _last_matching(change: Change) -> Stored:
 class WatchServer:
     """One open watch, with the events that wait for its reader."""
 
-    def __init__(self, watch_request: WatchRequest, store: Store, cut: Callable[[], None], encoder: Encoder) -> None:
+    def __init__(
+        self, watch_request: WatchRequest, store: Store, disconnect: Callable[[], None], encoder: Encoder
+    ) -> None:
         self._request = watch_request
         self._encoder = encoder
-        self._cut = cut
+        self._disconnect = disconnect
         self._store = store
         self._journal: Journal = store.journal(watch_request.kind.storage)
         self._waiting: deque[Event] = deque()
@@ -135,9 +137,9 @@ class WatchServer:
         self._awake.set()
         self._size = sum(len(stored.raw) for _, stored in self._waiting)
         self._most = self._size + _MOST_BYTES
-        self._journal.subscribe(self._hear)
+        self._journal.subscribe(self._on_change)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         event = translate(change, self._request)
         if event is None or self.ended:
             return
@@ -147,7 +149,7 @@ class WatchServer:
         if self._size > self._most:
             self.ended = True
             self._waiting.clear()
-            self._cut()
+            self._disconnect()
 
     def bookmark(self, *, initial: bool = False) -> bytes:
         """Return a bookmark: all changes up to its version were sent, or with `initial`, all existing objects."""
@@ -191,13 +193,17 @@ class WatchServer:
 
     def end(self) -> None:
         """Unsubscribe, and let the reader finish."""
-        self._journal.unsubscribe(self._hear)
+        self._journal.unsubscribe(self._on_change)
         self.ended = True
         self._awake.set()
 
 
 async def serve(
-    request: web.BaseRequest, watch_request: WatchRequest, store: Store, under_way: set[WatchServer], encoder: Encoder
+    request: web.BaseRequest,
+    watch_request: WatchRequest,
+    store: Store,
+    open_watches: set[WatchServer],
+    encoder: Encoder,
 ) -> web.StreamResponse:
     """Answer a watch until its time is over, its reader disconnects, or the server stops."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -205,7 +211,7 @@ async def serve(
     try:
         store.flush()  # an object that is sent as existing must not be sent again as new
         watch.begin()
-        under_way.add(watch)
+        open_watches.add(watch)
         await response.prepare(request)
         await _send_events(watch, watch_request, response)
     except ConnectionError:
@@ -215,7 +221,7 @@ async def serve(
         await response.write(line("ERROR", orjson.dumps(refusal.status())))
     finally:
         watch.end()
-        under_way.discard(watch)
+        open_watches.discard(watch)
     return response
 
 
@@ -223,7 +229,7 @@ async def _send_events(watch: WatchServer, watch_request: WatchRequest, response
     loop = asyncio.get_running_loop()
     deadline = loop.time() + watch_request.seconds
     bookmark_at = loop.time() + BOOKMARK_SECONDS
-    begun = not (watch_request.initial and watch_request.bookmarks)
+    is_initial_sent = not (watch_request.initial and watch_request.bookmarks)
     while not watch.ended and loop.time() < deadline:
         await watch.wait(min(deadline, bookmark_at) - loop.time())
         for piece in watch.pieces():
@@ -232,8 +238,8 @@ async def _send_events(watch: WatchServer, watch_request: WatchRequest, response
             await asyncio.sleep(REST_SECONDS)
         if not watch.is_drained or watch.ended:
             continue
-        if not begun:
-            begun = True
+        if not is_initial_sent:
+            is_initial_sent = True
             await response.write(watch.bookmark(initial=True))
         if loop.time() >= bookmark_at or loop.time() >= deadline:
             bookmark_at = loop.time() + BOOKMARK_SECONDS

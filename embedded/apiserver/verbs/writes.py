@@ -78,8 +78,8 @@ class Writer:
         changed = changes(new, old)
         if not changed:
             return current.raw
-        meta = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
-        if kind.generation and kind.counted and changed - meta:
+        uncounted = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
+        if kind.generation and kind.counted and changed - uncounted:
             new["metadata"] = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
         if not options.apply and old["metadata"].get("managedFields"):
             manager = server_side_apply.Manager(
@@ -87,9 +87,9 @@ class Writer:
             )
             fields = server_side_apply.after_update(old, new, kind.schema, manager, metadata.timestamp(self._now()))
             new["metadata"] = {**new["metadata"], "managedFields": fields}
-        return self._keep(kind, current, new, options)
+        return self._save(kind, current, new, options)
 
-    def _keep(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
+    def _save(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
         if options.dry_run:
             return encode(new)
         if can_be_removed(new):
@@ -138,8 +138,8 @@ class Writer:
 def can_be_removed(manifest: Manifest) -> bool:
     """Return whether an object is being deleted and nothing holds it any longer."""
     meta = manifest["metadata"]
-    has_contents = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or deletions.has_contents(manifest)
-    return "deletionTimestamp" in meta and not has_contents
+    holder = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or deletions.has_contents(manifest)
+    return "deletionTimestamp" in meta and not holder
 
 
 def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
@@ -162,11 +162,11 @@ def check_name(kind: Kind, meta: dict[str, Any], namespace: str, name: str) -> N
         raise status_errors.bad_request(why)
 
 
-def check_upsert(kind: Kind, place: tuple[str, str], meta: dict[str, Any], options: WriteOptions) -> None:
+def check_upsert(kind: Kind, key: tuple[str, str], meta: dict[str, Any], options: WriteOptions) -> None:
     """Raise Conflict unless a PUT may create its object: a uid means that the client knows an older object."""
     _check_number(meta.get("resourceVersion", ""))
     if meta.get("uid"):
-        preconditions.failed(kind, place, ("UID", meta["uid"], ""), dry_run=options.dry_run)
+        preconditions.failed(kind, key, ("UID", meta["uid"], ""), dry_run=options.dry_run)
     if not options.dry_run:
         meta.pop("resourceVersion", None)
 

@@ -124,7 +124,8 @@ def duplicates(body: bytes, value: Any) -> list[str]:
 def _has_single_keys(body: bytes, value: Any) -> bool:
     """Return whether a text certainly has no repeated key: it has as many colons behind quotes as its value has keys.
 
-    The count is cheap. It is False in doubt: if a colon may belong to a string, or does not follow its quote directly.
+    The count is cheap. The result is False in doubt: if a colon may belong to a string, or does not follow its quote
+    directly.
     """
     if b'\\\\"' in body or _LATE_COLON.search(body):
         return False

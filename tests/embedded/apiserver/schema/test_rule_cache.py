@@ -67,7 +67,7 @@ def test_a_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     for number in range(100):
         memory.holds(b"%d" % number)
-    assert len(memory._known) <= 10
+    assert len(memory._keys) <= 10
 
 
 @pytest.mark.parametrize(
