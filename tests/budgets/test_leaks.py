@@ -192,8 +192,8 @@ def _node(node: LocalNode, layout: Layout) -> dict[str, int]:
     folder = layout.root / "pods"
     kubelet = node._kubelet
     return {
-        "pods at work": len(kubelet._work),
-        "pods to clear": len(kubelet._vanished),
+        "pods at work": len(kubelet._workers),
+        "pods to clear": len(kubelet._deleted),
         "pod folders": len(list(folder.iterdir())) if folder.exists() else 0,
         "reports": len(node._reporter._reports),
         "bound": len(node._scheduler._bound),
