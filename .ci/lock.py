@@ -1,15 +1,14 @@
-"""Write the lock files: every package that torchq, its tests and its demo need, with one version and the hashes of its
-wheels.
+"""Writes the lock files: the packages of torchq, its tests and its demo, each with one version and its wheels' hashes.
 
-One rule: nothing but pip is needed, and pip alone asks the index: `pip install --dry-run --report` resolves versions,
-and says the hash of the wheel that it would take for a Python and a platform.
+One rule: only pip is needed, and only pip reads the index. `pip install --dry-run --report` resolves versions, and
+prints the hash of the wheel that it would install for a Python and a platform.
 
-    requirements.lock        what torchq itself needs, and what builds it
-    requirements-dev.lock    what the tests and linters need beside it
-    requirements-demo.lock   what the demo needs beside it, but for PyTorch and the libraries of its GPUs: its builds
-                             differ from machine to machine, so pyproject.toml pins its version and no hash is kept
+    requirements.lock        the packages that torchq itself needs, and those that build it
+    requirements-dev.lock    the additional packages of the tests and linters
+    requirements-demo.lock   the additional packages of the demo, without PyTorch and the libraries for its GPUs: its
+                             builds differ from machine to machine, so pyproject.toml pins its version without a hash
 
-Run by `make lock`; with --keep the versions of the present files stay, and only hashes are looked up again.
+`make lock` runs this script. With --keep, the versions in the existing files stay, and only the hashes are read again.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from pip._vendor.packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = {"": "requirements.lock", "dev": "requirements-dev.lock", "demo": "requirements-demo.lock"}
-"""By the extra of pyproject.toml."""
+"""The lock file of each extra in pyproject.toml; the empty name is torchq itself."""
 HEADERS = {
     "": "# What torchq needs and what builds it. Written by `make lock`, installed with pip's --require-hashes.\n"
     "# The hashes are those of all wheels for Linux (glibc) and macOS, Python 3.11 to 3.14.\n",
@@ -45,21 +44,21 @@ PLATFORMS = (
     [*(f"manylinux_{version}_aarch64" for version in _GLIBC), "manylinux2014_aarch64"],
     ["macosx_10_12_universal2", *_MACOS],
 )
-"""Of each kind of machine, the tags that pip takes there."""
+"""The tags of the wheels that pip installs, for each kind of machine."""
 MACHINES = (("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64"))
 VERSIONS = ("3.11.0", "3.11.99", "3.12.99", "3.13.99", "3.14.99")
-"""Python versions for which markers are judged: libraries tell 3.11.2, which Debian 12 has, from 3.11.3."""
+"""The Python versions for which markers are evaluated. Some libraries distinguish 3.11.3 from 3.11.2 (Debian 12)."""
 
 
 class Pin(NamedTuple):
-    """One version of a package, and the markers of the places where it is needed; none: everywhere."""
+    """One version of a package, and the marker of the environments that need it; an empty marker means all."""
 
     version: str
     marker: str = ""
 
 
 def environments() -> Iterator[dict[str, str]]:
-    """What markers are judged by: every Python on every kind of machine."""
+    """Yield the environments for which markers are evaluated: every Python on every kind of machine."""
     for full in VERSIONS:
         for platform, system, machine in MACHINES:
             yield {
@@ -76,101 +75,105 @@ def environments() -> Iterator[dict[str, str]]:
 
 
 def pip(*arguments: str) -> list[dict[str, Any]]:
-    """What pip would install. CalledProcessError if it cannot."""
+    """Return what pip would install. CalledProcessError if pip fails."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
     done = subprocess.run([*command, *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return list(json.loads(done.stdout)["install"])
 
 
-def resolved(extra: str, pins: dict[str, Pin]) -> dict[str, Pin]:
-    """What an extra of this project needs, with the versions that are pinned already."""
+def resolve(extra: str, pins: dict[str, Pin]) -> dict[str, Pin]:
+    """Return the packages of an extra of this project; versions that are pinned already stay."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.writelines(f"{name}=={pin.version}\n" for name, pin in pins.items())
         constraints.flush()
         within = ("--constraint", constraints.name)
-        found = pip(*within, f".[{extra}]" if extra else ".", BUILDS)
-        needed = {name(each): Pin(each["metadata"]["version"]) for each in found}
-        for each in found:
-            for dependency in elsewhere(each["metadata"].get("requires_dist") or (), needed):
+        items = pip(*within, f".[{extra}]" if extra else ".", BUILDS)
+        needed = {name(item): Pin(item["metadata"]["version"]) for item in items}
+        for item in items:
+            for dependency in elsewhere(item["metadata"].get("requires_dist") or (), needed):
                 [other] = pip(*within, "--no-deps", f"{dependency.name}{dependency.specifier}")
                 needed[name(other)] = Pin(other["metadata"]["version"], str(dependency.marker))
-    return {each: pin for each, pin in needed.items() if each != "torchq" and not UNHASHED.fullmatch(each)}
+    return {package: pin for package, pin in needed.items() if package != "torchq" and not UNHASHED.fullmatch(package)}
 
 
 def elsewhere(requires: Iterable[str], needed: dict[str, Pin]) -> Iterator[Requirement]:
-    """Dependencies that are not needed here, but by another Python or machine."""
+    """Yield the dependencies that only another Python or another kind of machine needs."""
     for dependency in map(Requirement, requires):
-        known = canonicalize_name(dependency.name) in needed
-        if not known and dependency.marker and any(dependency.marker.evaluate(each) for each in environments()):
+        is_pinned = canonicalize_name(dependency.name) in needed
+        if (
+            not is_pinned
+            and dependency.marker
+            and any(dependency.marker.evaluate(environment) for environment in environments())
+        ):
             yield dependency
 
 
 def name(item: dict[str, Any]) -> str:
-    """The package of an entry of pip's report."""
+    """Return the package name of an entry in pip's report."""
     return str(canonicalize_name(item["metadata"]["name"]))
 
 
-def hashed(pins: dict[str, Pin]) -> dict[str, set[str]]:
-    """The sha256 of each package's wheels."""
-    exact = {each: f"{each}=={pin.version}" for each, pin in pins.items()}
-    found: dict[str, set[str]] = {each: set() for each in pins}
+def wheel_hashes(pins: dict[str, Pin]) -> dict[str, set[str]]:
+    """Return the sha256 hashes of each package's wheels."""
+    exact = {package: f"{package}=={pin.version}" for package, pin in pins.items()}
+    hashes: dict[str, set[str]] = {package: set() for package in pins}
 
     def add(items: Iterable[dict[str, Any]]) -> None:
-        for each in items:
-            found[name(each)].add(each["download_info"]["archive_info"]["hashes"]["sha256"])
+        for item in items:
+            hashes[name(item)].add(item["download_info"]["archive_info"]["hashes"]["sha256"])
 
-    here = pip("--no-deps", "--only-binary", ":all:", *exact.values())
-    add(here)
-    native = [exact[name(each)] for each in here if not each["download_info"]["url"].endswith("-none-any.whl")]
+    native_items = pip("--no-deps", "--only-binary", ":all:", *exact.values())
+    add(native_items)
+    native = [exact[name(item)] for item in native_items if not item["download_info"]["url"].endswith("-none-any.whl")]
     targets = [(python, platforms) for python in PYTHONS for platforms in PLATFORMS]
     with ThreadPoolExecutor(4) as threads:
         for items in threads.map(lambda target: wheels(native, *target), targets):
             add(items)
-    return found
+    return hashes
 
 
 def wheels(exact: list[str], python: str, platforms: list[str]) -> list[dict[str, Any]]:
-    """The wheels of packages for one Python on one kind of machine."""
-    tags = [part for each in platforms for part in ("--platform", each)]
+    """Return the wheels of packages for one Python on one kind of machine."""
+    tags = [part for platform in platforms for part in ("--platform", platform)]
     target = ("--no-deps", "--only-binary", ":all:", "--target", "/nonexistent", "--python-version", python, *tags)
     return pip(*target, *exact)
 
 
 def text(pins: dict[str, Pin], hashes: dict[str, set[str]]) -> str:
-    """The lines of a lock file."""
+    """Return the text of a lock file."""
     return "".join(
-        f"{each}=={pin.version}{f' ; {pin.marker}' if pin.marker else ''} \\\n"
-        + " \\\n".join(f"    --hash=sha256:{one}" for one in sorted(hashes[each]))
+        f"{package}=={pin.version}{f' ; {pin.marker}' if pin.marker else ''} \\\n"
+        + " \\\n".join(f"    --hash=sha256:{one}" for one in sorted(hashes[package]))
         + "\n"
-        for each, pin in sorted(pins.items())
+        for package, pin in sorted(pins.items())
     )
 
 
-def pinned(lines: Iterable[str]) -> dict[str, Pin]:
-    """The packages of a lock file, with and without hashes."""
-    found = {}
+def parse_pins(lines: Iterable[str]) -> dict[str, Pin]:
+    """Return the packages of a lock file, with or without hashes."""
+    pins = {}
     for line in lines:
         match = re.match(r"([A-Za-z0-9][-A-Za-z0-9._]*)==([^\s;\\]+)(?:\s*;\s*([^\\]*[^\\\s]))?", line)
         if match:
-            found[str(canonicalize_name(match[1]))] = Pin(match[2], match[3] or "")
-    return found
+            pins[str(canonicalize_name(match[1]))] = Pin(match[2], match[3] or "")
+    return pins
 
 
 def main() -> None:
-    """Write the files."""
+    """Write the lock files."""
     parser = argparse.ArgumentParser(description="Write the lock files.")
     parser.add_argument("--keep", action="store_true", help="keep the versions of the present files")
-    known: dict[str, Pin] = {}
+    is_pinned: dict[str, Pin] = {}
     if parser.parse_args().keep:
-        for file in filter(Path.exists, (ROOT / each for each in FILES.values())):
-            known |= pinned(file.read_text().splitlines())
-    if not known:
-        known = resolved("dev,demo", {})  # together, so that all of them agree
-    groups = {extra: resolved(extra, known) for extra in FILES}
-    hashes = hashed(groups[""] | groups["dev"] | groups["demo"])
+        for file in filter(Path.exists, (ROOT / file for file in FILES.values())):
+            is_pinned |= parse_pins(file.read_text().splitlines())
+    if not is_pinned:
+        is_pinned = resolve("dev,demo", {})  # together, so that all of them agree
+    groups = {extra: resolve(extra, is_pinned) for extra in FILES}
+    hashes = wheel_hashes(groups[""] | groups["dev"] | groups["demo"])
     for extra, file in FILES.items():
-        own = {each: pin for each, pin in groups[extra].items() if not extra or each not in groups[""]}
-        (ROOT / file).write_text(HEADERS[extra] + text(own, hashes))
+        new_pins = {package: pin for package, pin in groups[extra].items() if not extra or package not in groups[""]}
+        (ROOT / file).write_text(HEADERS[extra] + text(new_pins, hashes))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A benchmark's result as JSON and as text.
 
-One rule: what was asked for, what was measured and where stand together; a figure without its conditions means nothing.
+One rule: options, figures and machine are reported together, since a figure without its conditions means nothing.
 """
 
 import dataclasses
@@ -9,27 +9,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Figures = dict[str, Any]
-"""What a benchmark measured: numbers by name, the unit at the end of the name."""
+"""The results of a benchmark: numbers by name, with the unit at the end of the name."""
 
 
 def report(name: str, options: Any, figures: Figures, machine: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object of one run; `options` is the benchmark's frozen dataclass."""
+    """Return the JSON object of one run; `options` is the benchmark's frozen dataclass."""
     return {"benchmark": name, **dataclasses.asdict(options), **figures, "machine": dict(machine)}
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """The same for people: a line per figure, the machine in the last line."""
+    """Return a result as text: one line per figure, and the machine in the last line."""
     machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
-    rows = [(name, _shown(value)) for name, value in result.items() if name not in ("benchmark", "machine")]
+    rows = [(name, _format(value)) for name, value in result.items() if name not in ("benchmark", "machine")]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name.ljust(width)}  {value}" for name, value in rows]
     return "\n".join([result["benchmark"], *lines, f"  on {machine}"])
 
 
 def milliseconds(seconds: Sequence[float]) -> dict[str, float]:
-    """Median, 95th and 99th percentile and largest of some times; nothing of none."""
+    """Return the median, the 95th and 99th percentile and the maximum of some times; nothing if there are none."""
     if len(seconds) < 2:
-        return {name: _ms(each) for each in seconds for name in ("p50", "p95", "p99", "max")}
+        return {name: _ms(time) for time in seconds for name in ("p50", "p95", "p99", "max")}
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     return {
         "p50": _ms(statistics.median(seconds)),
@@ -43,10 +43,10 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 2)
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     match value:
         case dict():
-            return "  ".join(f"{name} {_shown(each)}" for name, each in value.items())
+            return "  ".join(f"{name} {_format(item)}" for name, item in value.items())
         case int() if not isinstance(value, bool):
             return f"{value:,}"
         case float():

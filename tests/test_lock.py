@@ -99,7 +99,7 @@ def test_what_the_program_writes_it_reads(lock: ModuleType) -> None:
         f"a-b==1.0 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{'1' * 64}\n"
         f'c==2 ; python_full_version < "3.11.3" \\\n    --hash=sha256:{"2" * 64}\n'
     )
-    assert lock.pinned(text.splitlines()) == pins
+    assert lock.parse_pins(text.splitlines()) == pins
     assert [name for name, *_ in ENTRY.findall(text)] == ["a-b", "c"]
 
 

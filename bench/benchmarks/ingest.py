@@ -1,7 +1,7 @@
-"""From a line of a watch to an entry in Redis, how many a second.
+"""Measures how many jobs per second get from a line of a watch to an entry in Redis.
 
-One rule: the coordinator's own path: bytes, event, informer, view, route, put. Only the API server is missing: its
-lines are there beforehand.
+One rule: the benchmark uses the coordinator's own path: bytes, event, informer, view, route, put. Only the API server
+is missing; its lines are prepared beforehand.
 """
 
 import threading
@@ -29,7 +29,7 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
 PIECE = 65_536
-"""Bytes that come from the socket at a time."""
+"""The number of bytes that a read from the socket returns."""
 LONGEST_SECONDS = 900.0
 
 
@@ -45,10 +45,10 @@ SHORT = Options(jobs=2_000, queues=20)
 
 
 class Lines:
-    """As much of a cluster as informers ask for: nothing is there yet, then every line comes as fast as it is read."""
+    """The part of a cluster that informers use: an empty list, and a watch that returns lines as fast as it is read."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
-        """Bytes of a watch of TorchJobs, as they come from the socket."""
+        """Serve a watch of TorchJobs; `pieces` are its bytes as they come from the socket."""
         self._pieces = pieces
         self.ended = threading.Event()
 
@@ -63,7 +63,7 @@ class Lines:
 
 
 class Feed:
-    """A watch that says all it has, and nothing more until it is over."""
+    """A watch that returns all of its events and then blocks until it is closed."""
 
     def __init__(self, pieces: Iterable[bytes], ended: threading.Event) -> None:
         self._events = streams.events(pieces, "watch")
@@ -73,18 +73,18 @@ class Feed:
         return self
 
     def __next__(self) -> WatchEvent:
-        found = next(self._events, None)
-        if found is None:
+        event = next(self._events, None)
+        if event is None:
             self._ended.wait()
             raise StopIteration
-        return found
+        return event
 
     def close(self) -> None:
         self._ended.set()
 
 
 def run(options: Options) -> Figures:
-    """Feed the lines to a leader, until every job waits in Redis. LocalError without a Redis server."""
+    """Feed the lines to a leader until every job waits in Redis. LocalError without a Redis server."""
     lines = [line(number, options.queues) for number in range(options.jobs)]
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
@@ -93,24 +93,24 @@ def run(options: Options) -> Figures:
         seconds = desk.ingest(options.jobs)
         worked = time.process_time() - worked
         desk.close()
-        there = int(client.hlen(redis_keys.ENTRIES))
+        stored = int(client.hlen(redis_keys.ENTRIES))
         machine = redis_server.operations_per_second(bench.folder)
-    if there != options.jobs:
-        raise BenchError(f"{there} of {options.jobs} jobs are in Redis")
-    read, seen = _reading(lines)
+    if stored != options.jobs:
+        raise BenchError(f"{stored} of {options.jobs} jobs are in Redis")
+    read, view_seconds = _reading(lines)
     return {
         "ingest_per_s": options.jobs / seconds,
         **machine,
         "bytes_per_line": sum(map(len, lines)) / len(lines),
         "read_cpu_us_per_line": 1e6 * read / len(lines),
-        "view_cpu_us_per_line": 1e6 * seen / len(lines),
+        "view_cpu_us_per_line": 1e6 * view_seconds / len(lines),
         "all_us_per_line": 1e6 * seconds / len(lines),
         "cpu_us_per_line": 1e6 * worked / len(lines),
     }
 
 
 class Desk:
-    """A leader without its process."""
+    """The parts of a leader, without its process."""
 
     def __init__(self, lines: Lines, client: connection.Connection, settings: Settings) -> None:
         cluster: Any = lines
@@ -120,7 +120,7 @@ class Desk:
         self.term.rebuild(1)
 
     def ingest(self, jobs: int) -> float:
-        """Seconds until so many jobs have been routed."""
+        """Return the seconds until this number of jobs has been routed."""
         begun = time.perf_counter()
         for informer in self.watches.informers:
             informer.start()
@@ -145,18 +145,18 @@ def _pieces(text: bytes) -> Iterator[bytes]:
 
 
 def _reading(lines: list[bytes]) -> tuple[float, float]:
-    """CPU seconds to make events of the lines, and views of the events."""
-    seen = 0.0
+    """Return the CPU seconds to decode the lines into events, and to make views of the events."""
+    view_seconds = 0.0
     begun = time.thread_time()
     for event in streams.events(lines, "watch"):
         read = time.thread_time()
         views.job_view(event.object)
-        seen += time.thread_time() - read
-    return time.thread_time() - begun - seen, seen
+        view_seconds += time.thread_time() - read
+    return time.thread_time() - begun - view_seconds, view_seconds
 
 
 def line(number: int, queues: int) -> bytes:
-    """A watch's line about a new job, as an API server writes it: two task types, defaults, managed fields."""
+    """Return a watch's line about a new job as an API server writes it: two task types, defaults, managed fields."""
     name, namespace = f"train-{number:06}", f"team-{number % queues:03}"
     spec = {
         "backoffLimit": 3,

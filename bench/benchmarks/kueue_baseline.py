@@ -1,10 +1,10 @@
-"""Kueue's own scalability test (`bench.support.baseline_scenario`), on the coordinator, store and workers of
+"""Runs Kueue's own scalability test (`bench.support.baseline_scenario`) on the coordinator, store and workers of
 production.
 
-One rule: what is told is seen from outside: jobs by a watch, charges in Redis, requests by the API server's own count.
+One rule: every figure is observed from outside: jobs by a watch, charges in Redis, requests by the API server's counts.
 
-Without pods (`none`, as in Kueue's test) workers write the admission and no more, and we say that a job has succeeded
-when its run time is over. With them (`one`) each job has a pod, and we say that the pod runs and has succeeded.
+Without pods (`none`, as in Kueue's test), workers only write the admission, and the benchmark writes that a job has
+succeeded when its run time is over. With pods (`one`), each job has a pod, and the benchmark writes the pod's phases.
 """
 
 import statistics
@@ -42,7 +42,7 @@ _POLL_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.2
 _CONFLICT_SECONDS, _RETRY_SECONDS = 0.02, 0.2
 _FINISHERS = 48
-"""Ends of jobs being written at the same time at most: so many that a slow server does not make us late."""
+"""The most ends of jobs that are written at the same time. It is large, so that a slow server delays no other end."""
 _MILLI = 1000
 
 
@@ -53,30 +53,33 @@ class Options:
     pods: str = "none"
     """`none`, or `one` for each job."""
     kubeconfig: str = ""
-    """Of an API server; empty: one of our own."""
+    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether our own is kube-apiserver, or the embedded one."""
+    """Whether its own server is kube-apiserver, or the embedded one."""
     jobs_factor: float = 1.0
-    """Part of the 15,000 jobs."""
+    """The part of the 15,000 jobs that is run."""
     workers: int = 2
     clients: int = 2
-    """Processes that create jobs."""
+    """The number of processes that create jobs."""
     threads: int = 16
-    """Requests under way at the same time in each of them at most."""
+    """The most requests that each of these processes sends at the same time."""
     seconds: float = 3_600.0
-    """When to give up."""
+    """The time limit of the run."""
 
 
 SHORT = Options(jobs_factor=0.005)
 
 
 def run(options: Options) -> Figures:
-    """Start everything, submit on time, wait until all have ended and nothing is charged. BenchError if one fails."""
+    """Start everything, submit the jobs on time, and wait until all have ended and nothing is charged.
+
+    BenchError if a job fails.
+    """
     settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
     if options.pods == "none":
         settings["TORCHQ_PODS"] = "none"
-    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         scenario = Scenario(torchq.namespace, options.jobs_factor)
         for queue in scenario.queues():
             torchq.admin.create(TENANT_QUEUES, queue)
@@ -89,18 +92,18 @@ def run(options: Options) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is kept of a job."""
+    """The fields of a job that the benchmark needs."""
 
     name: str
     phase: str
     version: str
     generation: int
     status: Mapping[str, Any]
-    """Empty once it is over."""
+    """The job's status; empty once the job has ended."""
 
 
 class Play:
-    """Watches the jobs, and ends those whose time is over where there are no pods to do it."""
+    """Watches the jobs. Without pods, it ends each job when its run time is over."""
 
     def __init__(self, torchq: Installation, scenario: Scenario, options: Options) -> None:
         self.torchq = torchq
@@ -109,12 +112,12 @@ class Play:
         self.ledger = Ledger(self.jobs, scenario.cohort_quota)
         self.later = Later(_FINISHERS)
         self.finishes = 0
-        """Requests of ours that said that a job is over."""
+        """The number of the benchmark's requests that ended a job."""
         self._ends = options.pods == "none"
-        # By a worker's name, too: whose fields they are, the server keeps by the name, and it costs to share them.
+        # This client has a worker's name. The server records owners of fields by name, and several owners cost time.
         self._as_worker = client.connect(ConnectionSettings(kubeconfig=torchq.server.kubeconfig))
         self._informer = Informer(
-            torchq.admin, TORCHJOBS, trim=_trim, namespace=torchq.namespace, on_change=self._changed
+            torchq.admin, TORCHJOBS, trim=_trim, namespace=torchq.namespace, on_change=self._on_change
         )
 
     def __enter__(self) -> "Play":
@@ -127,20 +130,20 @@ class Play:
         self.later.__exit__()
         self._as_worker.close()
 
-    def _changed(self, before: Seen | None, after: Seen | None) -> None:
+    def _on_change(self, before: Seen | None, after: Seen | None) -> None:
         if after is None:
             return
         now = time.monotonic()
-        entered = self.ledger.changed(after.name, before.phase if before else "", after.phase, now)
+        entered = self.ledger.record(after.name, before.phase if before else "", after.phase, now)
         if entered and self._ends:
             self.later.at(now + self.jobs[after.name].kind.run_s, lambda: self._end(after.name))
 
     def _end(self, name: str) -> None:
-        """Say that it has succeeded, unless its room was taken back meanwhile."""
-        seen = self._informer.get(self.torchq.namespace, name)
-        if seen is None or seen.phase not in HELD:
+        """Write that a job has succeeded, unless its admission was revoked before."""
+        job = self._informer.get(self.torchq.namespace, name)
+        if job is None or job.phase not in HELD:
             return
-        change = {"status": succeeded(seen, datetime.now(UTC))}
+        change = {"status": success_patch(job, datetime.now(UTC))}
         self.finishes += 1
         try:
             self._as_worker.patch(
@@ -149,7 +152,7 @@ class Play:
                 change,
                 self.torchq.namespace,
                 subresource="status",
-                resource_version=seen.version,
+                resource_version=job.version,
             )
         except errors.Conflict:
             self.later.after(_CONFLICT_SECONDS, lambda: self._end(name))
@@ -158,7 +161,7 @@ class Play:
 
 
 class Charges:
-    """Adds up over time what all queues are charged, as the store says it."""
+    """Integrates over time the CPU that all queues are charged in the store."""
 
     def __init__(self, store: QueueStore) -> None:
         self.cpu_seconds = 0.0
@@ -178,13 +181,13 @@ class Charges:
         last = time.monotonic()
         while not self._stopping.wait(_SAMPLE_SECONDS):
             now = time.monotonic()
-            self.cpu_seconds += self._charged() * (now - last)
+            self.cpu_seconds += self._cpu() * (now - last)
             last = now
 
-    def _charged(self) -> float:
-        """Cpu; none while the store cannot say."""
+    def _cpu(self) -> float:
+        """Return the charged CPU; 0 while the store does not answer."""
         try:
-            return sum(each.usage.get("cpu", 0) for each in self._store.snapshot(1).queues) / _MILLI
+            return sum(queue.usage.get("cpu", 0) for queue in self._store.snapshot(1).queues) / _MILLI
         except QueueError:
             return 0.0
 
@@ -201,7 +204,7 @@ def _measure(bench: Bench, play: Play, options: Options) -> Figures:
     bench.wait(table.over, "the submitters")
     sent = table.sent()
     costs = installation.costs(bench, cpu)
-    asked = torchq.requests() - requests
+    counted = torchq.requests() - requests
     quota = play.scenario.quota
     return {
         "jobs": jobs,
@@ -211,25 +214,25 @@ def _measure(bench: Bench, play: Play, options: Options) -> Figures:
         "usage_percent": round(100 * charges.cpu_seconds / (quota * wall), 1),
         "useful_percent": round(100 * play.scenario.work / (quota * wall), 1),
         **_waits(play.jobs, play.ledger.admitted, sent),
-        "api_writes_per_job": _writes(asked, play.finishes, jobs),
-        "peak_rss_mb": round(sum(_ours(costs["peak_rss_mb_by_process"])), 1),
+        "api_writes_per_job": _writes(counted, play.finishes, jobs),
+        "peak_rss_mb": round(sum(_torchq_values(costs["peak_rss_mb_by_process"])), 1),
         **costs,
         "sent_back": play.ledger.sent_back,
         "over_quota_cpu": play.ledger.over,
         **open_loop.lateness(sent.values()),
         **_ends(play),
-        "requests_per_job": api_counts.per_job(asked, jobs),
-        "refused": api_counts.failures(asked),
+        "requests_per_job": api_counts.per_job(counted, jobs),
+        "refused": api_counts.failures(counted),
         "log_troubles": stack.troubles(bench.folder),
         PANELS: list(_panels(play, sent, start)),
     }
 
 
 def _wait(bench: Bench, play: Play, seconds: float) -> None:
-    """Until every job has ended and nothing is charged. What dies meanwhile is started again."""
+    """Wait until every job has ended and nothing is charged. Processes that die are started again."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
-    while len(play.ledger.ended) < len(play.jobs) or _charged(play.torchq.store()):
+    while len(play.ledger.ended) < len(play.jobs) or _has_charges(play.torchq.store()):
         if play.ledger.failed:
             raise BenchError(f"job {play.ledger.failed} failed{bench.logs()}")
         if time.monotonic() > deadline:
@@ -238,46 +241,46 @@ def _wait(bench: Bench, play: Play, seconds: float) -> None:
         pause.wait(_POLL_SECONDS)
 
 
-def _charged(store: QueueStore) -> bool:
+def _has_charges(store: QueueStore) -> bool:
     try:
         return bool(store.all_reservations())
     except QueueError:
         return True
 
 
-def succeeded(seen: Seen, now: datetime) -> dict[str, Any]:
-    """The change of its status with which a worker says that a job is done."""
-    before = TorchJobStatus.model_validate(seen.status)
-    after = status.enter_status(before, seen.generation, "Succeeded", "Succeeded", "its run time is over", now)
+def success_patch(job: Seen, now: datetime) -> dict[str, Any]:
+    """Return the patch of a job's status with which a worker ends the job."""
+    before = TorchJobStatus.model_validate(job.status)
+    after = status.enter_status(before, job.generation, "Succeeded", "Succeeded", "its run time is over", now)
     return status.patch_from(before, after.model_copy(update={"completion_time": now}))
 
 
 def _by_class(
     jobs: Mapping[str, ScenarioJob], admitted: Mapping[str, float], sent: Mapping[str, Sent]
 ) -> Mapping[str, list[float]]:
-    """Seconds from sending the create to seeing the admission, by class."""
-    found: dict[str, list[float]] = {each.name: [] for each in CLASSES}
+    """Return the seconds from the create request to the observed admission, by class of jobs."""
+    waits: dict[str, list[float]] = {job_class.name: [] for job_class in CLASSES}
     for name, moment in admitted.items():
-        found[jobs[name].kind.name].append(moment - sent[name].sent)
-    return found
+        waits[jobs[name].kind.name].append(moment - sent[name].sent)
+    return waits
 
 
 def _panels(play: Play, sent: Mapping[str, Sent], start: float) -> Iterator[Panel]:
     waits = _by_class(play.jobs, play.ledger.admitted, sent)
-    lines = {name: panels.shares(each) for name, each in waits.items() if each}
+    lines = {name: panels.shares(values) for name, values in waits.items() if values}
     yield Panel("waits, by class", "waited at most, s", "% of jobs", lines)
-    moments = {"created": (each.sent for each in sent.values()), "admitted": play.ledger.admitted.values()}
+    moments = {"created": (creation.sent for creation in sent.values()), "admitted": play.ledger.admitted.values()}
     counted = {**moments, "ended": play.ledger.ended.values()}
-    drawn = {name: panels.shares(moment - start for moment in each) for name, each in counted.items()}
+    drawn = {name: panels.shares(moment - start for moment in times) for name, times in counted.items()}
     yield Panel("how far", "seconds since the first job", "% of jobs", drawn)
 
 
 def _waits(jobs: Mapping[str, ScenarioJob], admitted: Mapping[str, float], sent: Mapping[str, Sent]) -> Figures:
-    found = _by_class(jobs, admitted, sent)
+    by_class = _by_class(jobs, admitted, sent)
     return {
-        "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in found.items()},
-        "wait_s_p99": {name: round(_p99(waits), 3) for name, waits in found.items()},
-        "wait_s_max": {name: round(max(waits), 3) for name, waits in found.items()},
+        "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in by_class.items()},
+        "wait_s_p99": {name: round(_p99(waits), 3) for name, waits in by_class.items()},
+        "wait_s_max": {name: round(max(waits), 3) for name, waits in by_class.items()},
     }
 
 
@@ -287,23 +290,23 @@ def _p99(values: Iterable[float]) -> float:
 
 
 def _ends(play: Play) -> Figures:
-    """How late we were to say that jobs are over."""
+    """Return how late the benchmark was to end jobs."""
     return {"finish_late_ms": report.milliseconds(play.later.late)} if play.later.late else {}
 
 
-def _writes(asked: Counter[str], finishes: int, jobs: int) -> float | None:
-    """Changes asked for by torchq: all but those of this benchmark. None if the server does not tell."""
-    verbs = api_counts.by_verb(asked)
-    own = verbs["POST torchjobs"] + verbs["PATCH pods/status"] + finishes
-    return round((api_counts.writes(asked) - own) / jobs, 3) if asked else None
+def _writes(requests: Counter[str], finishes: int, jobs: int) -> float | None:
+    """Return torchq's writes per job: all writes except the benchmark's. None if the server publishes no counts."""
+    verbs = api_counts.by_verb(requests)
+    benchmark_writes = verbs["POST torchjobs"] + verbs["PATCH pods/status"] + finishes
+    return round((api_counts.writes(requests) - benchmark_writes) / jobs, 3) if requests else None
 
 
-def _ours(by_process: Mapping[str, float]) -> list[float]:
+def _torchq_values(by_process: Mapping[str, float]) -> list[float]:
     return [value for name, value in by_process.items() if name.startswith(installation.OURS)]
 
 
 def _trim(manifest: Manifest) -> Seen:
-    metadata, found = manifest["metadata"], manifest.get("status") or {}
-    phase = found.get("phase", "")
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    phase = status.get("phase", "")
     generation = metadata.get("generation", 0)
-    return Seen(metadata["name"], phase, metadata["resourceVersion"], generation, found if phase in HELD else {})
+    return Seen(metadata["name"], phase, metadata["resourceVersion"], generation, status if phase in HELD else {})

@@ -1,7 +1,7 @@
-"""How long a job waits for its admission and its pod when jobs arrive at a fixed rate and nothing is scarce.
+"""Measures how long a job waits for its admission and its pod when jobs arrive at a fixed rate and nothing is scarce.
 
-One rule: an open loop. A job's time begins when it was to arrive, not when we got round to sending it, and the next one
-arrives whether this one was answered or not: so a stall counts against every job that it met.
+One rule: an open loop. The time of a job begins when it was due, not when its request was sent, and the next job is
+sent on time even if this one was not answered. So a stall counts for every job that it delays.
 """
 
 import random
@@ -29,7 +29,7 @@ from kube.informer import Informer
 
 _POLL_SECONDS = 0.1
 _SETTLE_SECONDS = 120.0
-"""How long after the last arrival the last pod may come."""
+"""The time limit for the last pod after the last arrival."""
 STAGES = ("admitted", "pod_created")
 
 
@@ -44,14 +44,14 @@ class Options:
     """`poisson` (independent users) or `even`."""
     queues: int = 10
     run_ms: int = 1_000
-    """What each pod is said to run."""
+    """The simulated run time of each pod."""
     kubeconfig: str = ""
-    """Of an API server; empty: one of our own."""
+    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether our own is kube-apiserver, or the embedded one."""
+    """Whether its own server is kube-apiserver, or the embedded one."""
     workers: int = 2
     threads: int = 32
-    """Creates under way at the same time at most."""
+    """The most create requests at the same time."""
     seed: int = 1
 
 
@@ -59,10 +59,10 @@ SHORT = Options(seconds=5.0)
 
 
 def run(options: Options) -> Figures:
-    """Start everything, let jobs arrive, wait until each has its pod and has ended. BenchError if they do not."""
+    """Start everything, submit the jobs, and wait until each has its pod and has ended. BenchError if one does not."""
     settings = {"TORCHQ_POOL": "none"}
-    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         for number in range(options.queues):
             body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
             torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
@@ -73,21 +73,21 @@ def run(options: Options) -> Figures:
 
 
 class Sight:
-    """When a watch has shown each job's admission, pod and end. Moments are `time.monotonic`."""
+    """The times at which a watch showed each job's admission, pod and end, by `time.monotonic`."""
 
     def __init__(self, torchq: Installation) -> None:
         self.moments: Mapping[str, dict[str, float]] = {stage: {} for stage in STAGES}
         self.ended: set[str] = set()
         self.failed = ""
-        where = torchq.namespace
-        self._jobs = Informer(torchq.admin, TORCHJOBS, trim=_phase, namespace=where, on_change=self._job_changed)
+        namespace = torchq.namespace
+        self._jobs = Informer(torchq.admin, TORCHJOBS, trim=_phase, namespace=namespace, on_change=self._on_job_change)
         self._pods = Informer(
             torchq.admin,
             PODS,
             trim=_owner,
-            namespace=where,
+            namespace=namespace,
             label_selector=labels.JOB_UID,
-            on_change=self._pod_changed,
+            on_change=self._on_pod_change,
         )
 
     def __enter__(self) -> "Sight":
@@ -99,7 +99,7 @@ class Sight:
         for informer in (self._jobs, self._pods):
             informer.stop()
 
-    def _job_changed(self, _: tuple[str, str] | None, after: tuple[str, str] | None) -> None:
+    def _on_job_change(self, _: tuple[str, str] | None, after: tuple[str, str] | None) -> None:
         name, phase = after or ("", "")
         if phase in HELD or phase in FINAL:
             self.moments["admitted"].setdefault(name, time.monotonic())
@@ -108,7 +108,7 @@ class Sight:
         if phase == "Failed":
             self.failed = name
 
-    def _pod_changed(self, before: str | None, after: str | None) -> None:
+    def _on_pod_change(self, before: str | None, after: str | None) -> None:
         if before is None and after is not None:
             self.moments["pod_created"].setdefault(after, time.monotonic())
 
@@ -122,25 +122,25 @@ def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options)
     bench.wait(table.over, "the submitter")
     sent = table.sent()
     costs = installation.costs(bench, cpu)
-    asked = torchq.requests() - requests
+    counted = torchq.requests() - requests
     since = {stage: _since(sight.moments[stage], sent) for stage in STAGES}
     times = {stage: report.milliseconds(since[stage]) for stage in STAGES}
-    lines = {stage: panels.shares(1000 * each for each in since[stage]) for stage in STAGES if since[stage]}
+    lines = {stage: panels.shares(1000 * seconds for seconds in since[stage]) for stage in STAGES if since[stage]}
     return {
         "jobs": len(planned),
         **{f"{name}_ms": times["pod_created"][name] for name in ("p50", "p95", "p99", "max")},
         **{f"{stage}_ms": times[stage] for stage in STAGES},
         **open_loop.lateness(sent.values()),
         **costs,
-        "requests_per_job": api_counts.per_job(asked, len(planned)),
-        "refused": api_counts.failures(asked),
+        "requests_per_job": api_counts.per_job(counted, len(planned)),
+        "refused": api_counts.failures(counted),
         "log_troubles": stack.troubles(bench.folder),
         PANELS: [Panel("since the moment each job was to arrive", "at most, ms", "% of jobs", lines)],
     }
 
 
 def _wait(bench: Bench, sight: Sight, jobs: int, seconds: float) -> None:
-    """Until all jobs have ended. What dies meanwhile is started again."""
+    """Wait until all jobs have ended. Processes that die are started again."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while len(sight.ended) < jobs:
@@ -153,7 +153,7 @@ def _wait(bench: Bench, sight: Sight, jobs: int, seconds: float) -> None:
 
 
 def plan(prefix: str, options: Options) -> Iterator[Planned]:
-    """The jobs, each in a queue drawn for it, at moments of the kind that is wanted. The same for the same seed."""
+    """Yield the jobs with their arrival times, each in a random queue. The same seed gives the same jobs."""
     chance = random.Random(options.seed)
     due, number = 0.0, 0
     while due < options.seconds:
@@ -163,7 +163,7 @@ def plan(prefix: str, options: Options) -> Iterator[Planned]:
 
 
 def job(number: int, queue: str, run_ms: int) -> Manifest:
-    """A job of one pod, which no node takes."""
+    """Return a job of one pod that no scheduler binds."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
     spec = {"schedulerName": MISSING_SCHEDULER, "containers": [container]}
     template = {"metadata": {"labels": {RUN_LABEL: str(run_ms)}}, "spec": spec}
@@ -176,7 +176,7 @@ def job(number: int, queue: str, run_ms: int) -> Manifest:
 
 
 def _since(moments: Mapping[str, float], sent: Mapping[str, Sent]) -> list[float]:
-    """Seconds since each job was to arrive."""
+    """Return the seconds since each job was due."""
     return [moment - sent[name].due for name, moment in moments.items()]
 
 

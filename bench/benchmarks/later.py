@@ -1,6 +1,6 @@
-"""Things done at their time, a few side by side.
+"""Calls functions at set times, several in parallel.
 
-One rule: nothing is late in silence: how late each began is kept.
+One rule: no delay is hidden. The lateness of every call is recorded.
 """
 
 import heapq
@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class Later:
-    """Does what it is told at the moment it is told; times are `time.monotonic`."""
+    """A timer with threads that call functions; times are `time.monotonic`."""
 
     def __init__(self, threads: int) -> None:
         self.late: list[float] = []
-        """Seconds by which each thing began too late."""
+        """The seconds by which each call began too late."""
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -29,7 +29,7 @@ class Later:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What is due later is never done."""
+        """End the timer; calls that are not due yet are dropped."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -37,13 +37,16 @@ class Later:
         self._threads.shutdown(cancel_futures=True)
 
     def at(self, moment: float, work: Callable[[], object]) -> None:
-        """Do it then, or at once if that is over. From any thread. `work` deals with its own failures."""
+        """Call `work` at a moment, or now if the moment has passed. `work` has to handle its own errors.
+
+        Callable from any thread.
+        """
         with self._changed:
             heapq.heappush(self._due, (moment, next(self._numbers), work))
             self._changed.notify()
 
     def after(self, seconds: float, work: Callable[[], object]) -> None:
-        """The same, so long from now."""
+        """Call `work` after a number of seconds."""
         self.at(time.monotonic() + seconds, work)
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""What many waiting jobs cost in memory: the coordinator, and Redis.
+"""Measures how much memory many waiting jobs need in the coordinator and in Redis.
 
-One rule: the coordinator's own caches, race and store in a process of their own, fed with a watch's lines; the jobs
-come through one by one and are nowhere else.
+One rule: the coordinator's own caches, picker and store run in a process of their own, which reads the lines of a
+watch. The jobs pass one by one, and no other copy of them is in memory.
 """
 
 import gc
@@ -21,7 +21,7 @@ from queues import redis_keys
 from queues.redis import connection
 
 POOL = "nvidia.com/gpu=4"
-"""Room for one job; all others wait."""
+"""A pool for one job; all others wait."""
 _MEGABYTE = 1 << 20
 
 
@@ -32,14 +32,14 @@ class Options:
     jobs: int = 100_000
     queues: int = 1_000
     seconds: float = 900.0
-    """When to give up."""
+    """The time limit of the run."""
 
 
 SHORT = Options(jobs=2_000, queues=20)
 
 
 def run(options: Options) -> Figures:
-    """Let so many jobs wait and look at the processes. LocalError without a Redis server."""
+    """Let the jobs wait, and measure the processes. LocalError without a Redis server."""
     with room() as bench:
         url = redis_server.start(bench)
         answer = bench.folder / "coordinator.json"
@@ -47,20 +47,20 @@ def run(options: Options) -> Figures:
             "coordinator", "bench.benchmarks.memory", url, str(options.jobs), str(options.queues), str(answer)
         )
         bench.wait(answer.exists, "the coordinator to have seen all jobs", options.seconds)
-        found: Figures = orjson.loads(answer.read_bytes())
+        figures: Figures = orjson.loads(answer.read_bytes())
         client = connection.connect(url, client_name="torchq-bench")
         redis = client.info("memory")
         waiting = int(client.hlen(redis_keys.ENTRIES))
     return {
         "waiting": waiting,
-        **found,
+        **figures,
         "redis_mb": redis["used_memory"] / _MEGABYTE,
         "redis_rss_mb": redis["used_memory_rss"] / _MEGABYTE,
     }
 
 
 def coordinate(url: str, jobs: int, queues: int, answer: Path) -> None:
-    """Be the coordinator; its figures go into a file once every job waits and a few rounds of picks were made."""
+    """Run as the coordinator; write the figures into a file once every job waits and a few pick cycles have run."""
     bare = _resident("VmRSS")
     client = connection.connect(url, client_name="torchq-bench")
     settings = Settings(pool=POOL, implicit_queues=True)
@@ -87,9 +87,9 @@ def _pieces(jobs: int, queues: int) -> Iterator[bytes]:
 
 
 def _resident(field: str) -> float:
-    """Megabytes of this process in memory: VmRSS now, VmHWM at most so far."""
+    """Return the memory of this process in megabytes: VmRSS for now, VmHWM for the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(each.split()[1]) / 1024 for each in lines if each.startswith(field))
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
 if __name__ == "__main__":

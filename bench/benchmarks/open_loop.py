@@ -1,11 +1,11 @@
 """A process that creates objects on a timetable: `open_loop KUBECONFIG GATE PLAN NUMBER OF THREADS`.
 
-One rule: what is due is begun when it is due, whatever became of the objects before it; and each line of the answer
-says when that was, so that being late cannot be hidden.
+One rule: a request is sent when it is due, even if the requests before it are not answered. The output records the time
+of each request, so that no delay is hidden.
 
-PLAN is a file of JSON lines `[seconds since the start, namespace, manifest]` in the order of time, of which
-this process takes every OF-th from NUMBER on. GATE is a file that appears with the start in it (`time.monotonic`, which
-all processes of a machine share). The answer, PLAN.NUMBER.sent, has a line `[name, due, sent, answered]` for each.
+PLAN is a file of JSON lines `[seconds since the start, namespace, manifest]` in the order of time. This process takes
+every OF-th line, beginning with NUMBER. GATE is a file that appears with the start time in it (`time.monotonic`, which
+all processes of a machine share). The output, PLAN.NUMBER.sent, has one line `[name, due, sent, answered]` per object.
 """
 
 import signal
@@ -31,12 +31,12 @@ AGENT = "bench-submitter"
 _POLL_SECONDS = 0.005
 _RETRY_SECONDS = 0.2
 _LEAD_SECONDS = 0.5
-"""From the gate's appearing to the start: everybody has seen it by then."""
+"""The time from the gate's appearance to the start, in which every process sees the gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job to be created so many seconds after the start."""
+    """A job, and the number of seconds after the start at which to create it."""
 
     due: float
     job: Manifest
@@ -44,7 +44,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A job that was created. Moments are `time.monotonic`."""
+    """The times of a job that was created, by `time.monotonic`."""
 
     due: float
     sent: float
@@ -53,14 +53,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """Jobs that processes of ours create as planned."""
+    """The jobs that processes of the benchmark create on time."""
 
     plan: Path
     gate: Path
     clients: int
 
     def open(self) -> float:
-        """Let the processes begin; the moment of the start."""
+        """Let the processes begin; return the time of the start."""
         start = time.monotonic() + _LEAD_SECONDS
         draft = self.gate.with_suffix(".draft")
         draft.write_text(str(start))
@@ -68,11 +68,11 @@ class Timetable:
         return start
 
     def over(self) -> bool:
-        """Whether all have been sent and answered."""
+        """Return whether all jobs have been sent and answered."""
         return all(_answers(self.plan, number).exists() for number in range(self.clients))
 
     def sent(self) -> dict[str, Sent]:
-        """When each job was due and was sent, by name. Once it is over."""
+        """Return when each job was due and sent, by its name. Call it once all are answered."""
         texts = [_answers(self.plan, number).read_bytes() for number in range(self.clients)]
         rows = (orjson.loads(line) for text in texts for line in text.splitlines())
         return {name: Sent(due, sent, answered) for name, due, sent, answered in rows}
@@ -87,7 +87,7 @@ def prepare(
     threads: int,
     name: str = "submitter",
 ) -> Timetable:
-    """Start the processes, called NAME-0 and so on; they are ready, and wait for the gate."""
+    """Start the processes NAME-0, NAME-1 and so on, and return when all of them wait for the gate."""
     table = Timetable(bench.folder / f"{name}.plan", bench.folder / f"{name}.gate", clients)
     table.plan.write_bytes(lines(jobs, namespace))
     for number in range(clients):
@@ -98,22 +98,22 @@ def prepare(
 
 
 def lines(jobs: Iterable[Planned], namespace: str) -> bytes:
-    """A plan as the processes read it."""
-    ordered = sorted(jobs, key=lambda each: each.due)
-    return b"\n".join(orjson.dumps([each.due, namespace, each.job]) for each in ordered)
+    """Return a plan in the format that the processes read."""
+    ordered = sorted(jobs, key=lambda planned: planned.due)
+    return b"\n".join(orjson.dumps([planned.due, namespace, planned.job]) for planned in ordered)
 
 
 def lateness(sent: Iterable[Sent]) -> Figures:
-    """How much later than planned requests went out, and how long they took."""
-    found = list(sent)
+    """Return how late the requests were sent, and how long they took."""
+    requests = list(sent)
     return {
-        "submit_late_ms": report.milliseconds([each.sent - each.due for each in found]),
-        "submit_took_ms": report.milliseconds([each.answered - each.sent for each in found]),
+        "submit_late_ms": report.milliseconds([request.sent - request.due for request in requests]),
+        "submit_took_ms": report.milliseconds([request.answered - request.sent for request in requests]),
     }
 
 
 def main() -> None:
-    """Create what is ours, write when, and stay until somebody ends us."""
+    """Create this process's jobs, write the times, and wait for a signal."""
     kubeconfig, gate, plan, *numbers = sys.argv[1:]
     number, clients, threads = map(int, numbers)
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + 2)
@@ -127,7 +127,7 @@ def main() -> None:
     draft = answer.with_suffix(".draft")
     draft.write_bytes(b"\n".join(map(orjson.dumps, rows)))
     draft.replace(answer)
-    signal.pause()  # who started us would start us again
+    signal.pause()  # the supervisor would restart a process that ends
 
 
 def _answers(plan: Path, number: int) -> Path:
@@ -140,7 +140,7 @@ def create_all(
     start: float,
     threads: int,
 ) -> list[tuple[str, float, float, float]]:
-    """One thread keeps the time; the others send."""
+    """Send the requests on time: this thread waits for the due times, and the others send."""
     rows: list[tuple[str, float, float, float]] = []
 
     def send(due: float, namespace: str, job: Manifest) -> None:
@@ -152,16 +152,16 @@ def create_all(
         requests = []
         for offset, namespace, job in planned:
             due = start + offset
-            if (left := due - time.monotonic()) > 0:
-                time.sleep(left)
+            if (remaining := due - time.monotonic()) > 0:
+                time.sleep(remaining)
             requests.append(pool.submit(send, due, namespace, job))
     for request in requests:
-        request.result()  # what the server refuses ends us, with its words in the log
+        request.result()  # a request that the server refused ends this process, with the error in its log
     return rows
 
 
 def _create(cluster: Cluster, namespace: str, job: Manifest) -> None:
-    """Until it is there: a request that was not answered is sent again."""
+    """Create a job; send the request again if it was not answered."""
     while True:
         try:
             cluster.create(TORCHJOBS, job, namespace)

@@ -1,6 +1,7 @@
-"""Durable picks per second: who goes next, decided and written down in a real Redis.
+"""Measures durable picks per second: the next jobs are decided and written into a real Redis.
 
-One rule: the coordinator's own rounds, `snapshot -> choose -> commit`, with its own settings, one after the other.
+One rule: the benchmark runs the coordinator's own cycles, `snapshot -> pick -> commit`, with its own settings, one
+after the other.
 """
 
 import itertools
@@ -29,9 +30,9 @@ from queues.values import Batch, Behind, Committed, Entry, QueueSpec, Reservatio
 GPU = "nvidia.com/gpu"
 START = 1_700_000_000.0
 COHORT = 6
-"""Queues that lend to each other."""
+"""The number of queues that lend to each other."""
 BESIDE = 1_000
-"""Jobs put and jobs released per second, beside the picks."""
+"""The number of jobs that are put, and of jobs that are released, per second of picking."""
 _JOB: Amounts = {"cpu": 4_000, GPU: 1}
 _QUOTA: Amounts = {"cpu": 10_000_000, GPU: 10_000}
 _BORROWING: Amounts = {"cpu": 400_000, GPU: 100}
@@ -45,11 +46,11 @@ class Options:
     queues: int = 1_000
     jobs: int = 100_000
     hard: bool = False
-    """Two resources limited in every queue, cohorts of six, the first job of each tenth queue does not fit, and jobs
-    are put and released all the time."""
+    """Whether every queue limits two resources, queues form cohorts of six, the first job of each tenth queue does not
+    fit, and jobs are put and released all the time."""
     batch: int = _DEFAULTS.batch
     seconds: float = 10.0
-    """How long picks are made, if there are enough jobs."""
+    """How long to pick, if there are enough jobs."""
 
 
 SHORT = Options(queues=100, jobs=5_000, seconds=2.0)
@@ -57,23 +58,23 @@ SHORT = Options(queues=100, jobs=5_000, seconds=2.0)
 
 @dataclass(slots=True)
 class Timed:
-    """A store whose calls are timed."""
+    """A store that measures the time of its calls."""
 
     store: QueueStore
     snapshots: float = 0.0
     commits: float = 0.0
     longest: float = 0.0
-    """The longest commit: so long Redis may have served nobody else."""
+    """The time of the longest commit, during which Redis may have served no other client."""
     answered: float = 0.0
-    """When the last one was done; until then the next had to wait."""
+    """When the last commit was answered; the next one had to wait until then."""
 
     def snapshot(
         self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None
     ) -> Snapshot:
         begun = time.perf_counter()
-        found = self.store.snapshot(heads, since, more, known)
+        snapshot = self.store.snapshot(heads, since, more, known)
         self.snapshots += time.perf_counter() - begun
-        return found
+        return snapshot
 
     def pending_commit(self, batch: Batch) -> "TimedCommit":
         return TimedCommit(self, self.store.pending_commit(batch))
@@ -84,7 +85,7 @@ class Timed:
 
 @dataclass(slots=True)
 class TimedCommit:
-    """One commit of it. Only the waiting counts: what is done meanwhile is the coordinator's own."""
+    """One commit of a timed store. Only the wait for its outcome counts; the coordinator works in the meantime."""
 
     timed: Timed
     commit: PendingCommit
@@ -116,7 +117,7 @@ class TimedCommit:
 
 @dataclass(slots=True)
 class Beside:
-    """Jobs that arrive and jobs that end while picks are made."""
+    """The jobs that arrive and the jobs that end during the picking."""
 
     store: QueueStore
     options: Options
@@ -124,30 +125,30 @@ class Beside:
     done: int = 0
 
     def catch_up(self, seconds: float) -> None:
-        """Put and release as many as are due after so long."""
+        """Put and release the jobs that are due after a number of seconds."""
         due = int(seconds * BESIDE) - self.done
         if not due or not self.options.hard:
             return
         arrived = itertools.islice(entries(self.options), self.done % self.options.jobs, None)
         later = range(self.done, self.done + due)
-        self.store.put(_again(entry, number) for entry, number in zip(arrived, later, strict=False))
+        self.store.put(_copy(entry, number) for entry, number in zip(arrived, later, strict=False))
         ended, self.running = self.running[:due], self.running[due:]
         self.store.remove(ended)
         self.done += due
 
 
 def run(options: Options) -> Figures:
-    """Fill a Redis with waiting jobs, then pick. LocalError without a Redis server."""
+    """Fill a Redis with waiting jobs, then pick from them. LocalError without a Redis server."""
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
         store = RedisStore(client)
-        store.rebuild(1, held(options), [])
+        store.rebuild(1, reservations(options), [])
         store.configure(list(specs(options)), None)
         waiting = list(entries(options))
         started = time.perf_counter()
         store.put(waiting)
         put = len(waiting) / (time.perf_counter() - started)
-        del waiting  # no coordinator holds them
+        del waiting  # a coordinator does not have them in memory either
         gc_tuning.look_seldom()
         gc_tuning.settle()  # as after a rebuild
         worked = Worked(client)
@@ -158,25 +159,25 @@ def run(options: Options) -> Figures:
 
 
 class Worked:
-    """How long both processes have worked, whoever else uses the cores. Redis: its thread that runs scripts."""
+    """The CPU time of both processes. For Redis, only the thread that runs scripts counts."""
 
     def __init__(self, client: connection.Connection) -> None:
         self._client = client
         self._python, self._redis = time.process_time(), self._of_redis()
 
     def per(self, unit: str, count: float) -> Figures:
-        """Microseconds since the beginning, of each."""
+        """Return the CPU microseconds of each process since the beginning, per unit."""
         python, redis = time.process_time() - self._python, self._of_redis() - self._redis
         return {f"python_cpu_us_per_{unit}": 1e6 * python / count, f"redis_cpu_us_per_{unit}": 1e6 * redis / count}
 
     def _of_redis(self) -> float:
         with connection.translate_errors(self._client):
-            told = self._client.info("cpu")
-        return float(told["used_cpu_user_main_thread"] + told["used_cpu_sys_main_thread"])
+            usage = self._client.info("cpu")
+        return float(usage["used_cpu_user_main_thread"] + usage["used_cpu_sys_main_thread"])
 
 
 def pick(store: QueueStore, options: Options) -> Figures:
-    """Rounds until the time is over or nobody can go."""
+    """Run pick cycles until the time is over or no job can be picked."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
     rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
     most = read_depth.per_queue(options.queues, _DEFAULTS.heads)
@@ -184,13 +185,13 @@ def pick(store: QueueStore, options: Options) -> Figures:
     begun = now()
     while (started := now()) - begun < options.seconds:
         beside.catch_up(started - begun)
-        made = rounds.round(START, options.batch, most)
-        if not made.picked and not made.refused:
+        result = rounds.round(START, options.batch, most)
+        if not result.picked and not result.refused:
             break
         seconds.append(now() - started)
         if options.hard and len(beside.running) < 2 * BESIDE:
-            beside.running += [each.key for each in made.reservations]
-        picked, refused = picked + made.picked, refused + bool(made.refused)
+            beside.running += [reservation.key for reservation in result.reservations]
+        picked, refused = picked + result.picked, refused + bool(result.refused)
     total = now() - begun
     if not picked:
         raise BenchError("nothing was picked")
@@ -208,14 +209,14 @@ def pick(store: QueueStore, options: Options) -> Figures:
     }
 
 
-def _again(entry: Entry, number: int) -> Entry:
-    """Another job like one that was there before."""
+def _copy(entry: Entry, number: int) -> Entry:
+    """Return a new job like an earlier one."""
     key = replace(entry.key, name=f"late-{number:07}", uid=f"{entry.key.uid[:-7]}{number:07}")
     return replace(entry, key=key, submitted=entry.submitted + 1e6, demand={amounts.JOBS: 1, **_JOB})
 
 
 def specs(options: Options) -> Iterator[QueueSpec]:
-    """The tenant queues, weights 1 to 5."""
+    """Yield the tenant queues, with weights 1 to 5."""
     for number in range(options.queues):
         spec = QueueSpec(name=_queue(number), weight=1 + number % 5)
         cohort = f"cohort-{number // COHORT:05}"
@@ -223,11 +224,11 @@ def specs(options: Options) -> Iterator[QueueSpec]:
 
 
 def entries(options: Options) -> Iterator[Entry]:
-    """The waiting jobs, round and round over the queues, one per second."""
+    """Yield the waiting jobs, one per second, for each queue in turn."""
     for number in range(options.jobs):
         queue = number % options.queues
         first = number < options.queues
-        demand = amounts.add(_QUOTA, _BORROWING) if first and _blocked(queue, options) else _JOB
+        demand = amounts.add(_QUOTA, _BORROWING) if first and _is_blocked(queue, options) else _JOB
         yield Entry(
             key=_key(queue, f"job-{number:07}"),
             queue=_queue(queue),
@@ -236,15 +237,15 @@ def entries(options: Options) -> Iterator[Entry]:
         )
 
 
-def held(options: Options) -> Iterator[Reservation]:
-    """A job that runs in each queue whose next one asks for all it can ever have, so that it does not fit now."""
+def reservations(options: Options) -> Iterator[Reservation]:
+    """Yield one running job for each queue whose first waiting job needs the whole quota, so that it does not fit."""
     for number in range(options.queues):
-        if _blocked(number, options):
+        if _is_blocked(number, options):
             charge = {amounts.JOBS: 1, "cpu": 1_000, GPU: 1}
             yield Reservation(key=_key(number, "runs"), queue=_queue(number), attempt=1, epoch=1, charge=charge, pick=1)
 
 
-def _blocked(queue: int, options: Options) -> bool:
+def _is_blocked(queue: int, options: Options) -> bool:
     return options.hard and queue % 10 == 0
 
 

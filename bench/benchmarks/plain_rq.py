@@ -1,7 +1,7 @@
-"""One plain RQ job per key, which is what torchq's batches stand beside.
+"""Runs one plain RQ job per key, as a comparison with torchq's batches.
 
-One rule: in RQ's favour. Jobs are written in one go instead of enqueued one by one, their results are not kept, and the
-workers do not fork (`rq.SimpleWorker`).
+One rule: the comparison favours RQ. Jobs are written together instead of enqueued one by one, their results are not
+stored, and the workers do not fork (`rq.SimpleWorker`).
 """
 
 import os
@@ -19,7 +19,7 @@ _CHUNK = 500
 
 
 def count(counter: str, seconds: float) -> None:
-    """The job: as little as a reconcile of `noop_worker` does."""
+    """Run as an RQ job: do the same as a reconcile of `noop_worker`."""
     if seconds:
         time.sleep(seconds)
     runs = os.open(counter, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -33,12 +33,12 @@ def start(bench: Bench, url: str, workers: int) -> None:
     for number in range(workers):
         bench.start_python(f"plain-{workers}-{number}", "rq.cli", "worker", *options, QUEUE, stage=1)
     client = connection.connect(url, client_name="torchq-bench")
-    bench.wait(partial(_registered, client, workers), f"{workers} RQ workers")
+    bench.wait(partial(_have_registered, client, workers), f"{workers} RQ workers")
     client.close()
 
 
 def push(url: str, jobs: int, counter: str, seconds: float) -> None:
-    """Write the jobs as RQ keeps them, and make them ready."""
+    """Write the jobs in RQ's format into its queue."""
     client = connection.connect(url, client_name="torchq-bench")
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     fields: dict[Any, Any] = {
@@ -62,6 +62,6 @@ def push(url: str, jobs: int, counter: str, seconds: float) -> None:
     client.close()
 
 
-def _registered(client: connection.Connection, workers: int) -> bool:
+def _have_registered(client: connection.Connection, workers: int) -> bool:
     with connection.translate_errors(client):
         return int(client.scard(f"rq:workers:{QUEUE}")) >= workers

@@ -1,7 +1,7 @@
-"""Pods created per second through coordinator and workers, beside what the same client reaches by itself.
+"""Measures pods created per second through coordinator and workers, and by the same client alone.
 
-One rule: the same pods, on the same API server, in the same run, counted by the same watch; the client alone before and
-after each time, since the machine has other work.
+One rule: both create the same pods on the same API server in the same run, and the same watch counts them. The client
+runs alone before and after each part, since other work of the machine changes with time.
 """
 
 import itertools
@@ -26,13 +26,13 @@ from kube.api import Manifest
 from kube.informer import Informer
 
 PART = "bench/part"
-"""Label: in which part of the run a pod was made."""
+"""The label that says in which part of the run a pod was created."""
 _POLL_SECONDS = 0.02
 _SENT = (
     *("containers", "restartPolicy", "schedulerName", "hostname", "subdomain"),
     *("clusterIP", "ports", "selector", "publishNotReadyAddresses"),
 )
-"""Fields of the spec of a pod or service that are not the server's."""
+"""The fields of the spec of a pod or service that the client sends; the server adds others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +40,18 @@ class Options:
     """What to measure."""
 
     pods: int = 1_000
-    """In each part of the run."""
+    """The number of pods in each part of the run."""
     jobs: int = 8
-    """How many jobs they are of in the part with many."""
+    """The number of jobs in the part with several jobs."""
     workers: int = 2
     rounds: int = 3
     """How often each part is run."""
     kubeconfig: str = ""
-    """Of an API server; empty: one of our own."""
+    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether our own is kube-apiserver, or the embedded one."""
+    """Whether its own server is kube-apiserver, or the embedded one."""
     seconds: float = 300.0
-    """When to give up, in each part."""
+    """The time limit of each part."""
 
 
 SHORT = Options(pods=160, jobs=8, rounds=1)
@@ -59,19 +59,19 @@ SHORT = Options(pods=160, jobs=8, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a part of the run came to."""
+    """The result of one part of the run."""
 
     rate: float
     """Pods per second."""
     cpu: float
-    """CPU milliseconds per pod, of every process but the benchmark's own."""
+    """CPU milliseconds per pod, of all processes except the benchmark itself."""
 
 
 def run(options: Options) -> Figures:
-    """One job, then several, between runs of the client alone. BenchError if pods do not come."""
+    """Run one job, then several, between runs of the client alone. BenchError if pods are missing."""
     settings = {"TORCHQ_POOL": "none"}
-    wanted = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq, Sight(torchq) as sight:
+    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq, Sight(torchq) as sight:
         course = Course(bench, torchq, sight, options)
         for number in range(options.jobs):
             body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
@@ -83,33 +83,33 @@ def run(options: Options) -> Figures:
             one.append(course.through(f"one-{number}", 1))
             many.append(course.through(f"many-{number}", options.jobs))
             alone.append(course.alone(f"alone-{number + 1}"))
-        asked = torchq.requests() - requests
+        counted = torchq.requests() - requests
         costs = installation.costs(bench, cpu)
-    return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(asked),
-            "refused": api_counts.failures(asked)}  # fmt: skip
+    return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(counted),
+            "refused": api_counts.failures(counted)}  # fmt: skip
 
 
 def figures(alone: Sequence[Part], one: Sequence[Part], many: Sequence[Part]) -> Figures:
-    """The middle of each part's rounds; and ours as parts of what the client reached before and after that round."""
+    """Return the median of each part's rounds, and torchq's rates as shares of the client's rates around each round."""
     around = [(before.rate + after.rate) / 2 for before, after in itertools.pairwise(alone)]
-    found: Figures = {}
+    results: Figures = {}
     for name, parts in (("alone", alone), ("one_job", one), ("many_jobs", many)):
-        found[f"{name}_pods_per_s"] = round(statistics.median(each.rate for each in parts), 1)
-        found[f"{name}_cpu_ms_per_pod"] = round(statistics.median(each.cpu for each in parts), 2)
+        results[f"{name}_pods_per_s"] = round(statistics.median(part.rate for part in parts), 1)
+        results[f"{name}_cpu_ms_per_pod"] = round(statistics.median(part.cpu for part in parts), 2)
     for name, parts in (("one_job", one), ("many_jobs", many)):
-        shares = [each.rate / yardstick for each, yardstick in zip(parts, around, strict=True)]
-        found[f"share_{name}"] = round(statistics.median(shares), 3)
-        found[f"shares_{name}"] = [round(each, 3) for each in shares]
-    return found
+        shares = [part.rate / yardstick for part, yardstick in zip(parts, around, strict=True)]
+        results[f"share_{name}"] = round(statistics.median(shares), 3)
+        results[f"shares_{name}"] = [round(share, 3) for share in shares]
+    return results
 
 
 class Sight:
-    """When a watch has shown each pod of each part of the run. Moments are `time.monotonic`."""
+    """The times at which a watch showed each pod of each part of the run, by `time.monotonic`."""
 
     def __init__(self, torchq: Installation) -> None:
         self.moments: dict[str, list[float]] = {}
         self._pods = Informer(
-            torchq.admin, PODS, trim=_part, namespace=torchq.namespace, label_selector=PART, on_change=self._changed
+            torchq.admin, PODS, trim=_part, namespace=torchq.namespace, label_selector=PART, on_change=self._on_change
         )
 
     def __enter__(self) -> "Sight":
@@ -120,15 +120,15 @@ class Sight:
         self._pods.stop()
 
     def count(self, part: str) -> int:
-        """How many pods of a part there have been."""
+        """Return how many pods of a part have been created."""
         return len(self.moments.get(part, ()))
 
     def rate(self, part: str) -> float:
-        """Pods per second, from the first one to the last."""
+        """Return the pods per second of a part, from the first pod to the last."""
         moments = self.moments[part]
         return (len(moments) - 1) / (max(moments) - min(moments))
 
-    def _changed(self, before: str | None, after: str | None) -> None:
+    def _on_change(self, before: str | None, after: str | None) -> None:
         if before is None and after is not None:
             self.moments.setdefault(after, []).append(time.monotonic())
 
@@ -143,14 +143,14 @@ class Course:
     options: Options
 
     def warm_up(self) -> None:
-        """One job goes all the way; its worker's pod, without what makes it the job's, is what the client makes."""
+        """Run one job. The pod of its worker, without its references to the job, is what the client creates later."""
         self._submit("warm", 2, 0)
         self._wait("warm", 2)
         pod = self.torchq.admin.get(PODS, "warm-0-worker-0", self.torchq.namespace)
         self._body().write_bytes(orjson.dumps(bare(pod)))
 
     def alone(self, part: str) -> Part:
-        """The client alone: as many processes as there are workers, each as many requests at once as a worker."""
+        """Run the client alone: one process per worker, each with as many parallel requests as a worker."""
         admin, count = self.torchq.server, -(-self.options.pods // self.options.workers)
         body = orjson.loads(self._body().read_bytes())
         body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), PART: part}
@@ -158,23 +158,23 @@ class Course:
         file.write_bytes(orjson.dumps(body))
         names = [f"maker-{part}-{number}" for number in range(self.options.workers)]
         for name in names:
-            where = (admin.accounts[1], str(gate), self.torchq.namespace, str(file), name)
+            arguments = (admin.accounts[1], str(gate), self.torchq.namespace, str(file), name)
             threads = str(Settings().parallel_writes)
-            self.bench.start_python(name, "bench.support.pod_maker", *where, str(count), threads, stage=2)
+            self.bench.start_python(name, "bench.support.pod_maker", *arguments, str(count), threads, stage=2)
         self.bench.wait_said(names, "ready")
-        return self._measured(part, gate.touch, count * self.options.workers)
+        return self._measure(part, gate.touch, count * self.options.workers)
 
     def through(self, part: str, jobs: int) -> Part:
-        """So many jobs, submitted at once."""
-        each = self.options.pods // jobs
+        """Run a number of jobs that are submitted together."""
+        pods_per_job = self.options.pods // jobs
 
         def submit() -> None:
             for number in range(jobs):
-                self._submit(part, each, number)
+                self._submit(part, pods_per_job, number)
 
-        return self._measured(part, submit, each * jobs)
+        return self._measure(part, submit, pods_per_job * jobs)
 
-    def _measured(self, part: str, begin: Callable[[], None], count: int) -> Part:
+    def _measure(self, part: str, begin: Callable[[], None], count: int) -> Part:
         before = sum(installation.cpu(self.bench).values())
         begin()
         self._wait(part, count)
@@ -197,7 +197,7 @@ class Course:
 
 
 def job(name: str, queue: str, part: str, pods: int) -> Manifest:
-    """A job of so many pods, made at once, which no node takes."""
+    """Return a job whose pods are all created at once and that no scheduler binds."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
     spec = {"schedulerName": MISSING_SCHEDULER, "containers": [container]}
     task = {"template": {"metadata": {"labels": {PART: part}}, "spec": spec}}
@@ -215,13 +215,13 @@ def _part(manifest: Manifest) -> str:
     return str(manifest["metadata"]["labels"][PART])
 
 
-def bare(found: Manifest, kind: str = "Pod") -> Manifest:
-    """A pod or service as a worker sends it, but of no job: nobody would count it, or take it away."""
-    metadata = {name: found["metadata"][name] for name in ("annotations",) if name in found["metadata"]}
-    spec = {name: found["spec"][name] for name in _SENT if name in found["spec"]}
+def bare(body: Manifest, kind: str = "Pod") -> Manifest:
+    """Return a pod or service as a worker sends it, but without a job, so that torchq neither counts nor deletes it."""
+    metadata = {name: body["metadata"][name] for name in ("annotations",) if name in body["metadata"]}
+    spec = {name: body["spec"][name] for name in _SENT if name in body["spec"]}
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def named(body: Manifest, name: str) -> Manifest:
-    """The same by another name."""
+    """Return the same object with another name."""
     return {**body, "metadata": {**body["metadata"], "name": name}}

@@ -1,8 +1,10 @@
-"""Reconciles per second through the work queue and real worker processes: such that do nothing, beside plain RQ jobs,
-and whole ones, beside the same API calls made bare.
+"""Measures reconciles per second through the work queue and real worker processes.
 
-One rule: those that do nothing are counted by the workers themselves, from the first offer to the last run; a key that
-ran twice is an error. (Whole ones: `bench.benchmarks.full_reconcile`.)
+Empty reconciles are compared with plain RQ jobs, and whole reconciles with the same API calls alone
+(`bench.benchmarks.full_reconcile`).
+
+One rule: the workers themselves count empty reconciles, from the first offer to the last run, and a key that runs twice
+is an error.
 """
 
 import time
@@ -33,23 +35,23 @@ class Options:
 
     keys: int = 4_000
     plain_jobs: int = 300
-    """Plain RQ jobs to compare with; fewer, for they are slower."""
+    """The number of plain RQ jobs; fewer than keys, since they are slower."""
     work_ms: float = 0.0
     """How long each reconcile, and each plain job, sleeps."""
     threads: int = _DEFAULTS.threads
     sizes: tuple[int, ...] = full_reconcile.Options().sizes
-    """Pods of a job, for whole reconciles; none of them if empty."""
+    """The numbers of pods per job in whole reconciles; if empty, no whole reconciles are run."""
     pods: int = full_reconcile.Options().pods
-    """Of all jobs of a size together."""
+    """The number of pods of all jobs of one size together."""
     real: bool = False
-    """Whole ones against kube-apiserver on etcd instead of the embedded API server."""
+    """Whether whole reconciles use kube-apiserver on etcd instead of the embedded API server."""
 
 
 SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
-    """With one worker process and with two. LocalError without a Redis server."""
+    """Measure with one worker process and with two. LocalError without a Redis server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
     return {
@@ -64,11 +66,11 @@ def run(options: Options) -> Figures:
 
 
 def _whole(options: Options) -> Figures:
-    """By one worker process, and by two."""
+    """Measure whole reconciles with one worker process and with two."""
 
     def by(workers: int) -> Figures:
-        wanted = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
-        return full_reconcile.run(wanted)
+        installed = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)
+        return full_reconcile.run(installed)
 
     return {"whole_1_worker": by(1), "whole_2_workers": by(2)}
 
@@ -102,8 +104,8 @@ def _plain(options: Options, workers: int) -> float:
 
 
 def _warm_up(bench: Bench, work: RedisWork, client: connection.Connection, counter: Path, workers: int) -> None:
-    """All workers are there, and one key has gone all the way."""
-    bench.wait(lambda: _registered(client) == workers, f"{workers} workers")
+    """Wait until all workers have registered and one key has been reconciled."""
+    bench.wait(lambda: _worker_count(client) == workers, f"{workers} workers")
     work.offer(_offers(1))
     bench.wait(lambda: work.dispatch() or _size(counter) == 1, "a first run")
     bench.wait(lambda: _size(counter) == 1, "a first run")
@@ -124,7 +126,7 @@ def _rate(counter: Path, runs: int, begin: Callable[[], None], pump: Callable[[]
 
 
 def _dispatch(work: RedisWork) -> None:
-    """As the coordinator does it: again at once while there is something to hand out."""
+    """Dispatch as the coordinator does: without a pause while there is work to dispatch."""
     if not work.dispatch():
         time.sleep(_DEFAULTS.dispatch_seconds)
 
@@ -138,7 +140,7 @@ def _offers(keys: int) -> list[Offer]:
     ]
 
 
-def _registered(client: connection.Connection) -> int:
+def _worker_count(client: connection.Connection) -> int:
     with connection.translate_errors(client):
         return int(client.hlen("torchq:work:threads"))
 

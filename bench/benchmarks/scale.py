@@ -1,6 +1,6 @@
-"""Many TorchJobs on a real API server, under the accounts of deploy/rbac, with pods whose phases are played.
+"""Runs many TorchJobs on a real API server, under the accounts of deploy/rbac, with simulated pods.
 
-One rule: every job has to succeed and nothing to stay charged; what the API server counted is told, by verb and code.
+One rule: every job has to succeed, and no charge may remain. The API server counts the requests, by verb and code.
 """
 
 import threading
@@ -32,23 +32,23 @@ class Options:
     queues: int = 30
     workers: int = 2
     cpus: int = 200
-    """What the queues share; each job asks for one."""
+    """The CPUs that the queues share; each job needs one."""
     clients: int = 1
-    """Processes that create jobs."""
+    """The number of processes that create jobs."""
     threads: int = 8
-    """Requests under way at the same time in each of them, and in the process that plays the pods."""
+    """The most requests at the same time in each of these processes, and in the process that simulates the pods."""
     seconds: float = 3_600.0
-    """When to give up."""
+    """The time limit of the run."""
 
 
 def run(options: Options) -> Figures:
-    """Start everything, submit, wait for the end, tell. BenchError if it does not come, or not well."""
-    wanted = Wanted(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
+    """Start everything, submit the jobs and wait until all have ended. BenchError if they do not."""
+    installed = Wanted(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
     submitters = Crowd(clients=options.clients, threads=options.threads, jobs=options.jobs, queues=options.queues)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, wanted) as torchq:
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         _prepare(bench, torchq, options)
         tally = Tally()
-        with Informer(torchq.admin, TORCHJOBS, trim=_phase, on_change=tally.changed):
+        with Informer(torchq.admin, TORCHJOBS, trim=_phase, on_change=tally.on_change):
             requests, cpu = torchq.requests(), installation.cpu(bench)
             started = crowd.begin(bench, torchq.server.kubeconfig, submitters)
             _wait(bench, torchq, tally, options)
@@ -69,16 +69,16 @@ def run(options: Options) -> Figures:
 
 
 class Tally:
-    """How many jobs are in which phase, as a watch shows it."""
+    """The number of jobs in each phase, as a watch shows them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.phases: Counter[str] = Counter()
         self.admissions: Counter[int] = Counter()
-        """How many jobs ended in their first attempt, their second, ..."""
+        """The number of jobs that ended in their first attempt, their second, ..."""
 
-    def changed(self, before: tuple[str, int] | None, after: tuple[str, int] | None) -> None:
-        """One job changed."""
+    def on_change(self, before: tuple[str, int] | None, after: tuple[str, int] | None) -> None:
+        """Count the change of one job."""
         with self._lock:
             if before:
                 self.phases[before[0]] -= 1
@@ -89,16 +89,16 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """Jobs that have ended."""
-        return sum(self.phases[each] for each in _FINAL)
+        """The number of jobs that have ended."""
+        return sum(self.phases[phase] for phase in _FINAL)
 
     def text(self) -> str:
-        """For people who wait."""
+        """Return the number of jobs in each phase as text."""
         return " ".join(f"{phase or 'New'}={count}" for phase, count in sorted(self.phases.items()) if count)
 
 
 def _prepare(bench: Bench, torchq: Installation, options: Options) -> None:
-    """Who plays the pods, and the queues."""
+    """Start the process that simulates the pods, and create the queues."""
     bench.start_python(
         "pod-player", "bench.support.pod_player", torchq.server.kubeconfig, str(options.threads), stage=2
     )
@@ -108,7 +108,7 @@ def _prepare(bench: Bench, torchq: Installation, options: Options) -> None:
 
 
 def _wait(bench: Bench, torchq: Installation, tally: Tally, options: Options) -> None:
-    """Until all have ended and nothing is charged."""
+    """Wait until all jobs have ended and nothing is charged."""
     deadline = time.monotonic() + options.seconds
     pause = threading.Event()
     store = torchq.store()

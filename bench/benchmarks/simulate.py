@@ -1,9 +1,10 @@
-"""What would happen: the production race, quotas and gangs under a virtual clock, beside FIFO and plain round robin.
+"""Simulates the production picker, with quotas and gangs, under a virtual clock, and compares it with other policies.
 
-One rule: nothing is measured that the clock of this machine moves; the same jobs give the same figures anywhere.
+One rule: no figure depends on the clock of this machine. The same jobs give the same figures everywhere.
 
-A job is admitted with all its pods or not at all, holds its room until its time is over, and never waits for anything
-but room. How pods fit on single nodes is not looked at: the pool is one number per resource.
+A job is admitted with all of its pods or not at all, occupies the pool until its run time is over, and waits only for
+the pool. The pool is one number per resource; how pods fit on single nodes is not simulated. The other policies are
+FIFO and plain weighted round robin.
 """
 
 import heapq
@@ -35,12 +36,12 @@ class Options:
     scenario: str = ""
     """A YAML file of queues, jobs and a pool. With neither file: queues of weights 5, 3, 1, 1 and mixed GPU jobs."""
     jobs: int = 100_000
-    """How many, where no file says it."""
+    """The number of jobs, if no file defines them."""
     room: float = 0.6
-    """Of a trace: the pool as a part of the most that its tasks would ever use at once."""
+    """The pool of a trace, as a part of the most that its tasks would use at once."""
     cost: str = GPU
     against: bool = True
-    """Whether FIFO and plain weighted round robin are simulated, too."""
+    """Whether to simulate FIFO and plain weighted round robin as well."""
     seed: int = 1
 
 
@@ -48,7 +49,7 @@ SHORT = Options(jobs=2_000)
 
 
 def run(options: Options) -> Figures:
-    """Figures of the production race, and in `against` of its rivals. BenchError for a file that makes no sense."""
+    """Return the figures of the production picker, and in `against` those of others. BenchError for an invalid file."""
     scenario = read(options)
     rules = from_settings(options.cost, 32)
     pool, queues = scenario.pool, scenario.queues
@@ -56,23 +57,27 @@ def run(options: Options) -> Figures:
         "fifo": lambda: Fifo(queues, pool),
         "weighted_round_robin": lambda: WeightedRoundRobin(queues, pool),
     }
-    ours = play(Production(queues, pool, rules), scenario, options.cost)
+    torchq = play(Production(queues, pool, rules), scenario, options.cost)
     played = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
-    against = {name: each.figures() for name, each in played.items()}
-    drawn = list(_panels({"torchq": ours, **played}))
-    return {"simulated": len(scenario.jobs), **ours.figures(), "against": against, PANELS: drawn}
+    against = {name: simulation.figures() for name, simulation in played.items()}
+    drawn = list(_panels({"torchq": torchq, **played}))
+    return {"simulated": len(scenario.jobs), **torchq.figures(), "against": against, PANELS: drawn}
 
 
 def _panels(played: Mapping[str, "Played"]) -> Iterator[Panel]:
-    """A panel per queue: how many of its jobs have waited at most so long, with each picker."""
-    queues = sorted({queue for each in played.values() for queue in each.waits})
+    """Yield a panel per queue: the distribution of its jobs' waits with each picker."""
+    queues = sorted({queue for simulation in played.values() for queue in simulation.waits})
     for queue in queues[:_MOST_PANELS]:
-        lines = {name: panels.shares(each.waits[queue]) for name, each in played.items() if each.waits.get(queue)}
+        lines = {
+            name: panels.shares(simulation.waits[queue])
+            for name, simulation in played.items()
+            if simulation.waits.get(queue)
+        }
         yield Panel(f"queue {queue}", "waited at most, s", "% of jobs", lines)
 
 
 def read(options: Options) -> Scenario:
-    """The scenario that the options mean. BenchError."""
+    """Return the scenario of the options. BenchError."""
     if options.trace and options.scenario:
         raise BenchError("give a trace or a scenario, not both")
     if options.trace:
@@ -83,7 +88,7 @@ def read(options: Options) -> Scenario:
 
 
 def play(arena: Arena, scenario: Scenario, cost: str) -> "Played":
-    """All jobs, from the first submission to the last end."""
+    """Simulate all jobs, from the first submission to the last end."""
     played = Played(arena, scenario, cost)
     while played.step():
         pass
@@ -92,7 +97,7 @@ def play(arena: Arena, scenario: Scenario, cost: str) -> "Played":
 
 @dataclass(slots=True)
 class Played:
-    """What has happened so far."""
+    """The state of a simulation."""
 
     arena: Arena
     scenario: Scenario
@@ -102,16 +107,16 @@ class Played:
     admitted: int = 0
     ends: list[tuple[float, int, Entry]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each job runs, of those that arrived and were not admitted."""
+    """The run times of jobs that have arrived and are not admitted, by uid."""
     waits: dict[str, list[float]] = field(default_factory=dict)
     used: float = 0.0
-    """Room times seconds, of the resource that is counted."""
+    """The usage of the counted resource, multiplied by seconds."""
     jain: float = 0.0
     contended: float = 0.0
-    """Seconds in which two queues or more had jobs waiting."""
+    """The seconds in which at least two queues had waiting jobs."""
 
     def step(self) -> bool:
-        """The next moment at which something arrives or ends; False if there is none."""
+        """Go to the next time at which a job arrives or ends; return False if there is none."""
         jobs = self.scenario.jobs
         coming = jobs[self.arrived].entry.submitted if self.arrived < len(jobs) else None
         moments = [moment for moment in (coming, self.ends[0][0] if self.ends else None) if moment is not None]
@@ -137,18 +142,18 @@ class Played:
             heapq.heappush(self.ends, (end, self.admitted, entry))
 
     def _pass(self, moment: float) -> None:
-        """Time goes by; what is used and who waits stays as it is."""
-        gone = moment - self.now if self.arrived else 0.0
+        """Move the clock forward; until then, usage and waiting jobs stay the same."""
+        elapsed = moment - self.now if self.arrived else 0.0
         self.now = moment
-        self.used += gone * self.arena.used.get(self.cost, 0)
+        self.used += elapsed * self.arena.used.get(self.cost, 0)
         waiting = [line for line in self.arena.lines.values() if line.ranks]
-        held = [line.used.get(self.cost, 0) / line.spec.weight for line in waiting]
-        if len(held) > 1 and any(held):
-            self.contended += gone
-            self.jain += gone * jain(held)
+        shares = [line.used.get(self.cost, 0) / line.spec.weight for line in waiting]
+        if len(shares) > 1 and any(shares):
+            self.contended += elapsed
+            self.jain += elapsed * jain(shares)
 
     def figures(self) -> Figures:
-        """What it comes to."""
+        """Return the results of the simulation."""
         all_waits = [wait for waits in self.waits.values() for wait in waits]
         makespan = self.now - self.scenario.jobs[0].entry.submitted if self.scenario.jobs else 0.0
         room = (self.arena.pool or amounts.NOTHING).get(self.cost, 0)
@@ -164,7 +169,7 @@ class Played:
 
 
 def jain(parts: Sequence[float]) -> float:
-    """Jain's index of fairness: 1 if all have the same, 1/n if one of n has all."""
+    """Return Jain's index of fairness: 1 if all parts are equal, 1/n if one of n parts is everything."""
     return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
 
 

@@ -1,8 +1,8 @@
-"""How much of a pool a queue idles by withdrawing jobs for which room is kept: games against the production race.
+"""Measures how much of a pool stays idle if a queue withdraws jobs for which the picker reserves the pool.
 
-One rule: pure. Fixed plays from a seed, under a clock that only the game moves.
+One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
-The room that is idle counts as the player's: the other queues always have jobs of one GPU. A second is a step.
+Idle parts of the pool count as the player's, because the other queues always have jobs of one GPU. A step is a second.
 """
 
 import heapq
@@ -25,14 +25,14 @@ POOL = 64
 PLAYER = "player"
 OTHERS = ("other-a", "other-b", "other-c", "other-d", "other-e")
 _LONGEST = 150
-"""Seconds that a job of the others runs at most; at least a third."""
+"""The longest run time of the other queues' jobs, in seconds; the shortest is a third of it."""
 _SOON = 4
-"""With so few GPUs left to come free, a job as large as the pool is about to start."""
+"""The number of busy GPUs at which a job as large as the pool is about to start."""
 
 
 @dataclass(slots=True)
 class Table:
-    """A pool and the jobs in it, as the player sees them."""
+    """A pool and its jobs, as the player sees them."""
 
     arena: Production
     chance: random.Random
@@ -45,18 +45,18 @@ class Table:
 
     @property
     def free(self) -> int:
-        """GPUs of which no job has use now."""
+        """The number of GPUs that no job uses now."""
         return POOL - self.arena.used.get(GPU, 0)
 
     def job(self, queue: str, gpus: int, priority: int = 0) -> Entry:
-        """A job that is new."""
+        """Return a new job."""
         number = next(self._numbers)
         key = JobKey(queue, f"job-{number:07}", f"uid-{number}")
         demand = {amounts.JOBS: 1, GPU: gpus}
         return Entry(key=key, queue=queue, submitted=self.now, priority=priority, demand=demand)
 
     def second(self) -> None:
-        """Jobs end, others come and start; what is used and what is idle then counts for a second."""
+        """Let jobs end, arrive and start; then count used and idle GPUs for one second."""
         self.now += 1
         while self._ends and self._ends[0][0] <= self.now:
             self.arena.release(heapq.heappop(self._ends)[2])
@@ -77,11 +77,11 @@ class Table:
 
 
 Play = Callable[[Table], Iterator[None]]
-"""What the player does before each second."""
+"""The player's moves: one before each second."""
 
 
 def withdraw(table: Table) -> Iterator[None]:
-    """Take a job as large as the pool away just before it starts, and submit another one."""
+    """Withdraw a job as large as the pool just before it starts, and submit another one."""
     while True:
         job = table.job(PLAYER, POOL)
         table.arena.put(job)
@@ -93,7 +93,7 @@ def withdraw(table: Table) -> Iterator[None]:
 
 
 def shrink(table: Table) -> Iterator[None]:
-    """Ask for one GPU more or less just before it starts."""
+    """Change the job's demand by one GPU just before it starts."""
     gpus = POOL
     job = table.job(PLAYER, gpus)
     while True:
@@ -110,7 +110,7 @@ def shrink(table: Table) -> Iterator[None]:
 
 
 def displace(table: Table) -> Iterator[None]:
-    """Put another job as large as the pool before it just before it starts, and take the old one away."""
+    """Submit a more urgent job as large as the pool just before the last one starts, and withdraw the last one."""
     last: Entry | None = None
     for priority in count():
         job = table.job(PLAYER, POOL, priority)
@@ -124,7 +124,7 @@ def displace(table: Table) -> Iterator[None]:
 
 
 def start(table: Table) -> Iterator[None]:
-    """Let every job start, for comparison: what is idle while its room is kept comes beside its share."""
+    """Let every job start, for comparison: GPUs that are idle while the pool is reserved add to the share."""
     while True:
         job = table.job(PLAYER, POOL)
         table.arena.put(job)
@@ -137,8 +137,10 @@ GAMES: Mapping[str, Play] = {play.__name__: play for play in (withdraw, shrink, 
 
 
 def run(seconds: int, seed: int) -> Figures:
-    """Every game, so many seconds each; the most that the player idled and used in any of them, as a part of what its
-    weight gives it."""
+    """Play every game for a number of seconds.
+
+    Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share.
+    """
     played = {name: measure(play, seconds, seed) for name, play in GAMES.items()}
     share = 1 / (1 + len(OTHERS))
     worst = max(figures["idle"] + figures["player"] for figures in played.values())
@@ -147,7 +149,7 @@ def run(seconds: int, seed: int) -> Figures:
 
 
 def measure(play: Play, seconds: int, seed: int) -> dict[str, float]:
-    """One game: which parts of the pool were idle, used by the player, and used by the others."""
+    """Play one game; return which parts of the pool were idle, used by the player, and used by the others."""
     specs = [QueueSpec(name=name) for name in (PLAYER, *OTHERS)]
     table = Table(Production(specs, {GPU: POOL}, Rules(cost=GPU)), random.Random(seed))
     moves = play(table)

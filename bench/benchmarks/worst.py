@@ -1,7 +1,7 @@
-"""What a single object costs the thread of an informer, for the objects that cost most.
+"""Measures how much CPU time the most expensive objects cost the thread of an informer.
 
-One rule: each shape is as large as an API server stores, and costs what it costs when it is seen for the first time:
-nothing of it is remembered.
+One rule: an object of each shape is as large as an API server accepts, and it is measured as if it were new: no result
+of an earlier read is reused.
 """
 
 import re
@@ -22,9 +22,9 @@ from reconcilers.views import pod_view
 Body = dict[str, Any]
 Make = Callable[[int], Body]
 LARGEST = 1_400_000
-"""Bytes of JSON: etcd takes 1.5 MiB with its own additions."""
+"""The size of an object in bytes of JSON. etcd accepts 1.5 MiB including its own additions."""
 MOST_ANNOTATIONS = 30_000
-"""An API server takes 256 KiB of them."""
+"""The largest number of annotations. An API server accepts 256 KiB of them."""
 UID = "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001"
 
 
@@ -34,25 +34,25 @@ class Options:
 
     bytes: int = LARGEST
     rounds: int = 5
-    """How often each shape is read; the least time counts."""
+    """How often each shape is read; the shortest time counts."""
 
 
 SHORT = Options(bytes=100_000, rounds=1)
 
 
 def run(options: Options) -> Figures:
-    """Milliseconds of CPU per event, by kind and shape, and the worst of them."""
-    found = {
-        f"{kind}_{name}_ms": 1e3 * _seconds(made, options.rounds, view)
+    """Return the CPU milliseconds per event, by kind and shape, and the largest of them."""
+    times = {
+        f"{kind}_{name}_ms": 1e3 * _seconds(body, options.rounds, view)
         for kind, shapes, view in (
             ("job", JOBS, views.job_view),
             ("pod", PODS, views.pod_view),
             ("worker_pod", PODS, pod_view.trim),
         )
         for name, make in shapes.items()
-        if (made := fitting(make, options.bytes))
+        if (body := fitting(make, options.bytes))
     }
-    return {**found, "worst_ms": max(found.values())}
+    return {**times, "worst_ms": max(times.values())}
 
 
 def _seconds(body: Body, rounds: int, view: Callable[[Body], object]) -> float:
@@ -69,7 +69,7 @@ def _once(line: bytes, number: int, view: Callable[[Body], object]) -> float:
 
 
 def fitting(make: Callable[[int], Body], size: int) -> Body:
-    """The largest object of a shape that is not larger than `size` bytes."""
+    """Return the largest object of a shape that has at most `size` bytes."""
     few, more = (len(text(make(count))) for count in (160, 320))
     count = max(1, 160 + (size - few) * 160 // max(1, more - few))
     while count > 1 and len(text(make(count))) > size:
@@ -106,14 +106,17 @@ def _names(count: int) -> Mapping[str, int]:
 
 
 def text(body: Body) -> bytes:
-    """As JSON. A string `@9000/90@` stands for a hundred lists, each 90 levels deep: no writer goes as deep as an API
-    server reads."""
+    """Return a body as JSON.
+
+    A string `@9000/90@` is replaced by a hundred lists with 90 levels each, because no JSON writer nests as deeply as
+    an API server reads.
+    """
     return _NESTED.sub(_nest, orjson.dumps(body))
 
 
-def _nest(found: re.Match[bytes]) -> bytes:
-    levels = int(found[2])
-    return b",".join([b"[" * levels + b"]" * levels] * (int(found[1]) // levels))
+def _nest(match: re.Match[bytes]) -> bytes:
+    levels = int(match[2])
+    return b",".join([b"[" * levels + b"]" * levels] * (int(match[1]) // levels))
 
 
 _NESTED = re.compile(rb'"@([0-9]+)/([0-9]+)@"')
@@ -173,7 +176,7 @@ SPECS: Mapping[str, Callable[[int], Body]] = {
         "unknown": [f"@{1_100 * n}/1100@"],
     },
 }
-"""Specs of pods."""
+"""The shapes of pod specs, by name."""
 
 
 def _job(spec: Body, metadata: Body | None = None, status: Body | None = None) -> Body:
@@ -194,8 +197,8 @@ def _job_of(spec: Body) -> Body:
     return _job({"torchTaskSpecs": {"Master": _task(spec)}})
 
 
-def _spread(make: Callable[[int], Body], tasks: int = 16) -> Callable[[int], Body]:
-    """The same over as many tasks as a job may have."""
+def _over_tasks(make: Callable[[int], Body], tasks: int = 16) -> Callable[[int], Body]:
+    """Return a shape that is divided among as many tasks as a job may have."""
     return lambda n: _job(
         {"torchTaskSpecs": {f"T{at}": _task(make(max(1, n // tasks)), numTasks=9_999) for at in range(tasks)}}
     )
@@ -215,22 +218,22 @@ _MARKS: Mapping[str, Callable[[int], Body]] = {
         managedFields=[{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(n)}}]
     ),
 }
-"""Metadata of any object."""
+"""The shapes of metadata, by name."""
 
 
 def _of_each(
     wrap: Callable[[Body], Body], makes: Mapping[str, Callable[[int], Body]]
 ) -> dict[str, Callable[[int], Body]]:
-    return {name: partial(_wrapped, wrap, make) for name, make in makes.items()}
+    return {name: partial(_compose, wrap, make) for name, make in makes.items()}
 
 
-def _wrapped(wrap: Callable[[Body], Body], make: Callable[[int], Body], count: int) -> Body:
+def _compose(wrap: Callable[[Body], Body], make: Callable[[int], Body], count: int) -> Body:
     return wrap(make(count))
 
 
 JOBS: Mapping[str, Callable[[int], Body]] = {
     **_of_each(_job_of, SPECS),
-    **{f"tasks_of_{name}": _spread(make) for name, make in SPECS.items()},
+    **{f"tasks_of_{name}": _over_tasks(make) for name, make in SPECS.items()},
     **_of_each(partial(_job, _PLAIN), _MARKS),
     "a_status_in_the_spec": lambda n: _job_of({"unknown": {"a": {}, "status": {"x": [f"@{90 * n}/90@"]}}}),
     "task_types": lambda n: _job(
@@ -265,7 +268,7 @@ JOBS: Mapping[str, Callable[[int], Body]] = {
 
 
 def _pod(spec: Body, metadata: Body | None = None) -> Body:
-    ours = {
+    owned = {
         "labels": {labels.JOB_UID: UID, labels.JOB_NAME: "train"},
         "ownerReferences": [
             {
@@ -280,14 +283,14 @@ def _pod(spec: Body, metadata: Body | None = None) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata or _metadata(**ours),
+        "metadata": metadata or _metadata(**owned),
         "spec": {"nodeName": "one", **spec},
         "status": {"phase": "Pending"},
     }
 
 
 def _is_of_a_pod(name: str, make: Make) -> bool:
-    """Whether an API server stores a pod like that: it keeps nothing unknown, and nothing that is wrong."""
+    """Return whether an API server stores such a pod. It drops unknown fields and refuses invalid ones."""
     return "unknown" not in make(1) and not name.startswith(("wrong_", "a_long_")) and "without" not in name
 
 
@@ -306,6 +309,6 @@ PODS: Mapping[str, Callable[[int], Body]] = {
 
 
 def shapes() -> Iterator[tuple[str, Callable[[int], Body]]]:
-    """All of them, with their names."""
+    """Yield all shapes with their names."""
     yield from ((f"job_{name}", make) for name, make in JOBS.items())
     yield from ((f"pod_{name}", make) for name, make in PODS.items())

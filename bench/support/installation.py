@@ -1,7 +1,7 @@
-"""An API server, Redis, a coordinator and workers: what `torchq coordinator` and `torchq worker` are on a cluster.
+"""Starts an API server, Redis, a coordinator and workers, as `torchq coordinator` and `torchq worker` run on a cluster.
 
-One rule: the processes and settings of production, whatever the server: the embedded one (by default), a private
-kube-apiserver on etcd, or one that a kubeconfig names.
+One rule: the processes and settings are those of production, whichever API server is used: the embedded one (by
+default), a private kube-apiserver on etcd, or one that a kubeconfig names.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ class Wanted:
     """What to start."""
 
     kubeconfig: str = ""
-    """Of the API server to use; empty: one of our own."""
+    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether our own is kube-apiserver, from the folder KUBEBUILDER_ASSETS names, or the embedded one."""
+    """Whether its own server is kube-apiserver, from the folder that KUBEBUILDER_ASSETS names, or the embedded one."""
     workers: int = 2
     coordinator: bool = True
-    """Whether there is one; without it, the caller hands out the work."""
+    """Whether to start a coordinator; without one, the caller dispatches the work."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Variables for coordinator and workers."""
+    """Environment variables for coordinator and workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,94 +47,97 @@ class Server:
     """An API server with torchq's definitions."""
 
     name: str
-    """For people."""
+    """The name that the results show."""
     admin: KubernetesCluster
     kubeconfig: str
-    """The admin's."""
+    """The kubeconfig of the admin."""
     accounts: tuple[str, str]
     """The kubeconfigs of coordinator and worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """torchq at work on a server."""
+    """A running torchq on an API server."""
 
     server: Server
     redis: connection.Connection
     namespace: str
-    """Where jobs are to be made; its name is unique, and begins those of the queues."""
+    """The namespace for the jobs; its name is unique, and the names of the queues begin with it."""
 
     @property
     def admin(self) -> KubernetesCluster:
-        """The API, with every right."""
+        """The client of the admin, which may do everything."""
         return self.server.admin
 
     def requests(self) -> Counter[str]:
-        """What the server was asked so far; empty if it does not tell."""
+        """Return the requests that the server has counted so far; empty if it does not publish the counts."""
         try:
             return api_counts.by_code(self.admin.metrics())
         except errors.ClusterError:
             return Counter()
 
     def store(self) -> RedisStore:
-        """A second look at the queues."""
+        """Return a store of the benchmark's own, to read the queues."""
         return RedisStore(self.redis)
 
 
 @contextlib.contextmanager
-def running(bench: Bench, wanted: Wanted) -> Iterator[Installation]:
-    """Start it; the coordinator leads once this is entered. What was made on somebody else's server is deleted."""
-    server = _server(bench, wanted)
+def running(bench: Bench, options: Wanted) -> Iterator[Installation]:
+    """Start everything, and enter the block when the coordinator leads.
+
+    On an existing server, the objects that were created are deleted afterwards.
+    """
+    server = _server(bench, options)
     namespace = f"bench-{os.getpid()}"
     server.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     url = redis_server.start(bench)
     try:
-        _start_desk(bench, server, {**wanted.settings, "TORCHQ_REDIS_URL": url}, wanted)
+        _start_desk(bench, server, {**options.settings, "TORCHQ_REDIS_URL": url}, options)
         torchq = Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
-        # On a server that has had a coordinator before, the first thing a new one does is to wait for its workers.
-        if wanted.coordinator:
+        # On a server that has had a coordinator before, a new coordinator first waits for that one's workers.
+        if options.coordinator:
             bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
         yield torchq
     finally:
-        if wanted.kubeconfig:
+        if options.kubeconfig:
             _clean(server.admin, namespace)
 
 
-def _server(bench: Bench, wanted: Wanted) -> Server:
-    if wanted.kubeconfig:
-        admin = client.connect(ConnectionSettings(kubeconfig=wanted.kubeconfig, user_agent=AGENT))
+def _server(bench: Bench, options: Wanted) -> Server:
+    if options.kubeconfig:
+        admin = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent=AGENT))
         local_stack.install(admin)
-        return Server(admin.server, admin, wanted.kubeconfig, (wanted.kubeconfig, wanted.kubeconfig))
-    return _real(bench) if wanted.real else _embedded(bench)
+        return Server(admin.server, admin, options.kubeconfig, (options.kubeconfig, options.kubeconfig))
+    return _real(bench) if options.real else _start_embedded(bench)
 
 
 def _real(bench: Bench) -> Server:
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or ".")
-    found = real_server.start(bench, assets)
-    said = subprocess.run([assets / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
-    accounts = (str(found.kubeconfig(COORDINATOR)), str(found.kubeconfig(WORKER)))
-    name = f"kube-apiserver, {said.stdout.strip()}, on etcd"
-    return Server(name, found.admin, str(found.folder / "admin.kubeconfig"), accounts)
+    server = real_server.start(bench, assets)
+    version = subprocess.run([assets / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
+    accounts = (str(server.kubeconfig(COORDINATOR)), str(server.kubeconfig(WORKER)))
+    name = f"kube-apiserver, {version.stdout.strip()}, on etcd"
+    return Server(name, server.admin, str(server.folder / "admin.kubeconfig"), accounts)
 
 
-def _embedded(bench: Bench) -> Server:
+def _start_embedded(bench: Bench) -> Server:
     kubeconfig = stack.start_apiserver(bench, "--port", str(bench.port()))  # the same after a restart
     admin = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT))
     local_stack.install(admin)
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))
 
 
-def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], wanted: Wanted) -> None:
-    desk, hands = ({"TORCHQ_KUBECONFIG": each, **settings} for each in server.accounts)
-    if wanted.coordinator:
+def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], options: Wanted) -> None:
+    desk, hands = ({"TORCHQ_KUBECONFIG": kubeconfig, **settings} for kubeconfig in server.accounts)
+    if options.coordinator:
         bench.start_python("coordinator", "coordinator.cli.main", "coordinator", stage=DESK_STAGE, environment=desk)
-    for number in range(wanted.workers):
+    for number in range(options.workers):
         arguments = ("worker", "--single")
         bench.start_python(f"worker-{number}", "coordinator.cli.main", *arguments, stage=DESK_STAGE, environment=hands)
 
 
 def _clean(admin: KubernetesCluster, namespace: str) -> None:
-    """The namespace takes its jobs with it."""
+    """Delete the queues and the namespace; with the namespace, the server deletes the jobs."""
     for queue in admin.list(TENANT_QUEUES).items:
         if queue["metadata"]["name"].startswith(f"{namespace}-"):
             admin.delete(TENANT_QUEUES, queue["metadata"]["name"])
@@ -142,25 +145,25 @@ def _clean(admin: KubernetesCluster, namespace: str) -> None:
 
 
 OURS = ("coordinator", "worker")
-"""Beginnings of the names of torchq's own processes; the others are the cluster's, Redis and the benchmark's."""
+"""The beginnings of the names of torchq's own processes. The others belong to the cluster, Redis or the benchmark."""
 
 
 def costs(bench: Bench, before: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """CPU seconds since `before` (`cpu`) and the most memory ever held, by process."""
-    found = {name: used for name, pid in bench.pids().items() if (used := _usage(pid))}
+    """Return the CPU seconds since `before` (the result of `cpu`) and the peak memory, by process."""
+    usage = {name: used for name, pid in bench.pids().items() if (used := _usage(pid))}
     return {
-        "cpu_s": {name: round(used["cpu_s"] - before.get(name, 0.0), 1) for name, used in found.items()},
-        "peak_rss_mb_by_process": {name: used["max_rss_mib"] for name, used in found.items()},
+        "cpu_s": {name: round(used["cpu_s"] - before.get(name, 0.0), 1) for name, used in usage.items()},
+        "peak_rss_mb_by_process": {name: used["max_rss_mib"] for name, used in usage.items()},
     }
 
 
 def cpu(bench: Bench) -> dict[str, float]:
-    """CPU seconds so far, by process."""
+    """Return the CPU seconds so far, by process."""
     return {name: used["cpu_s"] for name, pid in bench.pids().items() if (used := _usage(pid))}
 
 
 def _usage(pid: int) -> dict[str, float]:
-    """Nothing of a process that is gone."""
+    """Return the CPU time and memory of a process; nothing if the process has ended."""
     try:
         return stack.usage(pid)
     except OSError:

@@ -1,7 +1,7 @@
-"""What an outside observer knows of many jobs: when each was admitted and ended, and what was held at the same time.
+"""What an outside observer sees of many jobs: when each was admitted and ended, and how much the admitted ones use.
 
-One rule: pure but for one lock; moments are given. Events come in the order of the API server's versions, so that what
-is held beyond a quota here was held beyond it there.
+One rule: pure, except for one lock; the caller passes the times. Events arrive in the order of the API server's
+versions. So usage beyond a quota here was usage beyond the quota there.
 """
 
 import threading
@@ -15,44 +15,44 @@ FINAL = ("Succeeded", "Failed")
 
 
 class Ledger:
-    """Keeps count; called by a watch, read by others."""
+    """The counts of jobs; a watch updates them, and other threads read them."""
 
     def __init__(self, jobs: Mapping[str, ScenarioJob], limit: int) -> None:
         self.admitted: dict[str, float] = {}
-        """When each job was first seen to be admitted."""
+        """The time at which each job was first seen as admitted."""
         self.ended: dict[str, float] = {}
         self.phases: Counter[str] = Counter()
         self.sent_back = 0
-        """Admissions that were taken back."""
+        """The number of revoked admissions."""
         self.over = 0
-        """The most cpu that a cohort was seen to hold beyond its quota."""
+        """The most CPU by which a cohort exceeded its quota."""
         self.failed = ""
         self._jobs = jobs
         self._limit = limit
         self._held: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def changed(self, name: str, before: str, after: str, now: float) -> bool:
-        """A job went from one phase to another (empty: none yet); whether it is admitted now and was not."""
+    def record(self, name: str, before: str, after: str, now: float) -> bool:
+        """Record the change of a job's phase (empty: none yet); return whether it was just admitted."""
         with self._lock:
             self.phases[before] -= 1
             self.phases[after] += 1
-            was, held = before in HELD, after in HELD
-            if held or after in FINAL:
+            was, is_held = before in HELD, after in HELD
+            if is_held or after in FINAL:
                 self.admitted.setdefault(name, now)
             if after in FINAL:
                 self.ended.setdefault(name, now)
             if after == "Failed":
                 self.failed = name
-            self.sent_back += was and not held and after not in FINAL
-            self._hold(self._jobs[name], held - was)
-            return held and not was
+            self.sent_back += was and not is_held and after not in FINAL
+            self._hold(self._jobs[name], is_held - was)
+            return is_held and not was
 
     def _hold(self, job: ScenarioJob, more: int) -> None:
         self._held[job.cohort] += more * job.kind.cpu
         self.over = max(self.over, self._held[job.cohort] - self._limit)
 
     def text(self) -> str:
-        """For people who wait."""
+        """Return the number of jobs in each phase as text."""
         with self._lock:
             return " ".join(f"{phase or 'New'}={count}" for phase, count in sorted(self.phases.items()) if count > 0)

@@ -1,6 +1,6 @@
-"""The machine and the versions a figure was measured with.
+"""The machine and the versions with which a figure was measured.
 
-One rule: read, never guessed; what cannot be read is an empty text.
+One rule: a value is read from the system or it is an empty text; no value is guessed.
 """
 
 import os
@@ -13,17 +13,17 @@ from typing import Any
 from bench.support import redis_program
 from coordinator.errors import LocalError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 _PACKAGES = ("torchq", "redis", "rq", "kubernetes", "aiohttp")
 
 
 def load() -> float:
-    """How many processes ran or wanted to, on average over the last minute: above the cores, others were in the way."""
+    """Return the load average of the last minute; above the number of cores, other processes disturbed the run."""
     return round(os.getloadavg()[0], 2)
 
 
 def facts() -> dict[str, Any]:
-    """What the figures depend on besides the code; `commit` ends in `+` if the checkout has changes of its own."""
+    """Return the facts on which figures depend besides the code; `commit` ends in `+` if files have been changed."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 0,

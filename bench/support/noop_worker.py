@@ -1,6 +1,6 @@
-"""A worker process as torchq runs it, whose reconciles only count: `noop_worker URL COUNTER THREADS SECONDS`.
+"""Runs a worker process of torchq whose reconciles only count: `noop_worker URL COUNTER THREADS SECONDS`.
 
-One rule: each run adds one byte to the file COUNTER, which several processes may do at once.
+One rule: each run appends one byte to the file COUNTER, and several processes may do so at the same time.
 """
 
 import os

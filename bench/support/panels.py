@@ -1,6 +1,6 @@
-"""Curves beside a benchmark's figures, and their picture as PNG.
+"""The curves of a benchmark's figures, and their picture as PNG.
 
-One rule: nothing is drawn that was not measured in the same run; the only module that knows the plotting library.
+One rule: a picture shows only values of the same run. No other module uses the plotting library.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 from bench.errors import BenchError
 
 PANELS = "panels"
-"""Where figures carry their curves: for pictures alone, neither printed nor in the JSON."""
+"""The key of the curves in the figures. They are neither printed nor in the JSON."""
 MOST_POINTS = 2_000
-"""Of a curve that stands for many more values."""
+"""The largest number of points of a curve."""
 
 Line = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One system of axes."""
+    """One system of axes with its curves."""
 
     title: str
     x: str
@@ -30,17 +30,17 @@ class Panel:
 
 
 def shares(values: Iterable[float]) -> Line:
-    """How many percent of some values are at most so large: from none to all of them."""
+    """Return the cumulative distribution of some values: for each value, the percentage that is not larger."""
     ordered = sorted(values)
     if not ordered:
         return ()
     step = max(1, len(ordered) // MOST_POINTS)
     numbers = [*range(0, len(ordered), step), len(ordered) - 1]
-    return [(ordered[0], 0.0), *((ordered[each], 100 * (each + 1) / len(ordered)) for each in numbers)]
+    return [(ordered[0], 0.0), *((ordered[number], 100 * (number + 1) / len(ordered)) for number in numbers)]
 
 
 def draw(panels: Sequence[Panel], title: str, file: Path) -> None:
-    """A picture of the panels, one above the other. BenchError if there is none or the file cannot be written."""
+    """Draw the panels one above the other. BenchError if there is none or the file cannot be written."""
     if not panels:
         raise BenchError(f"{title}: this run has nothing to draw")
     figure = Figure(figsize=(9.0, 0.6 + 3.6 * len(panels)), layout="constrained")

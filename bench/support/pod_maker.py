@@ -1,7 +1,7 @@
 """A process that creates pods as fast as it can: `pod_maker KUBECONFIG GATE NAMESPACE BODY PREFIX COUNT THREADS`.
 
-One rule: nothing but the client and its connections, so that it is what any line of ours is measured against. BODY is a
-file with the pod's manifest; GATE is a file that appears when all are to begin.
+One rule: only the client and its connections do work, so that torchq is compared with the fastest possible client. BODY
+is a file with the pod's manifest; GATE is a file that appears when all processes are to begin.
 """
 
 import itertools
@@ -26,12 +26,12 @@ _RETRY_SECONDS = 0.2
 
 
 def main() -> None:
-    """Run to the end."""
+    """Create the pods and wait for a signal."""
     kubeconfig, gate, namespace, body, prefix, *numbers = sys.argv[1:]
     count, threads = map(int, numbers)
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + 2)
-    cluster, wanted = client.connect(settings), orjson.loads(Path(body).read_bytes())
-    with ThreadPoolExecutor(threads) as callers:  # a worker's connections are open already
+    cluster, manifest = client.connect(settings), orjson.loads(Path(body).read_bytes())
+    with ThreadPoolExecutor(threads) as callers:  # as in a worker, the connections are open before
         list(callers.map(lambda _: cluster.list(PODS, namespace, label_selector=f"{AGENT}=none"), range(threads)))
     print("ready", flush=True)
     while not Path(gate).exists():
@@ -40,19 +40,21 @@ def main() -> None:
 
     def create() -> None:
         while (number := next(todo)) < count:
-            _create(cluster, pods.named(wanted, f"{prefix}-{number}"), namespace)
+            _create(cluster, pods.named(manifest, f"{prefix}-{number}"), namespace)
 
-    makers = [threading.Thread(target=create, daemon=True) for _ in range(threads)]  # who is told to end waits for none
-    for each in makers:
-        each.start()
-    for each in makers:
-        each.join()
+    makers = [
+        threading.Thread(target=create, daemon=True) for _ in range(threads)
+    ]  # daemons, so that a signal ends the process at once
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
     print("done", flush=True)
-    signal.pause()  # who started us would start us again
+    signal.pause()  # the supervisor would restart a process that ends
 
 
 def _create(cluster: Cluster, body: Manifest, namespace: str) -> None:
-    """Until it is there: an answer that was lost is asked for again."""
+    """Create a pod; send the request again if its answer was lost."""
     while True:
         try:
             cluster.create(PODS, body, namespace)

@@ -1,6 +1,6 @@
-"""The processes a benchmark runs beside itself, in a folder that goes away with it.
+"""The processes that a benchmark starts, in a temporary folder.
 
-One rule: whatever happens, they end before the block does, or with this process if that is killed.
+One rule: the processes end before the block does in every case, or with this process if it is killed.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from bench.support.machine import ROOT
 from coordinator.local.supervisor import Command, Supervisor
 
 START_SECONDS = 30.0
-"""How long a process may take to answer."""
+"""The time limit for a process to answer."""
 _POLL_SECONDS = 0.01
 
 
 class Bench:
-    """A folder and the processes started in it."""
+    """A folder, and the processes that were started in it."""
 
     def __init__(self, folder: Path, supervisor: Supervisor, ports: contextlib.ExitStack) -> None:
         self.folder = folder
@@ -38,8 +38,10 @@ class Bench:
         environment: Mapping[str, str] | None = None,
         at_death: signal.Signals = signal.SIGINT,
     ) -> None:
-        """Start a program; its output goes to NAME.log in the folder. Higher stages are stopped first; if we die, it
-        gets the signal."""
+        """Start a program; its output goes to NAME.log in the folder.
+
+        Programs of higher stages are stopped first. If this process dies, the program receives the signal `at_death`.
+        """
         command = Command(
             name=name,
             arguments=arguments,
@@ -59,7 +61,7 @@ class Bench:
         stage: int = 0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """The same for a module of this environment's Python."""
+        """Start a module with this environment's Python, as `start` does."""
         self.start(name, [sys.executable, "-m", module, *arguments], stage, environment)
 
     def wait(
@@ -69,48 +71,50 @@ class Bench:
         seconds: float = START_SECONDS,
         progress: Callable[[], str] = str,
     ) -> None:
-        """Return once the condition holds; BenchError with the end of the logs if it does not in time."""
+        """Return once the condition is true. BenchError with the end of the logs if the time is over before."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise BenchError(f"waited {seconds:.0f} s in vain for {what} {progress()}{self.logs()}")
+                raise BenchError(f"{what}: not ready after {seconds:.0f} s {progress()}{self.logs()}")
             time.sleep(_POLL_SECONDS)
 
-    def wait_said(self, names: Sequence[str], word: str) -> None:
-        """Return once each of these processes has said a word."""
+    def wait_said(self, names: Sequence[str], text: str) -> None:
+        """Return once the output of each of these processes contains a text."""
         logs = [self.log(name) for name in names]
-        said = f"{', '.join(names)} to say {word}"
-        self.wait(lambda: all(log.exists() and word in log.read_text() for log in logs), said)
+        condition = f"output {text!r} of {', '.join(names)}"
+        self.wait(lambda: all(log.exists() and text in log.read_text() for log in logs), condition)
 
     def log(self, name: str) -> Path:
-        """Where a process says what it says."""
+        """Return the file with the output of a process."""
         return self.folder / f"{name}.log"
 
     def keep_alive(self) -> None:
-        """Start again what has died, after a pause."""
+        """Restart processes that have died, after a pause."""
         self._supervisor.step()
 
     def port(self) -> int:
-        """A port that is nobody else's while the block lasts: a socket holds it that never listens, which keeps no
-        server away that asks to reuse addresses."""
+        """Return a port that no other process gets while the block lasts.
+
+        A socket that never listens holds the port. A server that reuses addresses can still bind to it.
+        """
         holder = self._ports.enter_context(socket.socket())
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         return int(holder.getsockname()[1])
 
     def pids(self) -> dict[str, int]:
-        """The processes that run, by name."""
+        """Return the pids of the running processes, by name."""
         return self._supervisor.pids()
 
     def logs(self) -> str:
-        """The end of each log."""
+        """Return the end of each log as text."""
         logs = sorted(self.folder.glob("*.log"))
         return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-1000:]}" for log in logs)
 
 
 @contextlib.contextmanager
 def room(drain_seconds: float = 5.0) -> Iterator[Bench]:
-    """A folder of our own for as long as the block lasts; each process has so long to end by itself."""
+    """Provide a folder as long as the block lasts. At its end, each process has `drain_seconds` to end by itself."""
     with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder, contextlib.ExitStack() as ports:
         supervisor = Supervisor(drain_seconds=drain_seconds)
         try:

@@ -1,11 +1,12 @@
-"""A process that makes the calls of reconciles bare: `raw_caller KUBECONFIG FOLDER NUMBER OF THREADS PARALLEL`.
+"""A process that makes only the API calls of reconciles: `raw_caller KUBECONFIG FOLDER NUMBER OF THREADS PARALLEL`.
 
-One rule: the same client, the same calls in the same order, and nothing decided: what a reconcile is measured against.
+One rule: the client, the calls and their order are those of a reconcile, and nothing is decided. Whole reconciles are
+compared with this process.
 
 FOLDER/plan-N, for N = 1, 2, ..., is a file of JSON lines `[namespace, job, patch of its status or null, services,
-pods]`, of which this process takes every OF-th from NUMBER on: a GET of the job, then the writes, pods PARALLEL at a
-time. It says `ready N` when it has read them and begins when there is FOLDER/gate-N; `done N`, when it began and when
-it ended (`time.monotonic`) are its next line. Both files appear whole, by being renamed.
+pods]`. This process takes every OF-th line, beginning with NUMBER: a GET of the job, then the writes, PARALLEL pods at
+a time. It prints `ready N` when it has read the lines, and begins when FOLDER/gate-N exists. Then it prints `done N`
+with the times of its beginning and end (`time.monotonic`). Both files have to appear whole, by a rename.
 """
 
 import itertools
@@ -28,7 +29,7 @@ _POLL_SECONDS = 0.005
 
 
 def main() -> None:
-    """One plan after the other, until killed."""
+    """Run one plan after the other, until the process is killed."""
     kubeconfig, folder, *numbers = sys.argv[1:]
     number, of, threads, parallel = map(int, numbers)
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + parallel + 2)
@@ -38,18 +39,20 @@ def main() -> None:
         def make(call: Sequence[Any]) -> None:
             reconcile(cluster, writers, *call)
 
-        list(callers.map(lambda _: cluster.serves(PODS), range(threads)))  # a worker's connections are open already
+        list(
+            callers.map(lambda _: cluster.serves(PODS), range(threads))
+        )  # as in a worker, the connections are open before
         for part in itertools.count(1):
-            plan = _there(Path(folder) / f"plan-{part}").read_bytes()
+            plan = _wait_for(Path(folder) / f"plan-{part}").read_bytes()
             calls = [orjson.loads(line) for line in plan.splitlines()[number::of]]
             print(f"ready {part}", flush=True)
-            _there(Path(folder) / f"gate-{part}")
+            _wait_for(Path(folder) / f"gate-{part}")
             began = time.monotonic()
             list(callers.map(make, calls))
             print(f"done {part} {began} {time.monotonic()}", flush=True)
 
 
-def _there(file: Path) -> Path:
+def _wait_for(file: Path) -> Path:
     while not file.exists():
         time.sleep(_POLL_SECONDS)
     return file
@@ -58,7 +61,7 @@ def _there(file: Path) -> Path:
 def reconcile(
     cluster: Cluster, writers: ThreadPoolExecutor, namespace: str, name: str, patch: Any, services: Any, pods: Any
 ) -> None:
-    """The calls of one reconcile."""
+    """Make the calls of one reconcile."""
     cluster.get(TORCHJOBS, name, namespace)
     if patch is not None:
         cluster.patch(TORCHJOBS, name, {"status": patch}, namespace, subresource="status")

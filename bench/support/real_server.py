@@ -1,6 +1,7 @@
-"""A private kube-apiserver on a private etcd, with torchq's definitions and accounts.
+"""Starts a private kube-apiserver on a private etcd, with torchq's definitions and accounts.
 
-One rule: loopback only, in the benchmark's folder; RBAC decides, so that what runs needs no more than deploy/rbac has.
+One rule: both listen on loopback only and store in the benchmark's folder. RBAC is on, so that torchq's processes have
+exactly the permissions of deploy/rbac.
 """
 
 import signal
@@ -45,7 +46,7 @@ class RealServer:
     admin: KubernetesCluster
 
     def kubeconfig(self, role: Role) -> Path:
-        """For a role's account, with a token the server makes."""
+        """Write a kubeconfig for a role's account, with a token of the server, and return its path."""
         name = manifests.full_name(role)
         tokens = Resource("", "v1", f"serviceaccounts/{name}/token", "TokenRequest")
         body = {
@@ -53,12 +54,12 @@ class RealServer:
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": _TOKEN_SECONDS},
         }
-        made = self.admin.create(tokens, body, manifests.SYSTEM_NAMESPACE)
-        return _kubeconfig(self.folder, self.url, name, made["status"]["token"])
+        token = self.admin.create(tokens, body, manifests.SYSTEM_NAMESPACE)
+        return _kubeconfig(self.folder, self.url, name, token["status"]["token"])
 
 
 def start(bench: Bench, assets: Path) -> RealServer:
-    """Start both programs; returns once the definitions are served and the accounts are there. BenchError."""
+    """Start both programs; return once the definitions are served and the accounts exist. BenchError."""
     for name in ("etcd", "kube-apiserver"):
         if not (assets / name).exists():
             raise BenchError(f"no {name} in {assets}; set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd")
@@ -115,7 +116,7 @@ def _start_apiserver(bench: Bench, assets: Path, etcd_port: int, port: int) -> N
         "profiling": "false",
     }
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    # It ends by no other signal once its etcd is gone.
+    # Without its etcd, only SIGKILL ends kube-apiserver.
     bench.start("kube-apiserver", [str(assets / "kube-apiserver"), *arguments], stage=1, at_death=signal.SIGKILL)
 
 
@@ -136,7 +137,7 @@ def _kubeconfig(folder: Path, url: str, name: str, token: str) -> Path:
 
 def _ready(admin: KubernetesCluster) -> bool:
     try:
-        names = {each["metadata"]["name"] for each in admin.list(NAMESPACES).items}
+        names = {namespace["metadata"]["name"] for namespace in admin.list(NAMESPACES).items}
     except errors.ClusterError:
         return False
     return {"default", "kube-system"} <= names
@@ -146,4 +147,4 @@ def _apply(admin: KubernetesCluster, document: dict[str, Any]) -> None:
     try:
         admin.create(_KINDS[document["kind"]], document, document["metadata"].get("namespace", ""))
     except errors.AlreadyExists:
-        return  # each role brings the namespace it needs
+        return  # every role includes the namespace that it needs

@@ -1,7 +1,7 @@
-"""Which Redis server the benchmarks start.
+"""The program that the benchmarks start as Redis server.
 
-One rule: the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else a redis-server on PATH, with which
-the figures of bench/README.md were measured, else the one that `torchq local up` starts.
+One rule: it is the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else a redis-server on PATH, else
+the one that `torchq local up` starts. The figures of bench/README.md were measured with the second.
 """
 
 import os
@@ -13,11 +13,14 @@ VARIABLE = "TORCHQ_BENCH_REDIS_SERVER"
 
 
 def path() -> str:
-    """The path of the server. LocalError where there is none."""
+    """Return the path of the server. LocalError if there is none."""
     return os.environ.get(VARIABLE) or shutil.which("redis-server") or stack.redis_server()
 
 
 def version(printed: str) -> str:
-    """From `Redis server v=7.0.15 sha=...` or `Valkey server v=9.1.2 sha=...`: `redis 7.0.15`, `valkey 9.1.2`."""
-    words = printed.split()
-    return next((f"{words[0].lower()} {word[2:]}" for word in words if word.startswith("v=")), "")
+    """Return the name and version in a server's text: `redis 7.0.15` for `Redis server v=7.0.15 sha=...`.
+
+    For `Valkey server v=9.1.2 sha=...` it is `valkey 9.1.2`.
+    """
+    fields = printed.split()
+    return next((f"{fields[0].lower()} {field[2:]}" for field in fields if field.startswith("v=")), "")

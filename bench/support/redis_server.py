@@ -1,6 +1,6 @@
-"""A private Redis server that keeps an append-only file, and what it can do on its own.
+"""Starts a private Redis server with an append-only file, and measures its own speed.
 
-One rule: on a unix socket in the benchmark's folder; nobody else's Redis is ever touched.
+One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used.
 """
 
 import csv
@@ -18,12 +18,14 @@ _COMMANDS = 100_000
 _CLIENTS = 50
 _BENCHMARK = "redis-benchmark"
 _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
-"""As `torchq local` runs it, too: up to 512 fields of a hash would be looked through one by one."""
+"""The same setting as in `torchq local`. By default, Redis searches up to 512 fields of a hash one by one."""
 
 
 def start(bench: Bench) -> str:
-    """Start it; the URL once it answers. Synced to disk every second, as `torchq local` runs it. LocalError where there
-    is no server."""
+    """Start the server, and return its URL once it answers. LocalError if there is no server program.
+
+    As in `torchq local`, it syncs its file to disk every second.
+    """
     path = bench.folder / "redis.sock"
     arguments = [redis_program.path(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
     bench.start("redis", [*arguments, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *_SHORT_LISTS])
@@ -34,14 +36,17 @@ def start(bench: Bench) -> str:
 
 
 def operations_per_second(folder: Path) -> dict[str, float]:
-    """SETs per second of redis-benchmark, 50 clients: one by one, and 16 in a row. Nothing where it is not on PATH."""
+    """Return the SETs per second of redis-benchmark with 50 clients, one by one and in pipelines of 16.
+
+    Nothing if redis-benchmark is not on PATH.
+    """
     if shutil.which(_BENCHMARK) is None:
         return {}
     return {"redis_ops_per_s": _benchmark(folder, 1), "redis_pipelined_ops_per_s": _benchmark(folder, 16)}
 
 
 def parse(text: str) -> float:
-    """The rate in redis-benchmark's CSV. BenchError if there is none."""
+    """Return the rate in redis-benchmark's CSV. BenchError if there is none."""
     for row in csv.DictReader(text.splitlines()):
         if row.get("rps"):
             return float(row["rps"])

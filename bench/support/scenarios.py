@@ -1,6 +1,6 @@
-"""What there is and what comes, for simulations: from a trace, a YAML file, or drawn from a seed.
+"""The queues, the pool and the jobs of a simulation: from a trace, from a YAML file, or random.
 
-One rule: read once, checked at the door; the jobs are in the order of their submission.
+One rule: a file is read and validated once, and the jobs are in the order of their submission.
 """
 
 import csv
@@ -30,7 +30,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and how long it runs, in seconds."""
+    """A job and its run time in seconds."""
 
     entry: Entry
     seconds: float
@@ -38,7 +38,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Queues, what they share, and the jobs."""
+    """The queues, the pool that they share, and the jobs."""
 
     queues: Sequence[QueueSpec]
     pool: Amounts | None
@@ -46,37 +46,44 @@ class Scenario:
 
 
 def mixed(jobs: int, seed: int) -> Scenario:
-    """Queues of weights 5, 3, 1 and 1 that ask alike for jobs of 1, 2, 4 and 8 GPUs and 1 to 100 s, a tenth more than
-    64 GPUs can bear."""
+    """Return a scenario with queues of weights 5, 3, 1 and 1, which get the same mix of jobs.
+
+    The jobs have 1, 2, 4 or 8 GPUs and run 1 to 100 s. Together they need a tenth more than 64 GPUs.
+    """
     draw = random.Random(seed)
     every = 3.75 * 50.5 / (1.1 * _POOL)
-    made = [
+    random_jobs = [
         _job(draw.choice(list(WEIGHTS)), number, number * every, {GPU: draw.choice((1, 2, 4, 8))}, draw.uniform(1, 100))
         for number in range(jobs)
     ]
-    return Scenario([QueueSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()], {GPU: _POOL}, made)
+    return Scenario(
+        [QueueSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()], {GPU: _POOL}, random_jobs
+    )
 
 
 def trace(path: Path, room: float) -> Scenario:
-    """Tasks from a CSV file, a queue of weight 1 per `qos`. The pool is `room` of the most that they would use at once,
-    but as large as the largest task. Tasks without a time of creation or deletion are left out. BenchError."""
+    """Return the tasks of a CSV file as a scenario, with a queue of weight 1 per `qos`. BenchError.
+
+    The pool is the part `room` of the most that the tasks would use at once, and at least as large as the largest task.
+    Tasks without a time of creation or deletion are ignored.
+    """
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        made = [job for number, row in enumerate(rows) if (job := _task(row, number))]
+        jobs = [job for number, row in enumerate(rows) if (job := _task(row, number))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BenchError(f"trace {path}: {error}") from error
     except (KeyError, ValueError) as error:
         raise BenchError(f"trace {path}: not a list of tasks: {error}") from error
-    if not made:
+    if not jobs:
         raise BenchError(f"trace {path}: no task in it has both a creation_time and a deletion_time")
-    made.sort(key=lambda job: (job.entry.submitted, job.entry.key))
-    peak, largest = _peak(made), amounts.NOTHING
-    for job in made:
+    jobs.sort(key=lambda job: (job.entry.submitted, job.entry.key))
+    peak, largest = _peak(jobs), amounts.NOTHING
+    for job in jobs:
         largest = amounts.peak(largest, job.entry.demand)
     pool = amounts.peak({name: int(most * room) for name, most in peak.items() if name != amounts.JOBS}, largest)
     pool.pop(amounts.JOBS)
-    return Scenario([QueueSpec(name=name) for name in sorted({job.entry.queue for job in made})], pool, made)
+    return Scenario([QueueSpec(name=name) for name in sorted({job.entry.queue for job in jobs})], pool, jobs)
 
 
 def _task(row: Mapping[str, str], number: int) -> Job | None:
@@ -88,10 +95,10 @@ def _task(row: Mapping[str, str], number: int) -> Job | None:
     return _job(row["qos"].lower(), number, created, demand, max(1.0, deleted - started), row["name"])
 
 
-def _peak(made: Sequence[Job]) -> Amounts:
-    """The most that would be used at once if every job ran when it came."""
-    moves = [(job.entry.submitted, 1, job.entry.demand) for job in made]
-    moves += [(job.entry.submitted + job.seconds, -1, job.entry.demand) for job in made]
+def _peak(jobs: Sequence[Job]) -> Amounts:
+    """Return the most that the jobs would use at once if every job ran when it arrived."""
+    moves = [(job.entry.submitted, 1, job.entry.demand) for job in jobs]
+    moves += [(job.entry.submitted + job.seconds, -1, job.entry.demand) for job in jobs]
     used: dict[str, int] = {}
     peak: Amounts = amounts.NOTHING
     for _, sign, demand in sorted(moves, key=lambda move: move[:2]):
@@ -130,7 +137,7 @@ Length = Annotated[float, Field(gt=0)]
 
 
 class _Jobs(_Strict):
-    """Some jobs alike: `count` of them, one `every` so many seconds from `start` on."""
+    """A number of equal jobs: `count` jobs, one `every` number of seconds, beginning at `start`."""
 
     queue: str
     count: int = Field(default=1, ge=1)
@@ -138,7 +145,7 @@ class _Jobs(_Strict):
     every: float = Field(default=0.0, ge=0)
     requests: Quantities = Field(default_factory=dict)
     seconds: Length | tuple[Length, Length]
-    """How long each runs, or between what bounds."""
+    """The run time of each job, or its lower and upper bound."""
     priority: int = 0
 
 
@@ -149,44 +156,45 @@ class _File(_Strict):
 
 
 def from_yaml(path: Path, seed: int) -> Scenario:
-    """Queues, jobs and a pool from a YAML file. BenchError names the field that is wrong."""
+    """Return the queues, jobs and pool of a YAML file as a scenario. BenchError names an invalid field."""
     try:
         file = _File.model_validate(yaml.safe_load(path.read_text()))
         queues = [queue.spec() for queue in file.queues]
-        made = sorted(_drawn(file.jobs, seed), key=lambda job: (job.entry.submitted, job.entry.key))
+        jobs = sorted(_random_jobs(file.jobs, seed), key=lambda job: (job.entry.submitted, job.entry.key))
         pool = None if file.pool is None else _amounts(file.pool)
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         raise BenchError(f"{path}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError) as error:
         raise BenchError(f"{path}: {error}") from error
-    missing = {job.entry.queue for job in made} - {queue.name for queue in queues}
+    missing = {job.entry.queue for job in jobs} - {queue.name for queue in queues}
     if missing:
         raise BenchError(f"{path}: jobs: there is no queue {', '.join(sorted(missing))}")
-    return Scenario(queues, pool, made)
+    return Scenario(queues, pool, jobs)
 
 
-def _drawn(kinds: Sequence[_Jobs], seed: int) -> Iterator[Job]:
+def _random_jobs(kinds: Sequence[_Jobs], seed: int) -> Iterator[Job]:
     draw, numbers = random.Random(seed), count()
     for kind in kinds:
         demand = _amounts(kind.requests)
-        for each in range(kind.count):
+        for index in range(kind.count):
             match kind.seconds:
                 case (least, most):
                     seconds = draw.uniform(least, most)
                 case seconds:
                     pass
-            yield _job(kind.queue, next(numbers), kind.start + each * kind.every, demand, seconds, "", kind.priority)
+            yield _job(kind.queue, next(numbers), kind.start + index * kind.every, demand, seconds, "", kind.priority)
 
 
-def _amounts(given: Quantities) -> dict[str, int]:
+def _amounts(quantities_by_name: Quantities) -> dict[str, int]:
     return {
-        quantities.canonical(name): quantities.parse(quantities.canonical(name), each) for name, each in given.items()
+        quantities.canonical(name): quantities.parse(quantities.canonical(name), quantity)
+        for name, quantity in quantities_by_name.items()
     }
 
 
 def _job(queue: str, number: int, at: float, demand: Amounts, seconds: float, name: str = "", priority: int = 0) -> Job:
     key = JobKey(queue, name or f"job-{number:07}", f"uid-{number}")
-    asked = {name: amount for name, amount in demand.items() if amount}
-    entry = Entry(key=key, queue=queue, submitted=at, priority=priority, demand={amounts.JOBS: 1, **asked})
+    requests = {name: amount for name, amount in demand.items() if amount}
+    entry = Entry(key=key, queue=queue, submitted=at, priority=priority, demand={amounts.JOBS: 1, **requests})
     return Job(entry, seconds)

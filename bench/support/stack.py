@@ -1,6 +1,6 @@
-"""A private embedded stack as `torchq local up` starts it, and what each of its processes costs.
+"""Starts a private embedded stack as `torchq local up` does, and measures each of its processes.
 
-One rule: measured from outside: /proc for CPU and memory, the API server's and Redis's own counts for requests.
+One rule: all figures come from outside: /proc for CPU and memory, and the API server's and Redis's counts for requests.
 """
 
 import os
@@ -34,7 +34,7 @@ _MOVING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a stack is."""
+    """The size of a stack."""
 
     cpus: int = 64
     workers: int = 2
@@ -51,45 +51,45 @@ class Stack:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def pids(self) -> dict[str, int]:
-        """Its processes by name, Redis among them."""
-        found = stack_state.members(self.data)
+        """Return the pids of the stack's processes by name, including Redis."""
+        pids = stack_state.members(self.data)
         with connection.translate_errors(self.redis):
             server: Any = self.redis.info("server")
-        return {**found, "redis": int(server["process_id"])}
+        return {**pids, "redis": int(server["process_id"])}
 
     def usage(self) -> dict[str, dict[str, float]]:
-        """CPU seconds so far, of it those of children that have ended, and the most memory ever held, by process."""
+        """Return CPU time so far, that of children, and peak memory, by process."""
         return {name: usage(pid) for name, pid in self.pids().items()}
 
     def requests(self) -> dict[str, Counter[str]]:
-        """What was asked of the API server, as "VERB resource/subresource", by client."""
-        found: dict[str, Counter[str]] = {}
+        """Return the counts of requests to the API server, as "VERB resource/subresource", by client."""
+        requests: dict[str, Counter[str]] = {}
         for name, verb, resource, subresource, count in _REQUEST.findall(self.cluster.metrics()):
             what = f"{verb} {resource}" + (f"/{subresource}" if subresource else "")
-            found.setdefault(name, Counter())[what] += int(count)
-        return found
+            requests.setdefault(name, Counter())[what] += int(count)
+        return requests
 
     def refused(self) -> dict[str, int]:
-        """Refusals of the API server by code and reason."""
+        """Return the counts of requests that the API server refused, by code and reason."""
         return {f"{code} {reason}": int(count) for code, reason, count in _REFUSED.findall(self.cluster.metrics())}
 
     def held(self) -> dict[str, int]:
-        """What the API server holds: objects by resource, open watches, remembered changes."""
+        """Return what the API server has in memory: objects by resource, open watches, stored changes."""
         return {resource or name: int(count) for name, resource, count in _GAUGE.findall(self.cluster.metrics())}
 
     def commands(self) -> Counter[str]:
-        """Commands that Redis has run, those of scripts not counted one by one."""
+        """Return the counts of commands that Redis has run; the commands inside scripts do not count."""
         with connection.translate_errors(self.redis):
-            found: dict[str, Any] = self.redis.info("commandstats")
-        return Counter({name.removeprefix("cmdstat_"): int(each["calls"]) for name, each in found.items()})
+            statistics: dict[str, Any] = self.redis.info("commandstats")
+        return Counter({name.removeprefix("cmdstat_"): int(command["calls"]) for name, command in statistics.items()})
 
     def troubles(self) -> dict[str, int]:
-        """Warnings and errors in the logs, what moves in them left out, by how often they were written."""
+        """Return how often each warning and error is in the logs."""
         return troubles(self.data / "logs")
 
 
 def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -> Stack:
-    """Start one with empty storage; `settings` are variables for coordinator and workers."""
+    """Start a stack with empty storage; `settings` are environment variables for coordinator and workers."""
     url, data = redis_server.start(bench), bench.folder / "data"
     options = ["--cpus", str(size.cpus), "--memory", "256Gi", "--gpus", "0", "--workers", str(size.workers)]
     command = ["local", "up", "--foreground", "--no-current", "--data", str(data), "--redis", url, *options]
@@ -102,7 +102,7 @@ def start(bench: Bench, size: Size, settings: Mapping[str, str] | None = None) -
 
 
 def start_apiserver(bench: Bench, *arguments: str) -> str:
-    """Start the embedded API server alone, with empty storage; its kubeconfig once it answers."""
+    """Start only the embedded API server, with empty storage; return its kubeconfig once it answers."""
     data = bench.folder / "data"
     bench.start_python("apiserver", "embedded.apiserver.server", "--data", str(data), *arguments)
     bench.wait_said(["apiserver"], "ready at")
@@ -110,24 +110,27 @@ def start_apiserver(bench: Bench, *arguments: str) -> str:
 
 
 def troubles(folder: Path) -> dict[str, int]:
-    """Warnings and errors in the logs of a folder, what moves in them left out, by how often they were written."""
+    """Return how often each warning and error is in the logs of a folder; their numbers and uids are replaced by #."""
     return dict(Counter(_troubles(folder)).most_common(20))
 
 
 def _troubles(folder: Path) -> Iterator[str]:
     for log in sorted(folder.glob("*.log")):
         for line in log.read_text(errors="replace").splitlines():
-            if found := _TROUBLE.search(line):
-                yield f"{log.stem}: {_MOVING.sub('#', found[2] or found[3])}"
+            if match := _TROUBLE.search(line):
+                yield f"{log.stem}: {_MOVING.sub('#', match[2] or match[3])}"
 
 
 def usage(pid: int) -> dict[str, float]:
-    """CPU seconds and memory of a process that runs. Its children are those that ended, and those that run with theirs:
-    the node's one child is where all containers come from."""
-    own, ended = _ticks(pid)
+    """Return the CPU seconds and the memory of a process that runs.
+
+    The children count if they have ended, or if they run, then with the ended children of their own. The node's only
+    child is the fork server, from which all containers come.
+    """
+    ticks, ended = _ticks(pid)
     living = sum(sum(_ticks(child)) for child in _children(pid))
     return {
-        "cpu_s": round(own / _TICKS, 2),
+        "cpu_s": round(ticks / _TICKS, 2),
         "children_cpu_s": round((ended + living) / _TICKS, 2),
         "rss_mib": _status(pid, "VmRSS"),
         "max_rss_mib": _status(pid, "VmHWM"),
@@ -135,7 +138,7 @@ def usage(pid: int) -> dict[str, float]:
 
 
 def _ticks(pid: int) -> tuple[int, int]:
-    """Of the process itself and of its children that have ended; nothing of one that is gone."""
+    """Return the CPU ticks of a process and of its ended children; 0 if the process has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

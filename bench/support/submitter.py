@@ -1,7 +1,7 @@
 """A process that creates TorchJobs as fast as it can: `submitter KUBECONFIG GATE FIRST COUNT THREADS PODS QUEUES`.
 
-One rule: all of them begin when the file GATE is there; the last line of the output is JSON: how many were made, how
-many requests had to be repeated, and why.
+One rule: all such processes begin when the file GATE appears. The last line of the output is JSON: the number of jobs
+that were created, and the number of requests that had to be repeated, by error.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _RETRY_SECONDS = 0.2
 
 
 def job(number: int, pods: int, queues: int) -> dict[str, Any]:
-    """A job whose pods begin and end at once."""
+    """Return a job whose pods begin and end at once."""
     container = {"name": "torch", "image": "none", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
     task = {"template": {"spec": {"containers": [container]}}}
     tasks = {"Master": task, **({"Worker": {"numTasks": pods - 1, "dependsOn": [], **task}} if pods > 1 else {})}
@@ -39,7 +39,7 @@ def job(number: int, pods: int, queues: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run to the end."""
+    """Create the jobs, print the result and wait for a signal."""
     kubeconfig, gate, *numbers = sys.argv[1:]
     first, count, threads, pods, queues = map(int, numbers)
     cluster = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench-submitter"))
@@ -59,7 +59,7 @@ def main() -> None:
     for worker in workers:
         worker.join()
     print(orjson.dumps({"created": count, "troubles": troubles}).decode(), flush=True)
-    signal.pause()  # who started us would start us again
+    signal.pause()  # the supervisor would restart a process that ends
 
 
 def _create(cluster: Cluster, body: dict[str, Any], troubles: Counter[str]) -> None:

@@ -1,7 +1,7 @@
-"""Three tenants, 24 real PyTorch jobs, one small machine: `make demo`.
+"""Runs 24 real PyTorch jobs of three tenants on one small machine: `make demo`.
 
-One rule: nothing is arranged. The demo uses the command line and the API as any user would, and its last line is
-checked, not claimed.
+One rule: the demo uses only the command line and the API, as any user can, and it checks everything that its last line
+states.
 """
 
 import importlib.util
@@ -31,15 +31,15 @@ from kube.settings import ConnectionSettings
 
 TRAINING = Path(__file__).parent.parent / "digits"
 MISSING = 2
-"""Exit code when PyTorch is not there."""
+"""The exit code if PyTorch is not installed."""
 
 
 class DemoFailed(Exception):
-    """Something the demo promises did not hold."""
+    """A promise of the demo did not hold."""
 
 
 def torchq(kubeconfig: Path, *arguments: str) -> str:
-    """Run the command line as a user would; its output. DemoFailed with what it said if it refuses."""
+    """Run a command as a user would, and return its output. DemoFailed with the error output if the command fails."""
     command = [sys.executable, "-m", "coordinator.cli.main", "--kubeconfig", str(kubeconfig), *arguments]
     done = subprocess.run(command, cwd=TRAINING, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -49,7 +49,7 @@ def torchq(kubeconfig: Path, *arguments: str) -> str:
 
 @contextmanager
 def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
-    """The embedded cluster in a temporary folder, on private ports; gone at the end, whatever happens."""
+    """Run the embedded cluster in a temporary folder, on private ports; it ends with the block in every case."""
     command = [sys.executable, "-m", "coordinator.cli.main", "local", "up", "--foreground", "--no-current"]
     command += ["--data", str(data), "--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
@@ -73,7 +73,7 @@ def _wait_until_up(supervisor: Supervisor, data: Path) -> None:
 
 
 def manifests(epochs: int) -> str:
-    """Eight TorchJobs for each queue, all of one size: a Master and a Worker of one CPU each."""
+    """Return eight TorchJobs for each queue, all of one size: a Master and a Worker of one CPU each."""
     base = yaml.safe_load((TRAINING / "torchjob.yaml").read_text())
     documents = []
     for queue in order.WEIGHTS:
@@ -89,7 +89,7 @@ def manifests(epochs: int) -> str:
 
 
 def submit(kubeconfig: Path, data: Path, epochs: int) -> None:
-    """Queues on hold, all jobs in, queues open: from then on weights alone decide."""
+    """Create the queues on hold, submit all jobs, then resume the queues, so that only the weights decide the order."""
     for queue, weight in order.WEIGHTS.items():
         torchq(kubeconfig, "queue", "create", queue, "--weight", str(weight), "--hold")
     (data / "jobs.yaml").write_text(manifests(epochs))
@@ -98,14 +98,14 @@ def submit(kubeconfig: Path, data: Path, epochs: int) -> None:
 
 
 def admissions(jobs: Sequence[Manifest]) -> list[tuple[int, str]]:
-    """Epoch and queue of each admission in the order of the picks, as the jobs' statuses tell."""
-    found = [job["status"]["admission"] for job in jobs if (job.get("status") or {}).get("admission")]
-    found.sort(key=lambda admission: (admission["epoch"], admission["pick"]))
-    return [(admission["epoch"], admission["queue"]) for admission in found]
+    """Return the epoch and the queue of each admission from the jobs' statuses, in the order of the picks."""
+    records = [job["status"]["admission"] for job in jobs if (job.get("status") or {}).get("admission")]
+    records.sort(key=lambda admission: (admission["epoch"], admission["pick"]))
+    return [(admission["epoch"], admission["queue"]) for admission in records]
 
 
 def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
-    """What each running job's master has printed last."""
+    """Return the last line of output of each running job's master."""
     lines = {}
     for job in jobs:
         if screen.phase(job) in ("Running", "Succeeded", "Failed"):
@@ -121,7 +121,7 @@ def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], dead
     lines: dict[str, str] = {}
     while True:
         alive()
-        with suppress(errors.Unreachable, errors.ServerError):  # the demo survives what the stack survives
+        with suppress(errors.Unreachable, errors.ServerError):  # a process of the stack may be starting again
             jobs = cluster.list(TORCHJOBS, "default").items
             moving = [job for job in jobs if job["metadata"]["name"] not in lines or screen.phase(job) == "Running"]
             lines |= last_lines(cluster, moving)
@@ -134,7 +134,7 @@ def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], dead
 
 
 def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
-    """Whether all succeeded in the right order; picks per queue while all three had jobs waiting."""
+    """Check that all jobs succeeded in the right order; return the picks per queue while all three had waiting jobs."""
     total = len(order.WEIGHTS) * order.JOBS
     succeeded = [job for job in jobs if screen.phase(job) == "Succeeded"]
     if len(succeeded) != total:
@@ -143,15 +143,15 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
     admitted = admissions(jobs)
     queues = [queue for _, queue in admitted]
     view.say(f"order of admission: {' '.join(queues)}")
-    each = dict.fromkeys(order.WEIGHTS, order.JOBS)
-    wrong = order.problem(admitted, order.WEIGHTS, each)
+    jobs_by_queue = dict.fromkeys(order.WEIGHTS, order.JOBS)
+    wrong = order.problem(admitted, order.WEIGHTS, jobs_by_queue)
     if wrong:
         raise DemoFailed(wrong)
-    return Counter(order.contested(queues, each))
+    return Counter(order.contested(queues, jobs_by_queue))
 
 
 def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
-    """The demo from start to end; DemoFailed if a promise does not hold."""
+    """Run the whole demo; DemoFailed if a promise does not hold."""
     started = time.monotonic()
     kubeconfig = data / "kubeconfig"
     with stack(data, cpus, redis) as supervisor, screen.make(console) as view:
@@ -197,6 +197,6 @@ def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.pop("KUBECONFIG", None)  # the demo speaks to its own cluster only
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended politely or by Ctrl-C, it cleans up all the same
+    os.environ.pop("KUBECONFIG", None)  # the demo uses only its own cluster
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cleans up after SIGTERM as after Ctrl-C
     main()

@@ -1,48 +1,48 @@
-"""What the demo expects of the order of admission.
+"""The order of admission that the demo expects.
 
-One rule: pure, and computed independently of the picker: nginx's smooth weighted round robin, written down again in its
-plainest form.
+One rule: pure, and independent of the picker's code. It is nginx's smooth weighted round robin in its simplest form.
 """
 
 from collections.abc import Mapping, Sequence
 
 WEIGHTS: Mapping[str, int] = {"a": 5, "b": 2, "c": 1}
 JOBS = 8
-"""Jobs submitted to each queue."""
+"""The number of jobs in each queue."""
 
 
 def smooth(weights: Mapping[str, int], picks: int) -> list[str]:
-    """The first picks while every queue has jobs: each gains its weight, the largest is taken and pays the total.
+    """Return the first picks while every queue has jobs.
 
-    {5, 2, 1} gives a b a a c a b a, and again.
+    At each pick, every queue's value grows by its weight. The queue with the largest value is picked, and its value
+    falls by the sum of all weights. {a: 5, b: 2, c: 1} gives a b a a c a b a, and then repeats.
     """
     current = dict.fromkeys(weights, 0)
     order = []
     for _ in range(picks):
         for name, weight in weights.items():
             current[name] += weight
-        chosen = max(current, key=lambda name: current[name])  # the first of equals
-        current[chosen] -= sum(weights.values())
-        order.append(chosen)
+        winner = max(current, key=lambda name: current[name])  # the first of equals
+        current[winner] -= sum(weights.values())
+        order.append(winner)
     return order
 
 
 def contested(order: Sequence[str], jobs: Mapping[str, int]) -> list[str]:
-    """The picks up to the one that takes the last job of some queue: until then all of them had jobs waiting."""
-    left = dict(jobs)
-    taken = []
+    """Return the picks up to the first that takes the last job of a queue: until then all queues had waiting jobs."""
+    remaining = dict(jobs)
+    picks = []
     for name in order:
-        taken.append(name)
-        left[name] -= 1
-        if left[name] == 0:
+        picks.append(name)
+        remaining[name] -= 1
+        if remaining[name] == 0:
             break
-    return taken
+    return picks
 
 
 def problem(admissions: Sequence[tuple[int, str]], weights: Mapping[str, int], jobs: Mapping[str, int]) -> str:
-    """Why an order of admission, pairs of epoch and queue, is not the expected one; empty if it is.
+    """Return why an order of admission, as pairs of epoch and queue, is not the expected one; empty if it is.
 
-    A new epoch goes on with the round, unless Redis had lost its content: then it begins a new one.
+    A new epoch continues the order, unless Redis had lost its content: then the order starts from its beginning.
     """
     actual = contested([queue for _, queue in admissions], jobs)
     epochs = [epoch for epoch, _ in admissions[: len(actual)]]
@@ -54,8 +54,8 @@ def problem(admissions: Sequence[tuple[int, str]], weights: Mapping[str, int], j
 
 
 def _fits(actual: list[str], boundaries: list[int], weights: Mapping[str, int]) -> bool:
-    """Whether the picks are rounds, each begun at the start or at one of the boundaries."""
+    """Return whether the picks follow the order, which may start from its beginning at any of the boundaries."""
     if actual == smooth(weights, len(actual)):
         return True
-    splits = ((at, [each - at for each in boundaries if each > at]) for at in boundaries)
+    splits = ((at, [boundary - at for boundary in boundaries if boundary > at]) for at in boundaries)
     return any(actual[:at] == smooth(weights, at) and _fits(actual[at:], later, weights) for at, later in splits)

@@ -1,6 +1,6 @@
-"""What the demo shows: a live view on a terminal, plain lines elsewhere.
+"""The display of the demo: a live view on a terminal, plain lines elsewhere.
 
-One rule: drawn from the API objects alone, as any user could.
+One rule: everything on the display comes from API objects that any user can read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ FINAL = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The jobs as they are now, and the last line each of the running ones has printed."""
+    """The jobs as they are now, and the last line of output of each running one."""
 
     jobs: Sequence[Manifest]
     lines: Mapping[str, str]
@@ -27,37 +27,37 @@ class Moment:
     """The queues in the order in which their jobs were admitted so far."""
 
     def of(self, queue: str) -> list[Manifest]:
-        """A queue's jobs."""
+        """Return a queue's jobs."""
         return [job for job in self.jobs if job["spec"]["schedulingPolicy"]["queue"] == queue]
 
 
 def phase(job: Manifest) -> str:
-    """The job's one word."""
+    """Return the job's phase."""
     return str((job.get("status") or {}).get("phase") or "Pending")
 
 
 class Screen(Protocol):
-    """Somewhere to show a moment."""
+    """A display of moments."""
 
     def __enter__(self) -> "Screen": ...
 
     def __exit__(self, *exception: Any) -> None: ...
 
     def show(self, moment: Moment) -> None:
-        """Show how things stand."""
+        """Display a moment."""
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a line that is not overwritten."""
 
 
 def make(console: Console) -> Screen:
-    """The screen that suits the console."""
+    """Return the screen that fits the console."""
     return Terminal(console) if console.is_terminal else Lines(console)
 
 
 @dataclass(slots=True)
 class Terminal:
-    """Two tables that are drawn over themselves."""
+    """Two tables that are redrawn in place."""
 
     console: Console
     live: Live = field(init=False)
@@ -81,7 +81,7 @@ class Terminal:
 
 @dataclass(slots=True)
 class Lines:
-    """One line whenever a job's phase changes."""
+    """One line for each change of a job's phase."""
 
     console: Console
     seen: dict[str, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Lines:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        """Nothing to put back."""
+        """Do nothing: plain lines need no clean-up."""
 
     def show(self, moment: Moment) -> None:
         for job in moment.jobs:
@@ -110,8 +110,8 @@ def _queues(moment: Moment) -> Table:
         table.add_column(column, justify="left" if column == "queue" else "right")
     for queue, weight in WEIGHTS.items():
         phases = [phase(job) for job in moment.of(queue)]
-        done = sum(each in FINAL for each in phases)
-        running = sum(each in ("Admitted", "Running") for each in phases)
+        done = sum(job_phase in FINAL for job_phase in phases)
+        running = sum(job_phase in ("Admitted", "Running") for job_phase in phases)
         share = 100 * moment.order.count(queue) / len(moment.order) if moment.order else 0
         target = 100 * weight / sum(WEIGHTS.values())
         cells = (queue, weight, len(phases) - done - running, running, done, f"{share:.0f}%", f"{target:.0f}%")

@@ -1,8 +1,8 @@
 """Train a small network on handwritten digits, data-parallel over all processes of a TorchJob.
 
-Runs unchanged under `python train.py` and `torchrun train.py`: everything it needs to know is in MASTER_ADDR,
-MASTER_PORT, RANK and WORLD_SIZE. The data are the 1,797 scans of the UCI "optical recognition of handwritten digits"
-set that come with scikit-learn.
+The script runs unchanged under `python train.py` and `torchrun train.py`: it reads only the variables MASTER_ADDR,
+MASTER_PORT, RANK and WORLD_SIZE. The data set is the UCI "optical recognition of handwritten digits" with 1,797 scans,
+which is a part of scikit-learn.
 """
 
 import argparse
@@ -16,12 +16,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 HELD_OUT = 297
-"""Digits kept for testing: the last ones of the set."""
+"""The number of digits for testing: the last ones of the set."""
 
 
 def digits() -> tuple[Tensor, Tensor]:
-    """Images (1797 x 64, 0 to 1) and labels. Read without importing scikit-learn, which would take longer than the
-    training."""
+    """Return the images (1797 x 64, 0 to 1) and the labels.
+
+    The file is read without importing scikit-learn, because the import would take longer than the training.
+    """
     path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
     with gzip.open(str(path), "rt") as lines:
         table = torch.tensor([[float(cell) for cell in row] for row in csv.reader(lines)])
@@ -29,16 +31,16 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of images the model names rightly."""
+    """Return the share of images that the model classifies correctly."""
     with torch.no_grad():
         return float((model(images).argmax(dim=1) == labels).float().mean())
 
 
 class Momentum:
-    """Gradient descent with momentum on the gradients of all ranks, in one message per step.
+    """Gradient descent with momentum on the sum of all ranks' gradients, with one message per step.
 
-    DistributedDataParallel and torch.optim do the same. They also import PyTorch's compiler, which takes longer than
-    this training, and the demo starts 48 processes.
+    DistributedDataParallel and torch.optim would do the same. They also import PyTorch's compiler, which takes longer
+    than this training, and the demo starts 48 processes.
     """
 
     def __init__(self, model: nn.Module, rate: float, momentum: float) -> None:
@@ -48,7 +50,7 @@ class Momentum:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters; their gradients are empty afterwards."""
+        """Update the parameters and clear their gradients."""
         gradient = torch.cat([parameter.grad.flatten() for parameter in self._parameters if parameter.grad is not None])
         dist.all_reduce(gradient)
         gradient /= dist.get_world_size()
@@ -60,20 +62,20 @@ class Momentum:
 
 
 def train(epochs: int, seed: int) -> float:
-    """Train together with the other ranks; the accuracy on the held-out digits."""
+    """Train together with the other ranks; return the accuracy on the held-out digits."""
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(seed)
     images, labels = digits()
-    mine, my_labels = images[:-HELD_OUT][rank::world], labels[:-HELD_OUT][rank::world]
+    my_images, my_labels = images[:-HELD_OUT][rank::world], labels[:-HELD_OUT][rank::world]
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))  # equal on all ranks: they share the seed
     optimizer = Momentum(model, rate=0.1, momentum=0.9)
     batches = (
         len(images[:-HELD_OUT]) // world // 32
-    )  # the same number on every rank, or the slower one would wait for ever
+    )  # the same number on every rank: a rank with more batches would wait without end
     for epoch in range(1, epochs + 1):
-        order = torch.randperm(len(mine))
+        order = torch.randperm(len(my_images))
         for batch in order[: batches * 32].split(32):
-            loss = nn.functional.cross_entropy(model(mine[batch]), my_labels[batch])
+            loss = nn.functional.cross_entropy(model(my_images[batch]), my_labels[batch])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         total = loss.detach()
@@ -84,7 +86,7 @@ def train(epochs: int, seed: int) -> float:
 
 
 def main() -> int:
-    """Exit code 0 if the model has learned, 1 if not."""
+    """Return exit code 0 if the model has learned, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
@@ -95,7 +97,7 @@ def main() -> int:
         reached = train(arguments.epochs, arguments.seed)
         if dist.get_rank() == 0:
             print(f"accuracy {reached:.3f} on {HELD_OUT} held-out digits with {dist.get_world_size()} processes")
-        dist.barrier()  # nobody leaves while another still talks to it
+        dist.barrier()  # no rank may end while another still communicates with it
         return 0 if reached >= arguments.at_least else 1
     finally:
         dist.destroy_process_group()

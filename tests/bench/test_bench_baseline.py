@@ -80,8 +80,8 @@ class TestLedger:
         ledger = self.ledger()
         name = "c0-q0-small-0"
         steps = [("", "", 1.0), ("", "Queued", 2.0), ("Queued", "Admitted", 3.0), ("Admitted", "Running", 4.0)]
-        assert [ledger.changed(name, *step) for step in steps] == [False, False, True, False]
-        ledger.changed(name, "Running", "Succeeded", 5.0)
+        assert [ledger.record(name, *step) for step in steps] == [False, False, True, False]
+        ledger.record(name, "Running", "Succeeded", 5.0)
         assert (ledger.admitted, ledger.ended) == ({name: 3.0}, {name: 5.0})
         assert (ledger.sent_back, ledger.over, ledger.failed) == (0, 0, "")
         assert ledger.text() == "Succeeded=1"
@@ -89,24 +89,24 @@ class TestLedger:
     def test_an_admission_that_was_taken_back_begins_again(self) -> None:
         ledger = self.ledger()
         name = "c0-q0-small-0"
-        assert ledger.changed(name, "", "Admitted", 1.0)
-        assert not ledger.changed(name, "Admitted", "Queued", 2.0)
-        assert ledger.changed(name, "Queued", "Admitted", 3.0)
+        assert ledger.record(name, "", "Admitted", 1.0)
+        assert not ledger.record(name, "Admitted", "Queued", 2.0)
+        assert ledger.record(name, "Queued", "Admitted", 3.0)
         assert (ledger.sent_back, ledger.admitted[name]) == (1, 1.0)
 
     def test_what_a_cohort_holds_beyond_its_quota_is_seen(self) -> None:
         ledger = self.ledger()
-        ledger.changed("c0-q0-large-0", "", "Admitted", 1.0)
-        ledger.changed("c1-q0-large-0", "", "Admitted", 1.0)
+        ledger.record("c0-q0-large-0", "", "Admitted", 1.0)
+        ledger.record("c1-q0-large-0", "", "Admitted", 1.0)
         assert ledger.over == 0
-        ledger.changed("c0-q1-medium-0", "", "Admitted", 2.0)
-        ledger.changed("c0-q0-large-0", "Admitted", "Succeeded", 3.0)
+        ledger.record("c0-q1-medium-0", "", "Admitted", 2.0)
+        ledger.record("c0-q0-large-0", "Admitted", "Succeeded", 3.0)
         assert ledger.over == 5
 
     def test_a_job_whose_admission_was_not_seen_holds_nothing(self) -> None:
         ledger = self.ledger()
-        ledger.changed("c0-q0-large-0", "", "Succeeded", 1.0)
-        ledger.changed("c0-q1-large-0", "", "Admitted", 2.0)
+        ledger.record("c0-q0-large-0", "", "Succeeded", 1.0)
+        ledger.record("c0-q1-large-0", "", "Admitted", 2.0)
         assert ledger.over == 0
         assert ledger.admitted["c0-q0-large-0"] == 1.0
 
@@ -137,7 +137,7 @@ def test_a_job_ends_as_a_worker_ends_it() -> None:
     since = {"lastTransitionTime": "2026-01-02T03:00:00Z", "reason": "Admitted", "observedGeneration": 1}
     before = {"phase": "Admitted", "conditions": [{"type": "Admitted", "status": "True", **since}], "attempt": 1}
     job = torchjob.parse({**manifest, "metadata": metadata, "status": before})
-    found = kueue_baseline.succeeded(Seen("p", "Admitted", "7", 1, before), NOW)
+    found = kueue_baseline.success_patch(Seen("p", "Admitted", "7", 1, before), NOW)
     worker = status.patch_from(job.status, status.finish(job, "Succeeded", "Succeeded", "its run time is over", NOW))
     assert {**found, "tenantQueue": job.queue} == worker
 

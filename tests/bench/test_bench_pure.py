@@ -134,7 +134,7 @@ def test_the_rate_that_redis_benchmark_prints() -> None:
 def test_one_queue_in_ten_has_a_next_job_that_does_not_fit(hard: bool, picked: int) -> None:
     options = picks.Options(queues=20, jobs=60, hard=hard, seconds=0.5)
     store = MemoryStore(lambda _key, _tenant: None)
-    store.rebuild(1, picks.held(options), picks.entries(options))
+    store.rebuild(1, picks.reservations(options), picks.entries(options))
     store.configure(list(picks.specs(options)), None)
     figures = picks.pick(store, options)
     beside = figures["put_and_released_beside"]
