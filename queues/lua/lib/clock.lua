@@ -1,12 +1,12 @@
--- Prelude: what time it is.
+-- Prelude: the time.
 --
--- clock(given): `given` as a number, or the server's own time if it is empty; seconds since 1970. All processes agree on the
--- server's time; tests give a stepped one.
--- seconds(time): a time as text, exact to a microsecond (tostring would cut it to 14 digits).
+-- clock(override): the number `override`, or the server's time if it is empty; in seconds since 1970. All processes use the
+-- server's time; tests pass a time of their own.
+-- seconds(time): a time as text with microseconds (tostring would cut it to 14 digits).
 
-local function clock(given)
-  if given ~= '' then
-    return tonumber(given)
+local function clock(override)
+  if override ~= '' then
+    return tonumber(override)
   end
   local time = redis.call('TIME')
   return tonumber(time[1]) + tonumber(time[2]) / 1000000

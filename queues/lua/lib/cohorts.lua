@@ -1,4 +1,4 @@
--- Prelude: the sums of cohorts, counted anew. Needs lib/store.lua, lib/usage.lua.
+-- Prelude: counts the sums of all cohorts again. Needs lib/store.lua, lib/usage.lua.
 
 local function add(amounts, name, amount)
   amounts[name] = (amounts[name] or 0) + amount

@@ -1,12 +1,14 @@
 -- Prelude: the next waiting entries of queues. Needs lib/store.lua.
 --
--- line_up(queues, skipped, most)   Reads up to `most` entries of each queue, leaving out the first skipped[queue] (nil: none).
---                                  Returns {waiting, first, texts}: how many wait in each queue; where those of each begin in
---                                  texts, and where the last one's end; version, tie-break and JSON of each entry, as it is
---                                  kept.
--- entries_of(line, at, parts, size)  appends these three of the entries of the queue at a place to parts of a text, which are so
---                                  many, with commas between them; how many parts there are then. What is missing is null.
--- joined(texts, parts, size, most)   once there are at least so many parts, joins them to a further text; how many there are then
+-- line_up(queues, skipped, most)     reads up to `most` entries of each queue, without the first skipped[queue] (nil: none).
+--                                    Returns {waiting, first, texts}. waiting: the number of waiting entries of each queue.
+--                                    first: the index in texts of each queue's first entry, and one after the last queue.
+--                                    texts: version, tie-break and JSON of each entry, as stored.
+-- entries_of(line, at, parts, size)  appends version, tie-break and JSON of the entries of queue number `at` to the list parts,
+--                                    which has `size` items, with commas between them. A missing entry is null. Returns the
+--                                    new size of parts.
+-- joined(texts, parts, size, most)   if parts has at least `most` items, joins them, appends the text to texts, and returns 0;
+--                                    otherwise returns size
 
 local function line_up(queues, skipped, most)
   local waiting, first, keys, count = {}, {}, {}, 0
@@ -37,7 +39,7 @@ local function entries_of(line, at, parts, size)
   return line.first[at] < line.first[at + 1] and size - 1 or size
 end
 
--- Some 8 KB are joined in one go; of more, Lua makes texts in between, and it reads every text that it makes from end to end.
+-- About 8 KB are joined at once. For more, Lua makes intermediate texts, and it reads each text that it makes completely.
 local TOGETHER = 64
 local function joined(texts, parts, size, most)
   if size < most then

@@ -1,14 +1,14 @@
 -- Prelude: whether there is room for a demand, and a reservation's text. Needs lib/store.lua and lib/usage.lua.
 --
--- A demand is {names, sizes}: what it asks for, as two lists.
--- over_limits(book, demand)   "quota" or "cohort", whichever has no room for it, or nil. The book's sums must have been read
---                             (used_of).
--- over_pool(pool, demand)     "pool" if the pool {resource: amount} has no room for it, or nil
--- reservation_text(..)        the JSON of a reservation, of texts
+-- A demand is {names, sizes}: two lists of resource names and their amounts.
+-- over_limits(book, demand)   "quota" or "cohort", whichever has no room for the demand, or nil. The caller must have read the book's
+--                             sums (used_of).
+-- over_pool(pool, demand)     "pool" if the pool {resource: amount} has no room for the demand, or nil
+-- reservation_text(..)        the JSON of a reservation, from texts
 
 local JOBS, OTHERS = 'jobs', '*' -- as in crds/resources/amounts.py
 
--- Which limit of its queue has no room for a demand.
+-- Return the limit of the queue that has no room for a demand, or nil.
 local function over_limits(own, demand)
   local names, sizes, quota, used = demand.names, demand.sizes, own.quota, own.used
   local shared, over_cohort = own.cohort, false
@@ -26,7 +26,7 @@ local function over_limits(own, demand)
   return over_cohort and 'cohort' or nil
 end
 
--- The same for the pool.
+-- Return "pool" if the pool has no room for a demand, or nil.
 local function over_pool(pool, demand)
   local used, others = used_of(books[ALL]), pool[OTHERS]
   for at = 1, #demand.names do
@@ -39,7 +39,7 @@ local function over_pool(pool, demand)
   return nil
 end
 
--- As queues/redis/codec.py writes it.
+-- Return the JSON of a reservation, in the form of queues/redis/codec.py.
 local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue)
   return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
     .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'

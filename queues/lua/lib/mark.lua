@@ -1,36 +1,36 @@
 -- Prelude: mark a key as work. Every script that changes what a worker should do calls it, so that no crash can separate
 -- the change from its dispatch. It is put in front of such a script; it takes no KEYS or ARGV of its own. Needs lib/records.lua.
 --
--- mark(key, tenant, seen, now): whatever the key's state, it will be run at least once after this call.
+-- mark(key, tenant, seen, now): the key will run at least once after this call, in whatever state it is.
 --   key     namespace/name/uid of the job
---   tenant  whose turn it uses: the queue that the job was picked from, or what the offer says
---   seen    newest resourceVersion known for the key's pods, as text or number; "0" if none. The larger one is kept.
+--   tenant  the tenant whose turn the key uses: the queue of the pick, or the tenant of the offer
+--   seen    newest resourceVersion known of the key's pods, as text or number; "0" if none. The record keeps the largest.
 --   now     seconds since 1970, as text or number
 --
 -- Keys (of all work_*.lua scripts):
---   torchq:work:records         hash    key that is not at rest -> JSON, of which all but failures is text:
+--   torchq:work:records         hash    key that waits or that a worker has -> JSON; all its fields but failures are text:
 --                                         state     ready | delayed | leased
 --                                         tenant, seen as above
 --                                         since     when it became ready, seconds
 --                                         failures  runs in a row that failed; missing means 0, kept while it waits
---                                         token     the fence of the present lease (leased only)
---                                         run       the word of the call that began its run (running only)
+--                                         token     fencing token of the present lease (leased only)
+--                                         run       random word of the call that began its run (running only)
 --                                         epoch     epoch under which its run began (running only)
---                                         dirty     "1" if it was marked while leased: it runs once more. Or "<version>
---                                                   <seen>" of a job that changed meanwhile: it does, unless the run settles it
+--                                         dirty     "1" if the key was marked while leased: it runs once more. Or "<version>
+--                                                   <seen>" of a change of the job: it runs once more unless the run settles it
 --   torchq:work:ready:<tenant>  list    ready keys of one tenant, oldest first
---   torchq:work:tenants         list    tenants that have ready keys; the first one's turn is next
+--   torchq:work:tenants         list    tenants with ready keys; the first one has the next turn
 --   torchq:work:ready           string  number of ready keys
 --   torchq:work:delayed         zset    key -> when it is due, seconds
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
 --   torchq:work:workers         zset    worker -> when its registration ends, seconds
---   torchq:work:threads         hash    worker -> threads it has
---   torchq:work:tally           hash    runs: how many runs were ever given back, for people
---   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew of
---                                       when it gave the key back; DOUBT after a run that failed or whose worker died, until
---                                       the next run has looked
---   torchq:work:settled:<key>   string  "<version> <made>": the job's resourceVersion after which its last run has left nothing to
---                                       do, and the newest one of its pods that the run knew of; expires soon
+--   torchq:work:threads         hash    worker -> number of its threads
+--   torchq:work:tally           hash    runs: number of all finished runs, for `torchq status`
+--   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew when it
+--                                       gave the key back; DOUBT after a run that failed or whose worker died, until the next
+--                                       run succeeds
+--   torchq:work:settled:<key>   string  "<version> <made>": the job's resourceVersion at which the last run found nothing left to
+--                                       do, and the newest version of its pods that the run knew; expires soon
 
 local DOUBT = '9007199254740992'  -- more than any resourceVersion
 
@@ -48,7 +48,7 @@ local function make_ready(key, record, tenant, now)
   redis.call('INCR', 'torchq:work:ready')
 end
 
--- Whether that was news.
+-- Keep the newest version of pods in a record. Return whether it is newer than before.
 local function keep_newest(record, seen)
   local newer = not record.seen or tonumber(seen) > tonumber(record.seen)
   record.seen = newer and seen or record.seen

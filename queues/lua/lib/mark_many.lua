@@ -1,10 +1,9 @@
--- Prelude: mark() of many keys that were just committed, with fewer calls. Needs lib/records.lua, lib/mark.lua, which says what it
--- means, and lib/store.lua.
+-- Prelude: mark() for many keys that were just committed, with fewer calls. Needs lib/records.lua, lib/mark.lua and lib/store.lua.
 --
--- mark_many(keys, groups, now): as mark(key, queue, '0', now) of each key. groups are {queue, keys} and hold the keys by tenant;
--- no key comes twice. A record without "seen" is one of which nothing has been seen.
+-- mark_many(keys, groups, now): does mark(key, queue, '0', now) for each key. groups are {queue, keys}: the keys by tenant. No
+-- key comes twice. In a record without "seen", no version of pods is known.
 
--- The texts of the records that there are.
+-- Return the texts of the existing records by key.
 local function known_records(keys)
   local found, texts = values('torchq:work:records', keys), {}
   for at = 1, #keys do
@@ -23,7 +22,7 @@ local function awake(key, record, tenant, now)
   return cjson.encode(record)
 end
 
--- The keys of a tenant that become ready now, and what the records say of those that were not at rest.
+-- Return the keys of a tenant that become ready now, and the new records of those that had one.
 local function woken(group, known, now)
   local ready, texts = {}, {}
   for _, key in ipairs(group.keys) do

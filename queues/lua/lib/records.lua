@@ -1,7 +1,7 @@
--- Prelude: the records of keys that are not at rest. lib/mark.lua lists what they hold.
+-- Prelude: the records of keys that wait or that a worker has. lib/mark.lua lists their fields.
 --
--- record_of(key)           the key's record, or nil if the key is at rest
--- keep_record(key, record)
+-- record_of(key)           the key's record, or nil if it has none
+-- keep_record(key, record) writes the key's record
 
 local function record_of(key)
   local text = redis.call('HGET', 'torchq:work:records', key)

@@ -1,56 +1,56 @@
--- Prelude: what the store's scripts share. It takes no KEYS or ARGV of its own.
+-- Prelude: the functions that the store's scripts share. It takes no KEYS or ARGV of its own.
 --
--- Keys (of all store_*.lua scripts). JSON is made by queues/redis/codec.py; a script that makes any writes it the same way.
---   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, only a rebuild helps
---   torchq:layout             string  number of this layout of keys; under another one the store is lost, too
+-- Keys (of all store_*.lua scripts). queues/redis/codec.py writes the JSON; scripts write JSON in the same form.
+--   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, and only a rebuild helps
+--   torchq:layout             string  number of this layout of keys; with another number the store is lost, too
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile
 --   torchq:revision           string  rises with every change of settings
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
---   torchq:rules              hash    queue -> its cohort, a space, and JSON of what else scripts go by {quota, borrowing,
---                                     aging_seconds}; queues that are alike have one JSON text, which is read once
---   torchq:pool               string  JSON {resource: amount}, under "*" that of every other resource but jobs; missing: nothing is
---                                     scarce
+--   torchq:rules              hash    queue -> its cohort, a space, and JSON of the other settings that scripts read {quota, borrowing,
+--                                     aging_seconds}; queues with equal settings have one JSON text, which is decoded once
+--   torchq:pool               string  JSON {resource: amount}; "*" stands for every other resource but jobs; missing: the pool is
+--                                     unlimited
 --   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
 --                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:
 --                                     false), port (missing: false)}. The tie-break is text without quotation marks
 --                                     (queues/order.py); it stays while the job waits
---   torchq:version            string  version given last
+--   torchq:version            string  last version of an entry
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
---   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the resources that count, under "" the
---                                     sum over all queues; a sum of 0 is left out
+--   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the counted resources; the queue "" stands for
+--                                     all queues; a sum of 0 is left out
 --   torchq:cohorts            hash    cohort -> JSON {resource: sum of its members' quotas}
 --   torchq:shared             hash    cohort -> JSON {resource: sum of what the members that limit it use}
 --   torchq:ports              hash    port -> key of the job that holds it
---   torchq:port               string  port given last
---   torchq:pick               string  number of the pick taken last
---   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues that count, also of some that are not
---                                     configured any more; never read by scripts
---   torchq:clock              string  clock, as codec.py writes it; never read by scripts
---   torchq:overtaken          hash    queue -> JSON {kept, key, since, times} or null, kept: {resource: amount} or missing; never
---                                     read by scripts
---   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number comes
+--   torchq:port               string  last port of an admitted job
+--   torchq:pick               string  number of the last pick
+--   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues with a weight, also of some that are not
+--                                     configured any more; scripts never read it
+--   torchq:clock              string  clock, as codec.py writes it; scripts never read it
+--   torchq:overtaken          hash    queue -> JSON {kept, key, since, times} or null, kept: {resource: amount} or missing;
+--                                     scripts never read it
+--   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number is used
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
---   torchq:settled            string  number of the last change that a difference cannot tell: of settings, or a rebuild
---   torchq:commit             hash    ids: those of the last few commits, the last one first; under each id what it answered; of the
---                                     last one whole: "1" if all its picks stand, and change: the number of the last change then
--- Numbers, sums too, are whole and below 2^53, which Lua holds exactly; they are written with whole(), never with tostring.
+--   torchq:settled            string  number of the last change that a difference cannot show: of settings, or a rebuild
+--   torchq:commit             hash    ids: the ids of the last few commits, the last one first; each id: the answer of that commit;
+--                                     whole: "1" if all picks of the last commit stand; change: the last change at its end
+-- All numbers and sums are integers below 2^53, which Lua holds exactly. Scripts write them with whole(), never with tostring.
 
 local LAYOUT = '7'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600
 local CHANGES_PER_EPOCH = 4294967296
-local MANY = 4000 -- most arguments given to one call: Lua's stack holds 8,000
+local MANY = 4000 -- the most arguments of one call: Lua's stack holds 8,000
 
 local function whole(number)
   return string.format('%.0f', number + 0) -- without the sum, -0 is written with its sign
 end
 
--- The reply that refuses a script's work under `epoch` (0: under whatever epoch there is), or nil.
+-- Return the error reply for a caller that works under `epoch` (0: any epoch), or nil if it may go on.
 local function refusal(epoch)
   local found = redis.call('MGET', 'torchq:epoch', 'torchq:layout')
   local known = found[2] == LAYOUT and tonumber(found[1])
@@ -65,7 +65,7 @@ local function refusal(epoch)
   return nil
 end
 
--- The same for what a rebuild does, too, before it opens the store.
+-- Return the error reply for a script that a rebuild runs, too, before it opens the store; or nil.
 local function refusal_while_open_or_rebuilding(epoch)
   if redis.call('GET', 'torchq:rebuilding') == epoch then
     return nil
@@ -73,7 +73,7 @@ local function refusal_while_open_or_rebuilding(epoch)
   return refusal(epoch)
 end
 
--- The values of many fields of a hash, false for those that are missing.
+-- Return the values of many fields of a hash, false for missing fields.
 local function values(hash, fields)
   if #fields == 0 then
     return {}
@@ -88,7 +88,8 @@ local function values(hash, fields)
   return found
 end
 
--- A writing command with many arguments; none is no call. The answer to the last one.
+-- Call a writing command with many arguments, in several calls if needed, and none if there are no arguments. Return the last
+-- answer.
 local function write(command, key, arguments)
   if #arguments == 1 then
     return redis.call(command, key, arguments[1])
@@ -100,7 +101,7 @@ local function write(command, key, arguments)
   return answer
 end
 
--- The list under a name in a table of lists.
+-- Return the list under a name in a table of lists; add an empty one if it is missing.
 local function list(lists, name)
   local found = lists[name]
   if not found then
@@ -110,7 +111,7 @@ local function list(lists, name)
   return found
 end
 
--- Decodes equal texts once.
+-- Decode JSON. Equal texts are decoded once.
 local decoded = {}
 local function decode(text)
   local found = decoded[text]
@@ -121,19 +122,19 @@ local function decode(text)
   return found
 end
 
--- The tie-break in the text of an entry. No pattern: it would look at each letter.
+-- Return the tie-break in the text of an entry. A plain search is faster than a pattern.
 local find, sub, byte = string.find, string.sub, string.byte
 local function tie_of(text)
   local first = find(text, '"', 1, true) + 1
   return sub(text, first, find(text, '"', first, true) - 1)
 end
 
--- The JSON of an entry.
+-- Return the JSON in the text of an entry.
 local function content(text)
   return sub(text, find(text, '"', find(text, '"', 1, true) + 1, true) + 2)
 end
 
--- The place of a job. There are few lengths.
+-- Return the place of a job. The suffixes are cached, because there are few lengths.
 local suffixes = {}
 local function place(tie, key)
   local length = #tie
@@ -145,14 +146,14 @@ local function place(tie, key)
   return tie .. key .. suffix
 end
 
--- The job key in a place. What is no place may give anything.
+-- Return the job key in a place. For another text, the result is undefined.
 local ZEROS = 111 * string.byte('0')
 local function key_of(place)
   local hundreds, tens, ones = byte(place, -3, -1)
   return ones and sub(place, 100 * hundreds + 10 * tens + ones - ZEROS + 1, -5) or ''
 end
 
--- The cohort and the other rules in the rules' text; none is of a queue that is not configured.
+-- Return the cohort and the other rules in the text of a queue's rules. No text: the queue is not configured.
 local NO_RULES = { quota = {}, borrowing = {}, aging_seconds = DEFAULT_AGING }
 local function rules_of(text)
   if not text then
@@ -162,13 +163,13 @@ local function rules_of(text)
   return string.sub(text, 1, space - 1), decode(string.sub(text, space + 1))
 end
 
--- queues/order.py says what it means.
+-- Return the score of an entry; see queues/order.py.
 local function score(entry, aging)
   local boost = math.max(-BOOST_LIMIT, math.min(entry.priority * aging, BOOST_LIMIT))
   return string.format('%.17g', entry.submitted - boost - (entry.returning and RETURNING or 0))
 end
 
--- A name as JSON; most names need nothing but quotation marks. cjson writes "\/" for "/".
+-- Return a name as JSON. Most names only need quotation marks. cjson writes "\/" for "/".
 local quoted_names = {}
 local function quoted(name)
   local found = quoted_names[name]
@@ -179,7 +180,7 @@ local function quoted(name)
   return found
 end
 
--- Amounts as JSON, the names sorted. Lua itself writes numbers to 14 digits.
+-- Return amounts as JSON with sorted names. Lua writes numbers with only 14 digits.
 local SHORT = 1e14
 local function amounts_text(amounts)
   local names, parts, count = {}, {}, 0
@@ -198,11 +199,11 @@ local function amounts_text(amounts)
   return count == 0 and '{}' or table.concat(parts) .. '}'
 end
 
--- Queues whose entries, usage or account this script changes.
+-- The queues whose entries, usage or account this script changes.
 local touched = {}
 
--- Number this script's change, if it was one, and say which queues it concerns. The number, or nil.
-local function tell_changes()
+-- Give this script's change a number, and record the changed queues. Return the number, or nil without a change.
+local function number_change()
   if next(touched) == nil then
     return nil
   end

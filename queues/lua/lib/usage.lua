@@ -1,18 +1,18 @@
--- Prelude: what queues, cohorts and the pool use while a script runs, read once and written once. Needs lib/store.lua.
+-- Prelude: the usage of queues, cohorts and the pool while a script runs, read once and written once. Needs lib/store.lua.
 --
--- open_books(queues)                reads many at once
--- book(queue)                       {queue, quota, limited, borrowing, cohort, keys, places}: limited says whether there is any quota;
---                                   cohort is {quota, used}, or nil outside one; keys and places are left to the script. The book
---                                   of ALL is that of the pool.
--- used_of(book)                     its sums
--- read_limits()                     reads which resources the sums count, and returns the JSON of the pool, false if there is none
--- counting(amounts)                 those of the amounts that the sums count; read_limits() is called if it was not
--- charge(queue, amounts, sign)      moves the sums
--- charge_alike(book, asked, times)  moves those of one book alone: asked is {number, counted}, counted what counting() returns,
---                                   the numbers of two further apart than times can be. The sums of books that had the same and
---                                   were charged the same are written once.
--- charge_cohort(book, counted, sign) moves those of its cohort, if it is in one
--- save_books()                      writes those that have moved
+-- open_books(queues)                reads the books of many queues at once
+-- book(queue)                       {queue, quota, limited, borrowing, cohort, keys, places}: limited is whether there is any quota;
+--                                   cohort is {quota, used}, or nil without a cohort; the script uses keys and places itself. The
+--                                   book of ALL is that of the pool.
+-- used_of(book)                     the sums of a book
+-- read_limits()                     reads the counted resources, and returns the JSON of the pool, false if there is none
+-- counting(amounts)                 the amounts of counted resources; calls read_limits() if the script has not
+-- charge(queue, amounts, sign)      changes the sums of a queue, its cohort and the pool
+-- charge_alike(book, asked, times)  changes the sums of one book: asked is {number, counted}, where counted is the result of
+--                                   counting(), and the numbers of two demands differ by more than times. Books with equal sums and
+--                                   equal charges are encoded once.
+-- charge_cohort(book, counted, sign) changes the sums of the book's cohort, if it has one
+-- save_books()                      writes the changed sums
 
 local ALL = ''
 local books, cohorts = {}, {}
@@ -25,7 +25,7 @@ local function open_cohorts(names)
   end
 end
 
--- Cohort and rules by their text, which many queues have in common.
+-- The cohort and the rules by their text, which many queues have in common.
 local ruled = {}
 local function ruled_by(text)
   local found = ruled[text]
@@ -56,7 +56,7 @@ local function open_books(queues)
       asked = false,
       times = 0,
       moved = false,
-      keys = false, -- all at once: a table that grows is made anew
+      keys = false, -- all fields at once, because a table that grows is allocated again
       places = false,
     }
   end
@@ -72,7 +72,7 @@ local function book(queue)
   return books[queue]
 end
 
-local counted_names = nil -- true: all count
+local counted_names = nil -- true: all resources are counted
 local function read_limits()
   local found = redis.call('MGET', 'torchq:counted', 'torchq:pool')
   counted_names = found[1] and {} or true
@@ -98,7 +98,7 @@ local function counting(amounts)
   return counted
 end
 
--- A sum of 0 is left out.
+-- Add amounts to sums. A sum of 0 is removed.
 local function add(sums, amounts, times)
   for name, amount in pairs(amounts) do
     local sum = (sums[name] or 0) + times * amount
@@ -144,7 +144,7 @@ end
 
 local function charge_alike(own, asked, times)
   if own.asked and own.asked ~= asked then
-    used_of(own) -- before what it was charged alike is forgotten
+    used_of(own) -- before the list of its equal charges is cleared
     own.mixed = true
   end
   if own.used then
@@ -153,7 +153,7 @@ local function charge_alike(own, asked, times)
   own.asked, own.times, own.moved = asked, own.times + times, true
 end
 
--- Sums as JSON, in whatever order, as nobody compares them. cjson writes numbers to 14 digits.
+-- Return sums as JSON in any order, because these texts are not compared. cjson writes numbers with only 14 digits.
 local function sums_text(sums)
   for _, sum in pairs(sums) do
     if sum <= -SHORT or sum >= SHORT then
@@ -199,7 +199,7 @@ local function save_books()
   write('HSET', 'torchq:shared', shared)
 end
 
--- Keep a reservation whose JSON text is given, and take its charge and port.
+-- Write a reservation from its JSON text, and add its charge and port.
 local function reserve(key, text)
   local reservation = cjson.decode(text)
   redis.call('HSET', 'torchq:reservations', key, text)
@@ -209,7 +209,7 @@ local function reserve(key, text)
   end
 end
 
--- Free a reservation whose JSON text is given.
+-- Delete a reservation with this JSON text, and free its charge and port.
 local function release(key, text)
   local reservation = decode(text)
   redis.call('HDEL', 'torchq:reservations', key)

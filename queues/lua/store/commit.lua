@@ -1,39 +1,41 @@
--- Take picks, one by one and in order, until one is refused. What is needed is read for all picks at once, and what they
--- change is written for all at once.
+-- Take picks, one by one and in order, until one is refused. The script reads the data of all picks at once, and writes all
+-- changes at once.
 --
--- ARGV: 1 epoch   2 revision   3 id of this commit   4 id of the commit that must have been the last one and stand whole (empty:
+-- ARGV: 1 epoch   2 revision   3 id of this commit   4 id of the commit that must be the last one and stand whole (empty:
 --         any)   5 now (seconds since 1970; empty: the server's time)   6 first port   7 last port (both 0: no ports)
---       8 the last change the chooser knew of; if it follows another commit, the one that this was counts
+--       8 the last change that the chooser knew; if the batch follows another commit, that commit's change counts instead
 --       9 JSON of the picks, column by column:
 --           keys                               of each pick: the job key
 --           versions                           of each pick: the version of its entry, and a comma
---           queues, queue                      names, and which of them (from 1) each pick's is
---           demands, attempts, demand          JSON texts of amounts, each with a number of attempt; and which of them each pick's are
---           grows                              picks (from 1) whose kind is "grow"; all others' is "admit"
---           ports                              picks for which a port is to be held
---           clock                              after all picks; empty: there is no pick, and the clock does not change
---           accounts, overtaken                flat lists of queue, text: what all picks together change, and what changes
---                                              without a pick; written if no pick is refused, also where there is none. An
---                                              account without a weight is the empty text, and is not kept
---       10 JSON of what is needed only if one is refused:
---           clocks                             after each pick
---           accounts, overtaken                lists of {pick, queue, text}: what each changes, in their order
---       11 how many entries to show of queues that follow, each with the number of its first entries to leave out once all
---          picks are taken
+--           queues, queue                      names; and of each pick: the number (from 1) of its queue
+--           demands, attempts, demand          JSON texts of amounts, and their attempts; and of each pick: the number of its pair
+--           grows                              numbers of the picks (from 1) of kind "grow"; the others are of kind "admit"
+--           ports                              numbers of the picks that need a port
+--           clock                              the clock after all picks; empty: no pick changes it
+--           accounts, overtaken                flat lists of queue, text: the changes of all picks together, and those
+--                                              without a pick. They are written if no pick is refused, also if there is no
+--                                              pick. An account without a weight is the empty text, and is deleted
+--       10 JSON of the values that are needed only if a pick is refused:
+--           clocks                             the clock after each pick
+--           accounts, overtaken                lists of {pick, queue, text}: the changes of each pick, in their order
+--       11 number of next entries to return of each queue; then, per queue: its name, and the number of its first entries to
+--          leave out once all picks are taken
 -- Keys and preludes: lib/store.lua, lib/heads.lua, lib/usage.lua, lib/limits.lua, lib/records.lua, lib/mark.lua, lib/mark_many.lua, lib/clock.lua
--- Returns: a list of: what refused the first refused pick ("" if none was), number of picks taken, number given to the first
--- pick of kind "admit", number of the last change, "1" if nothing else had changed else "0", the names of queues that others
--- had changed; then, if there is any port or a pick that grew, per pick taken: its port, "" if it has none, or, if it grew,
--- its JSON reservation. Names and what is said of picks are joined by line feeds. If no pick was refused and there are queues
--- to show there follow, as JSON joined by commas, lists: the queue's name, how many entries are left out, how many wait, flat
--- list of version, tie-break and entry.
--- The same id again returns the first answer, but for the queues to show: the client repeats a commit whose answer was lost,
--- even if others that follow it were done since; so many answers are kept.
+-- Returns: a list of
+--   1 the reason of the first refused pick ("": none was refused)   2 number of picks taken
+--   3 number of the first pick of kind "admit"   4 number of the last change
+--   5 "1" if no other request had changed anything, else "0"   6 names of the queues that other requests had changed
+--   7 if a pick has a port or is of kind "grow", per pick taken: its port ("": none), or the JSON reservation of a "grow"
+--     Names and picks are joined by line feeds.
+--   8 and more, if no pick was refused and next entries are requested: JSON, joined by commas; per queue a list of its name,
+--     number of entries left out, number of waiting entries, and a flat list of version, tie-break and entry
+-- A repeated id returns the first answer without the next entries: the client repeats a commit whose answer was lost, even if
+-- later commits were done since. So the answers of several commits are kept.
 -- Errors STORELOST, STALEEPOCH.
 
 local EPOCH, REVISION, ID, FOLLOWS, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local FIRST_PORT, LAST_PORT = tonumber(ARGV[6]), tonumber(ARGV[7])
-local KEPT_ANSWERS = 8 -- at least as many as may be on their way (rounds.py)
+local KEPT_ANSWERS = 8 -- at least as many as may be under way at a time (rounds.py)
 
 local refused = refusal(EPOCH)
 if refused then
@@ -66,12 +68,12 @@ end
 
 local grows, asks, gone = set_of(picks.grows), set_of(picks.ports), {}
 
--- What picks ask for, each with what the reservations have in common that are made for it.
-local FURTHER = 65536 -- than there are picks
+-- Read the distinct demands of the picks, each with the common part of its reservations.
+local FURTHER = 65536 -- more than there are picks
 local demands, pool = {}, nil
 local function read_demands()
   local limits = read_limits()
-  pool = limits and cjson.decode(limits) -- what all queues share; nil if nothing is scarce
+  pool = limits and cjson.decode(limits) -- the limits that all queues share; nil: unlimited
   for at, text in ipairs(picks.demands) do
     local amounts, names, sizes = cjson.decode(text), {}, {}
     for name, amount in pairs(amounts) do
@@ -105,7 +107,7 @@ local function read_books()
   end
 end
 
--- The first free port after the one given last: 0 if none are given, nil if all are taken.
+-- Return the first free port after the last one: 0 if jobs get no ports, nil if none is free.
 local last_port
 local given = {}
 local function next_port()
@@ -163,7 +165,7 @@ local function admit(at, own, demand, port)
   return demand.head .. number .. ',"port":0,"queue":' .. quoted(own.queue) .. '}'
 end
 
--- The picks of each queue together, in its book.
+-- Add a pick to the picks of its queue, which are kept in the queue's book.
 local function take(at, own, tie)
   local others, key = own.keys, keys[at]
   local where = place(tie, key)
@@ -177,12 +179,12 @@ local function take(at, own, tie)
   end
 end
 
--- Take the picks one by one. What refused the first that was refused, and how many stand.
+-- Take the picks one by one. Return the reason of the first refusal, and the number of picks that stand.
 local function take_all()
   local versions, find, sub = picks.versions, string.find, string.sub
   for at = 1, #keys do
     local key, entry, own, demand, port = keys[at], entries[at], owns[queue_of[at]], demands[demand_of[at]], 0
-    local first, last -- of the version, which the tie-break in quotation marks follows
+    local first, last -- the span of the version; the tie-break in quotation marks follows it
     if entry and not gone[key] then
       first, last = find(entry, versions[at], 1, true)
     end
@@ -210,8 +212,8 @@ local function take_all()
   return '', #keys
 end
 
--- The last word on each queue in what the first picks changed.
-local function last_words(changes, count)
+-- Return the last text of each queue in the changes of the first picks.
+local function last_texts(changes, count)
   local last, flat = {}, {}
   for _, each in ipairs(changes) do
     if each[1] <= count then
@@ -225,7 +227,7 @@ local function last_words(changes, count)
   return flat
 end
 
--- An empty text is not kept.
+-- Write texts by queue. An empty text deletes the field.
 local function keep(hash, changes)
   local kept, lost = {}, {}
   for at = 1, #changes, 2 do
@@ -245,7 +247,7 @@ local function keep_turns(count)
   if count < #keys then
     local each = cjson.decode(ARGV[10])
     clock = each.clocks[count]
-    accounts, overtaken = last_words(each.accounts, count), last_words(each.overtaken, count)
+    accounts, overtaken = last_texts(each.accounts, count), last_texts(each.overtaken, count)
   end
   if clock ~= '' then
     redis.call('SET', 'torchq:clock', clock)
@@ -279,7 +281,7 @@ local function save(count)
   mark_many(keys, groups, seconds(clock(NOW)))
 end
 
--- Who else has changed something since the chooser looked: nil if nobody knows any more.
+-- Return the queues that other requests have changed since the chooser's last snapshot; nil if that is not known any more.
 local function others()
   if tonumber(KNOWN) < tonumber(redis.call('GET', 'torchq:settled')) then
     return nil
@@ -287,7 +289,7 @@ local function others()
   return redis.call('ZRANGEBYSCORE', 'torchq:changed', '(' .. KNOWN, '+inf')
 end
 
--- What is said of the picks that stand, if there is anything to say.
+-- Return the ports and grown reservations of the picks that stand, as text; empty if there are none.
 local function decided(count)
   if next(answers) == nil then
     return ''
@@ -298,7 +300,7 @@ local function decided(count)
   return table.concat(answers, '\n', 1, count)
 end
 
--- The queues to show, as parts of the answer.
+-- Add the next entries of the requested queues to the answer.
 local function show(answer)
   local named, skipped, parts = {}, {}, {}
   for at = 12, #ARGV, 2 do
@@ -343,7 +345,7 @@ end
 if count > 0 then
   save(count)
 end
-local number_of_change = tell_changes()
+local number_of_change = number_change()
 change = number_of_change and whole(number_of_change) or change
 local answer = {
   why, whole(count), whole(first_number or 0), change, alone and '1' or '0', table.concat(changed, '\n'), decided(count),

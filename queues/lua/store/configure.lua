@@ -1,6 +1,6 @@
 -- Set all queues and the pool.
 --
--- ARGV: epoch (0: whatever it is), JSON of the pool (empty: none), JSON list of the resources that usage counts, then per queue:
+-- ARGV: epoch (0: any), JSON of the pool (empty: none), JSON list of the counted resources, then per queue:
 -- name, JSON settings, JSON rules
 -- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
@@ -27,7 +27,7 @@ local function aging_of(text)
   return rules.aging_seconds
 end
 
--- An age per step of priority that changes moves every entry of the queue.
+-- Sort all entries of a queue again. This is needed if its seconds of age per step of priority change.
 local function reorder(queue, old_aging, aging)
   if aging == old_aging then
     return
@@ -58,7 +58,7 @@ local function change(known, wanted, known_rules, wanted_rules)
   end
 end
 
--- The sums of usage over other resources than before, counted again from the reservations.
+-- Count the usage again from the reservations, because other resources are counted now.
 local function count_usage(names)
   redis.call('SET', 'torchq:counted', names)
   redis.call('DEL', 'torchq:usage')

@@ -1,15 +1,15 @@
--- Lose keys, so that a rebuild begins with nothing. The store is lost from the first call on: it refuses everything but a
--- rebuild, and workers stop at the missing epoch.
+-- Delete keys, so that a rebuild begins with an empty store. The store is lost from the first call on: it accepts only a
+-- rebuild, and workers stop because the epoch is missing.
 --
 -- KEYS: none
 -- ARGV: epoch of the caller's term, then names of keys below torchq: or rq:
--- Keys: torchq:epoch, torchq:rebuilding (see lib/store.lua), whatever they hold; and those named.
--- Returns: number of keys that were there. Error STALEEPOCH, with nothing changed, if somebody rebuilt or rebuilds under a
--- higher epoch.
+-- Keys: torchq:epoch, torchq:rebuilding (see lib/store.lua), which may have any type; and the keys in ARGV.
+-- Returns: number of deleted keys. Error STALEEPOCH, with nothing changed, if a rebuild under a higher epoch has begun or is
+-- done.
 
 local ours = tonumber(ARGV[1])
 
--- What cannot be read is nobody's epoch.
+-- Return the epoch in a key. An unreadable value counts as 0.
 local function epoch(key)
   local text = redis.pcall('GET', key)
   return type(text) == 'string' and tonumber(text) or 0

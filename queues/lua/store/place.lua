@@ -1,8 +1,9 @@
--- Where a job stands that waits.
+-- Read the position of a waiting job.
 --
--- ARGV: epoch (0: whatever it is), job key
+-- ARGV: epoch (0: any), job key
 -- Keys and preludes: lib/store.lua
--- Returns: its entry, how many jobs of its queue are before it, how many wait in its queue; nothing if it does not wait.
+-- Returns: its entry, the number of jobs of its queue before it, the number of waiting jobs of its queue; nothing if it does
+-- not wait.
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal(ARGV[1])

@@ -1,10 +1,10 @@
--- Let jobs wait, or change how they wait.
+-- Add waiting jobs, or change how they wait.
 --
--- ARGV: epoch (0: whatever it is), then per entry: job key, its tie-break as JSON, its JSON text; no key twice
+-- ARGV: epoch (0: any), then per entry: job key, its tie-break as JSON, its JSON text; no key twice
 -- Keys and preludes: lib/store.lua
 -- Returns: number of entries that changed. Errors STORELOST, STALEEPOCH.
--- A job that holds a reservation is left alone but for kind "grow", one that holds none is left alone by that kind. A job that
--- waits already keeps the tie-break with which it was put first.
+-- An entry of kind "grow" counts only for a job that holds a reservation; another kind only for a job that holds none. A job
+-- that waits already keeps its first tie-break.
 
 local refused = refusal_while_open_or_rebuilding(ARGV[1])
 if refused then
@@ -23,11 +23,11 @@ local function leave(place, text)
   table.insert(list(leaving, queue), place)
 end
 
--- Where it stands in the order is known only with the rules of its queue, which are read for all together.
+-- The score of a job needs the rules of its queue, so the rules of all queues are read at once.
 local function put(key, tie, text, entry)
   touched[entry.queue] = true
   entries[#entries + 1] = key
-  entries[#entries + 1] = ',"' .. tie .. '",' .. text -- its version is given below
+  entries[#entries + 1] = ',"' .. tie .. '",' .. text -- its version is added below
   entry.place = place(tie, key)
   table.insert(list(added, entry.queue), entry)
 end
@@ -70,5 +70,5 @@ for at = 2, #entries, 2 do
   entries[at] = whole(first + at / 2) .. entries[at]
 end
 write('HSET', 'torchq:entries', entries)
-tell_changes()
+number_change()
 return #entries / 2

@@ -1,10 +1,10 @@
--- Charge an admitted job for more, or refuse that and change nothing. Name by name the larger of what its reservation has and
--- what is asked for counts: the same call again finds its work done.
+-- Raise the charge of an admitted job, or refuse and change nothing. For each resource, the reservation gets the larger of its
+-- charge and the requested amount, so that a repeated call changes nothing.
 --
--- ARGV: 1 key   2 token of whoever is at work on it   3 attempt of the reservation   4 JSON of amounts
--- Keys and preludes: lib/store.lua, lib/usage.lua, lib/limits.lua, lib/records.lua; of lib/mark.lua's keys the records are read
+-- ARGV: 1 key   2 token of the worker that runs it   3 attempt of the reservation   4 JSON of amounts
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/limits.lua, lib/records.lua; of lib/mark.lua's keys it reads the records
 -- Returns: "" if the reservation has that charge now; "quota", "cohort" or "pool", whichever has no room for the difference;
--- "reservation" if the token is not the key's any more, a rebuild has happened since its run began, or the key holds no
+-- "reservation" if the token is no longer the key's, if a rebuild has happened since the run began, or if the key holds no
 -- reservation of that attempt. Error STORELOST.
 
 local KEY, TOKEN, ATTEMPT = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -47,5 +47,5 @@ redis.call('HSET', 'torchq:reservations', KEY, reservation_text(
   whole(held.attempt), amounts_text(held.charge), whole(held.epoch), held.kind, whole(held.pick), whole(held.port), held.queue
 ))
 save_books()
-tell_changes()
+number_change()
 return ''

@@ -1,5 +1,5 @@
--- A rebuild, in three steps so that no step blocks the server for long: `begin` empties the store, which is lost from then
--- on; `charge` (and store_put) fill it; `open` ends it. Whoever begins with a higher epoch meanwhile takes it over.
+-- Rebuild the store, in three steps so that no step blocks the server for long. `begin` empties the store, which is lost from
+-- then on. `charge` and store_put fill it. `open` ends the rebuild. A process that begins under a higher epoch takes over.
 --
 -- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
 -- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
@@ -45,7 +45,7 @@ local function reserve_all()
   return 1
 end
 
--- What workers have made stays known, as long as it is charged.
+-- The versions of pods that workers have made stay, for keys with a charge.
 local function prune_made()
   for _, key in ipairs(redis.call('HKEYS', 'torchq:work:made')) do
     if redis.call('HEXISTS', 'torchq:reservations', key) == 0 then

@@ -1,9 +1,9 @@
--- Jobs that wait no longer and hold nothing: forget the entries, free charges and ports.
+-- Delete the entries and reservations of jobs, and free their charges and ports.
 --
--- ARGV: epoch (0: whatever it is), newest resourceVersion of pods the caller knows of (empty: free whatever there may
---       be), then job keys
--- Keys and preludes: lib/store.lua, lib/usage.lua, lib/records.lua; of lib/mark.lua's keys the records and torchq:work:made are read
--- Returns: the keys whose reservation was kept: somebody is at work on them, or has made pods later than that.
+-- ARGV: epoch (0: any), newest resourceVersion of pods that the caller knows (empty: free every reservation), then job
+--       keys
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/records.lua; of lib/mark.lua's keys it reads the records and torchq:work:made
+-- Returns: the keys whose reservation stays, because a worker runs them, or has made pods that are newer than that.
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal_while_open_or_rebuilding(ARGV[1])
@@ -71,5 +71,5 @@ end
 write('HDEL', 'torchq:entries', left)
 write('HDEL', 'torchq:work:made', unmade)
 save_books()
-tell_changes()
+number_change()
 return kept

@@ -1,6 +1,6 @@
 -- Read reservations.
 --
--- ARGV: epoch (0: whatever it is), "all" or "some", then for "some": job keys
+-- ARGV: epoch (0: any), "all" or "some", then for "some": job keys
 -- Keys and preludes: lib/store.lua
 -- Returns: per reservation: job key, its JSON text. Errors STORELOST, STALEEPOCH.
 

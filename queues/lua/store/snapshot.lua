@@ -1,16 +1,16 @@
--- Everything `choose` needs, read at one moment; or what of it has changed. Reads only.
+-- Read the state from which picks are chosen, or its changes since an earlier snapshot, at one moment. Changes nothing.
 --
--- ARGV: 1 epoch (0: whatever it is)   2 how many heads of each queue   3 the change that is known already (empty: none)
---       4 version: entries up to it are not said where a queue is shown because it changed, but for their versions (empty:
---         all are said)
---       5 how many names of queues follow to show in any case; then those; then queues to show if they have not changed,
---         each with the number of its first entries to leave out
+-- ARGV: 1 epoch (0: any)   2 number of heads of each queue   3 the change that the caller knows already (empty: none)
+--       4 version: of a queue that changed, entries up to this version are omitted but for their versions (empty: none is
+--         omitted)
+--       5 number of queues to return in any case; then their names; then the queues to return if they have not changed, each
+--         with the number of its first entries to leave out
 -- Keys and preludes: lib/store.lua, lib/heads.lua
--- Returns: JSON text {epoch, revision, version (given last), change, whole, clock, usage (of the pool), if whole: pool and
--- departed (queue -> account, of queues that are not configured)}; then per
--- queue a list, of several queues joined by commas: settings (if not whole: the name), account, overtaken, usage, number of
--- waiting entries, how many of them are left out, flat list of version, tie-break and entry of the next ones. What is missing
--- is null, an entry that is not said 0, and so is its tie-break; clock and accounts are strings.
+-- Returns: JSON text {epoch, revision, version (the last one), change, whole, clock, usage (of the pool), if whole: pool and
+-- departed (queue -> account, of queues that are not configured)}; then per queue a list, the lists of several queues joined by
+-- commas: settings (if not whole: the name), account, overtaken, usage, number of waiting entries, number of entries left out,
+-- flat list of version, tie-break and entry of the next ones. A missing value is null. An omitted entry and its tie-break are
+-- 0. Clock and accounts are strings.
 -- Errors STORELOST, STALEEPOCH.
 
 local refused = refusal(ARGV[1])
@@ -22,7 +22,8 @@ local numbers = redis.call('MGET', 'torchq:epoch', 'torchq:revision', 'torchq:ch
 local CHANGE = tonumber(numbers[3])
 local WHOLE = not (SINCE and SINCE >= tonumber(numbers[4]) and SINCE <= CHANGE)
 
--- The names of the queues to show; of which the known entries are not said; how many first entries are left out.
+-- Return the names of the queues to return, the queues whose known entries are omitted, and the numbers of entries to leave
+-- out.
 local function shown()
   if WHOLE then
     return redis.call('HKEYS', 'torchq:queues'), {}, {}
@@ -53,7 +54,7 @@ local accounts, overtaken = values('torchq:accounts', queues), values('torchq:ov
 local usage = values('torchq:usage', queues)
 local line = line_up(queues, after, HEADS)
 
--- Of a queue of which old entries are not said.
+-- Add the entries of a queue whose old entries are omitted.
 local function shorten(at)
   for each = line.first[at], line.first[at + 1] - 1 do
     local version = string.match(line.texts[each], '^%d+')
@@ -67,7 +68,7 @@ local function text(value)
   return value and '"' .. value .. '"' or 'null'
 end
 
--- The accounts of queues that are not configured, as JSON.
+-- Return the accounts of queues that are not configured, as JSON.
 local function departed()
   local known, found = 0, {}
   for at = 1, #queues do

@@ -1,18 +1,18 @@
--- Start on leased keys: a key whose token is still the one given goes over to the running lease.
+-- Begin runs of leased keys: a key whose token is still valid gets the running lease.
 --
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds the running lease lasts
---       3 a random word, new with every call: a repeated call finds its own runs, another one finds them taken
+--       3 a random word for this call: by it a repeated call recognizes its own runs; for another call the keys are lost
 --       then for each lease: key, token
 -- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), one run after the
--- other; the keys that are missing were lost. Error STORELOST if torchq:epoch is missing.
+-- other; missing keys were lost. Error STORELOST if torchq:epoch is missing.
 --
 -- Further keys:
---   torchq:epoch, torchq:reservations   read only; queues/redis_keys.py says what they hold
+--   torchq:epoch, torchq:reservations   read only; see queues/redis_keys.py
 
--- Whoever is next sees at least what the one before has seen.
+-- Return the version of pods that the next run must know: at least the version that the last run knew.
 local function newest(key, seen)
   local made = redis.call('HGET', 'torchq:work:made', key)
   return made and made ~= DOUBT and tonumber(made) > tonumber(seen) and made or seen

@@ -1,15 +1,15 @@
--- Wake keys that are due or whose lease ended; then take ready keys, tenant by tenant in turn, lease them and push them to
--- the workers as RQ jobs, in this one step: no crash can lose a key between its lease and its job. Takes at most as many
--- keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
+-- Make keys ready that are due or whose lease ended. Then take ready keys, tenant by tenant in turn, lease them, and push them to
+-- the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
+-- many keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
 --
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds a lease lasts while its batch waits in RQ
---       3 most keys in one batch
---       4 a random word, new with every call: makes tokens and RQ job ids unique, also after the server lost everything;
---         a counter here keeps them apart when the client sends the same call twice
---       5 the same moment for people, as RQ writes it (2026-01-31T12:00:00.000000Z)
+--       3 the most keys in one batch
+--       4 a random word for this call: it makes tokens and RQ job ids unique, also after the server lost its data; a counter
+--         in Redis makes them unique if the client sends the same call twice
+--       5 the same time in the format of RQ (2026-01-31T12:00:00.000000Z)
 --       6 seconds RQ lets a batch run   7 seconds RQ keeps a failed batch
 -- Returns: number of keys pushed. Error STORELOST if torchq:epoch is missing.
 --
@@ -19,14 +19,14 @@
 --   rq:queue:torchq         list    ids of waiting RQ jobs
 --   rq:job:<id>             hash    data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
 
-local WAKE = 1000  -- most keys woken in one call: bounds the time other clients wait
+local WAKE = 1000  -- the most keys that one call makes ready; it limits the time that other clients wait
 
 local function woken(zset, now)
   local keys = redis.call('ZRANGEBYSCORE', zset, '-inf', seconds(now), 'LIMIT', 0, WAKE)
   for _, key in ipairs(keys) do
     redis.call('ZREM', zset, key)
     local record = record_of(key) or {}
-    if record.run then  -- whoever ran it is gone, and nobody knows how far it came
+    if record.run then  -- its worker died, and it is unknown what the run has done
       record.failures = (record.failures or 0) + 1
       doubt(key)
     end
@@ -76,7 +76,7 @@ local function push(id, batch)
   local job = 'rq:job:' .. id
   redis.call('HSET', job, 'created_at', ARGV[5], 'enqueued_at', ARGV[5], 'data', data, 'origin', 'torchq',
     'status', 'queued', 'description', #batch .. ' keys', 'timeout', ARGV[6], 'result_ttl', '0', 'failure_ttl', ARGV[7])
-  redis.call('EXPIRE', job, ARGV[7])  -- a batch that no worker ever takes leaves nothing behind
+  redis.call('EXPIRE', job, ARGV[7])  -- the record of a batch that no worker takes expires
   redis.call('SADD', 'rq:queues', 'rq:queue:torchq')
   redis.call('RPUSH', 'rq:queue:torchq', id)
 end
@@ -92,13 +92,13 @@ woken('torchq:work:leases', now)
 local threads, workers = registered(now)
 local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
 local left = math.min(ready, threads - redis.call('ZCARD', 'torchq:work:leases'))
--- While every worker has a batch waiting for it, threads that get free are collected for the next one: a batch per freed
--- thread would cost RQ's 30 round trips for each key.
+-- While each worker has a waiting batch, no key is dispatched, and threads that become free wait for the next batch. A batch per
+-- free thread would cost RQ's 30 round trips for each key.
 if redis.call('LLEN', 'rq:queue:torchq') >= workers then
   left = 0
 end
--- An idle system sends every key by itself, to whichever worker is free; a busy one shares RQ's cost over many keys, but
--- never more than one worker has threads.
+-- In an idle system every key is a batch, so that any free worker can take it. In a busy system a batch has many keys, to share
+-- RQ's cost, but at most as many as one worker has threads.
 local share = math.max(1, workers)
 local size = math.max(1, math.min(tonumber(ARGV[3]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
 local word = left > 0 and ARGV[4] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')

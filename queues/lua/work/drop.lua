@@ -1,5 +1,5 @@
--- Forget keys whose jobs are gone. A delayed key is forgotten at once, unless its last run failed: the next one settles
--- whether that left pods behind. A key that is worked at runs once more, and finds nothing. Safe to repeat.
+-- Drop the keys of deleted jobs. A delayed key is forgotten at once, unless its last run failed: the next run finds out whether
+-- that run left pods behind. A key that a worker runs is run once more, and that run finds no job. Safe to repeat.
 --
 -- Preludes: records; lib/mark.lua lists the keys' schema.
 -- KEYS: none

@@ -1,13 +1,13 @@
--- Give keys back. Nothing happens to a key whose token is somebody else's by now. Safe to repeat: the first call ends the token.
+-- Give keys back. A key with another token by now is left as it is. Safe to repeat: the first call ends the token.
 --
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds of the first backoff   3 seconds of the longest
---       4 seconds for which it is remembered what a run has settled
+--       4 seconds for which the settled version of a run is remembered
 --       then for each key: key, token, requeue_after in seconds (empty: none), 1 if the run failed else 0, newest
---       resourceVersion known of its pods (0: none), the job's resourceVersion after which nothing is left to do (0: there
---       may be something)
+--       resourceVersion known of its pods (0: none), the job's resourceVersion at which nothing is left to do (0: there may
+--       be something)
 -- Returns: number of keys given back.
 
 local function backoff(record)
@@ -15,7 +15,7 @@ local function backoff(record)
   return math.min(tonumber(ARGV[3]), tonumber(ARGV[2]) * 2 ^ (record.failures - 1))
 end
 
--- What the coordinator must have seen before it frees the key's reservation.
+-- Keep the version of pods that the coordinator must know before it frees the key's reservation.
 local function note(key, failed, made)
   if failed then
     doubt(key)
@@ -28,7 +28,7 @@ local function note(key, failed, made)
   end
 end
 
--- Remember what the run has settled. Whether it has settled what was said of the job meanwhile.
+-- Remember the version that the run has settled. Return whether that covers the changes that were offered meanwhile.
 local function settle(key, settled, made, dirty)
   local name = 'torchq:work:settled:' .. key
   if settled == '0' then

@@ -1,4 +1,4 @@
--- The fence: 1 if the token is still the key's and no rebuild has happened since its run began, else 0.
+-- Check the fence: return 1 if the token is still the key's and no rebuild has happened since its run began, else 0.
 --
 -- Preludes: records
 -- KEYS: none

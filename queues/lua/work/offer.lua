@@ -3,7 +3,7 @@
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
---       then for each offer: key, tenant, seen, delay in seconds, version of the job if it and its pods are all that changed, else 0
+--       then for each offer: key, tenant, seen, delay in seconds, version of the job if a change of it or its pods is the only reason, else 0
 -- Returns: number of offers. Error STORELOST if torchq:epoch is missing.
 
 local function mark_later(key, tenant, seen, due)
@@ -20,13 +20,13 @@ local function mark_later(key, tenant, seen, due)
   keep_record(key, record)
 end
 
--- Two versions, as text with a blank between them.
+-- Return the two versions in a text with a space between them.
 local function versions(text)
   local job, pods = string.match(text or '', '^(%d+) (%d+)$')
   return tonumber(job or 0), tonumber(pods or 0)
 end
 
--- The job or its pods have changed: no reason to run if the run that is under way, or the last one, has settled what it has come to.
+-- Mark a key because its job or pods changed, unless the present or the last run has settled that version.
 local function mark_changed(key, tenant, seen, now, version)
   local record = record_of(key) or {}
   if record.state == 'leased' and record.dirty ~= '1' then

@@ -1,9 +1,11 @@
--- Read the record of an RQ job, unless it is longer than any of ours: whoever wrote it must not fill our memory.
+-- Read the record of an RQ job, unless it is longer than any record of torchq. Another program may have written it, and it must
+-- not fill the worker's memory.
 --
 -- KEYS: none
--- ARGV: 1 name of the record   2 most bytes of all fields together
+-- ARGV: 1 name of the record   2 the most bytes of all fields together
 --       then the fields
--- Returns: their length in bytes together, -1 if it is no hash; then, unless there are too many, their values.
+-- Returns: the length of all fields in bytes, -1 if the key is not a hash; then, unless that is too long, the values of the
+-- fields.
 
 local bytes = 0
 for i = 3, #ARGV do

@@ -1,9 +1,9 @@
--- Say that a worker is alive and how many threads it has; none takes it off the list. Safe to repeat.
+-- Register a live worker with its number of threads. With 0 threads, take it off the list. Safe to repeat.
 --
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
---       2 seconds until it is forgotten
+--       2 seconds until the registration expires
 --       3 worker   4 threads
 -- Returns: nothing.
 

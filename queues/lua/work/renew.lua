@@ -1,4 +1,4 @@
--- Prolong running leases. A lease that is somebody else's by now is left alone. Safe to repeat.
+-- Prolong running leases. A key with another token by now is left as it is. Safe to repeat.
 --
 -- Preludes: clock, records, mark (which lists the keys' schema).
 -- KEYS: none
