@@ -45,7 +45,7 @@ class PendingCommit(Protocol):
         It does not count if the batch follows another commit."""
 
     def outcome(self) -> Committed:
-        """Wait until the commit is done. Return its result without the reservations and the shown queues."""
+        """Wait until the commit is done. Return its result without the reservations and the next entries."""
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations. Call it after `outcome`; it does not wait."""
@@ -101,7 +101,7 @@ class QueueReader(Protocol):
         over."""
 
     def inspect(self) -> StorePicture:
-        """Return the whole content for a comparison, also of a lost store. Changes nothing."""
+        """Return the whole content for an inspection, also of a lost store. Changes nothing."""
 
 
 class QueueWriter(Protocol):
@@ -148,9 +148,9 @@ class QueueWriter(Protocol):
         """Delete the entries and reservations of jobs, and free their charges and ports. Safe to repeat.
 
         `pods_version` is the newest resourceVersion of pods that the caller knows. The result lists the keys whose
-        reservation stays, because the caller may not know all pods of the job. That is so if a worker runs the key now,
-        if a worker made a pod after `pods_version`, or if the last run was cut short and no run has succeeded since.
-        With None, the store frees every reservation.
+        reservation stays, because the caller may not know all pods of the job. A reservation stays in three cases: a
+        worker runs the key now; a worker has made a pod after `pods_version`; the last run was cut short, and no run
+        has succeeded since. With None, the store frees every reservation.
         """
 
     def pending_commit(self, batch: Batch) -> PendingCommit:

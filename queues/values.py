@@ -263,8 +263,8 @@ class Batch:
     heads: int = 0
     """The number of entries to return of each queue in `needs_entries`."""
     needs_entries: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """Queue whose next entries the commit returns if all picks stand -> the number of its first entries that the
-    chooser knows, without the picks of this batch."""
+    """Queue -> the number of its first entries that the chooser knows, without the picks of this batch. If all picks
+    stand, the commit returns the next entries of these queues."""
 
 
 class Behind(NamedTuple):

@@ -78,8 +78,9 @@ class WorkSource(Protocol):
     def offer(self, offers: Iterable[Offer]) -> None:
         """Mark keys as work. A repeated offer has no effect while the key waits.
 
-        An offer with a `version` has no effect if a run has settled that version of the job, or a later one, within
-        SETTLED_SECONDS, and knew the pods of the offer. Raises StoreLost while the store has no epoch."""
+        An offer with a `version` has no effect if a run has recently settled that version of the job or a later one,
+        and knew the pods of the offer. "Recently" means within SETTLED_SECONDS. Raises StoreLost while the store has
+        no epoch."""
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """Drop the keys of deleted jobs.
@@ -95,7 +96,7 @@ class WorkSource(Protocol):
         StoreLost while the store has no epoch."""
 
     def inspect(self) -> WorkPicture:
-        """Return the whole content for a comparison. Changes nothing."""
+        """Return the whole content for an inspection. Changes nothing."""
 
     def forget(self, epoch: int) -> None:
         """Delete every key, and every job in RQ that waits or has failed. Registered workers stay. The store is lost,

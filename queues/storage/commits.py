@@ -22,7 +22,7 @@ class PipelinedCommit:
         batch: Batch,
     ) -> None:
         """`send` sends the commit of an encoded batch under a name, and returns a function that waits for the answer.
-        `read_next_entries` decodes the shown entries in that answer."""
+        `read_next_entries` decodes the next entries of queues in that answer."""
         self.name = uuid.uuid4().hex
         self._send = send
         self._read_next_entries = read_next_entries

@@ -17,8 +17,8 @@ CACHED_ENTRIES = 40_000
 """The least number of entries that the cache keeps once it is full; it keeps at most twice as many."""
 
 View = tuple[Any, str | None, dict[str, Any] | None, dict[str, int], int, int, list[Any]]
-"""The settings or the name, the account, the overtaken job, the usage, the number of waiting entries, the number of
-first entries that are left out, and the versions, tie-breaks and entries of the next ones."""
+"""The parts of a queue in the answer, in this order: settings or name, account, overtaken job, usage, number of waiting
+entries, number of first entries that are left out, list of version, tie-break and entry of the next ones."""
 _require_fields = itemgetter("submitted", "priority")
 OMITTED = 0
 """The value that stands for an entry that the script has returned before, or leaves out for now."""

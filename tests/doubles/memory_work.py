@@ -19,7 +19,7 @@ from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
 DOUBT = 2**53
-"""A number above any resourceVersion: the job may have pods of which nothing is known."""
+"""A number above any resourceVersion: it is unknown what pods the job has."""
 Batch = list[list[str]]
 """The message to a worker: JSON [[key, token], ...]."""
 
