@@ -1,7 +1,6 @@
 """What a queue may hold: its quota, what it may borrow, and what its cohort has together; and which resources count.
 
-One rule: pure, and counted anew from the usage of every member. `lua/store/commit.lua` does the same with sums that it
-keeps.
+One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` does the same with running sums.
 
 A store counts sums of usage only of some resources. Every commit and every snapshot reads the sums, so a user must not
 be able to add a name to them: sums over names that jobs make up would slow the picks of all queues. A resource that
@@ -27,29 +26,32 @@ def counted_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: It
 
 
 def own(spec: QueueSpec) -> Amounts:
-    """The most a queue may hold by itself: its quota; in a cohort with what it may borrow, where that is limited."""
+    """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort with what it may borrow.
+
+    In a cohort, a resource without a limit on borrowing is left out.
+    """
     if not spec.cohort:
         return spec.quota
-    return {name: most + spec.borrowing[name] for name, most in spec.quota.items() if name in spec.borrowing}
+    return {name: quota + spec.borrowing[name] for name, quota in spec.quota.items() if name in spec.borrowing}
 
 
 def totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
-    """By cohort, what its members may hold together: the sum of their quotas; closed members lend, too."""
-    found: dict[str, dict[str, int]] = {}
+    """Return, by cohort, what its members may use together: the sum of their quotas. Closed members lend, too."""
+    sums: dict[str, dict[str, int]] = {}
     for spec in specs:
         if spec.cohort:
-            found[spec.cohort] = amounts.add(found.get(spec.cohort, NOTHING), spec.quota)
-    return found
+            sums[spec.cohort] = amounts.add(sums.get(spec.cohort, NOTHING), spec.quota)
+    return sums
 
 
 def exceeded(
     demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
 ) -> Literal["", "quota", "cohort"]:
-    """Which limit has no room for a demand in a queue, given all queues and what they use.
+    """Return which limit has no room for a demand in a queue, given all queues and their usage; "" if all have room.
 
-    Only names that the queue's quota limits count. Outside a cohort the quota is the limit. In one, the queue may hold
-    quota and borrowing together (a name that borrowing leaves out has no limit there), and the members that limit a
-    name may together hold the sum of their quotas of it.
+    Only the resources in the queue's quota count. Outside a cohort the quota is the limit. In a cohort the queue may
+    use quota and borrowing together; a resource that borrowing leaves out has no limit there. The members that limit a
+    resource may together use the sum of their quotas of it.
     """
     used = usage.get(spec.name, NOTHING)
     if not amounts.fits(demand, used, own(spec)):
@@ -59,6 +61,6 @@ def exceeded(
     members = [member for member in specs if member.cohort == spec.cohort]
     quota, shared = totals(members)[spec.cohort], NOTHING
     for member in members:
-        held = usage.get(member.name, NOTHING)
-        shared = amounts.add(shared, {name: held.get(name, 0) for name in member.quota})
+        member_usage = usage.get(member.name, NOTHING)
+        shared = amounts.add(shared, {name: member_usage.get(name, 0) for name in member.quota})
     return "" if amounts.fits(demand, shared, {name: quota[name] for name in spec.quota}) else "cohort"

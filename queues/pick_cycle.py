@@ -158,11 +158,11 @@ class Rounds:
 
     def _add_entries(self, picker: Picker, pending: _Pending, committed: Committed) -> None:
         """Add the entries that the batch requested. Queues that others have changed are left to the next reading."""
-        shown: tuple[Behind, ...] = ()
+        behind: tuple[Behind, ...] = ()
         if committed.alone or committed.others:
             with contextlib.suppress(errors.Unreadable):  # the next reading raises it, when no batch is on its way
-                shown = pending.commit.next_entries()
-        entries = {behind.queue: behind for behind in shown if behind.queue not in self._others}
+                behind = pending.commit.next_entries()
+        entries = {view.queue: view for view in behind if view.queue not in self._others}
         picker.add_entries(pending.batch.needs_entries, entries)
 
     def _read(self, picker: Picker | None, most: int) -> Picker:
@@ -184,5 +184,5 @@ class Rounds:
 
 
 def _needs_entries(picker: Picker, most: int) -> Mapping[str, int]:
-    """Return the queues of which more entries are needed, of those with fewer than `most`, and their entries."""
+    """Return the queues with fewer than `most` known entries that need more, and the number that remains."""
     return {name: count for name, count in picker.needs_entries.items() if count < most}

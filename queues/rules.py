@@ -1,6 +1,6 @@
-"""How picks are made: what a pick costs, who is asked first, and how long a job is passed by.
+"""The rules of picks: what a pick costs, and how long other jobs may go before one that lacks room.
 
-One rule: values only; the settings become rules in one place.
+One rule: values only. The settings become rules in one place.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from queues.values import Overtaken
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a job lets others overtake it for want of room in the pool."""
+    """How long other jobs may overtake a job that finds no room in the pool."""
 
     times: int = 2
-    """How many picks may overtake it; times their cost, it is how far the shares may drift meanwhile."""
+    """The most picks that may overtake the job. Times their cost, it is how far the shares may drift meanwhile."""
     seconds: float = 30.0
-    """How long after the first of them, at most."""
+    """The longest time in which picks may overtake the job, from the first of them on."""
 
     def ends(self, overtaken: Overtaken, now: float) -> bool:
-        """Whether the job has let enough others go first."""
+        """Return whether no other job may overtake the job any more."""
         return overtaken.times >= self.times or now - overtaken.since >= self.seconds
 
 
@@ -28,16 +28,16 @@ PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Everything an admin may say about picks."""
+    """Everything that an admin can set about picks."""
 
     cost: str = amounts.JOBS
-    """What a pick costs its queue: "jobs" (every job 1), or the canonical name of the resource the weights divide."""
+    """What a pick costs its queue: "jobs" (1 for each), or the canonical name of the resource that weights divide."""
     patience: Patience = PATIENCE
-    """Of a job that finds no room in the pool."""
+    """The patience of a job that finds no room in the pool."""
     queue_bypasses: int = 32
-    """How many jobs of a BestEffortFIFO queue pass its first one before it is waited for."""
+    """The most jobs of a BestEffortFIFO queue that may pass its first one; after them the queue waits for it."""
 
 
 def from_settings(cost: str, queue_bypasses: int, patience: Patience = PATIENCE) -> Rules:
-    """The rules that settings of these names mean."""
+    """Return the rules for the settings of these names."""
     return Rules(cost=cost, patience=patience, queue_bypasses=queue_bypasses)

@@ -1,7 +1,7 @@
-"""Whether jobs that are about to be submitted could ever run: asked of the coordinator, and said to their owner.
+"""Whether jobs could ever run: the question of `torchq submit` to the coordinator, and the messages to the user.
 
-One rule: only what is known refuses. A coordinator that does not answer, or that this account may not ask, refuses no
-job: that is one note. Where no coordinator answers questions at all there is nothing to say.
+One rule: only a certain answer refuses a job. If the coordinator does not answer, or this account may not ask it, the
+jobs are submitted with one note. Where no coordinator answers queries at all, there is no note.
 """
 
 import time
@@ -21,26 +21,28 @@ from crds.torchjob.torchjob import TorchJob
 from kube import errors
 
 AGAIN_SECONDS = 0.5
-"""After so long the coordinator is asked again before a job is refused: it may not have seen yet what was just made."""
-EARLIER = "the coordinator is of an earlier version, which does not check jobs"
+"""The time after which the coordinator is asked again before a job is refused.
+
+It may not have seen yet a queue or another object that was created just now."""
+EARLIER = "the coordinator runs an earlier version of torchq, which does not check jobs"
 MOST_SHOWN = 20
-"""Jobs of one submission of which is said why they can never run."""
+"""The most jobs of one submission whose findings a refusal lists."""
 
 
 class NeverRuns(CoordinatorError):
-    """Jobs that could never run were not submitted; says why, by field."""
+    """Jobs that can never run were not submitted. The message lists the findings by field."""
 
 
 class Unknown(CoordinatorError):
-    """Nobody could say whether jobs could ever run."""
+    """The coordinator did not answer whether jobs can ever run."""
 
 
 Outlook = Callable[[Sequence[TorchJob]], list[list[Finding]]]
-"""What is found about each of some jobs. Unknown."""
+"""Returns the findings of each of some jobs. Raises Unknown."""
 
 
 class Judged(NamedTuple):
-    """A job of a file, and what was found about it."""
+    """A job of a file, and its findings."""
 
     source: str
     name: str
@@ -49,75 +51,77 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks the coordinator of an invocation; about jobs that ask for the same once."""
+    """Asks the coordinator whether jobs can ever run. Jobs with the same demands are asked about once."""
 
     session: Session
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, jobs: Sequence[TorchJob]) -> list[list[Finding]]:
         """See Outlook."""
-        questions = [asked(job).model_dump_json() for job in jobs]
+        questions = [question(job).model_dump_json() for job in jobs]
         try:
             fetch = api_client.coordinator(self.session)
-            found = _answers(fetch, questions)
-            doubtful = [question for question, findings in found.items() if any(each.firm for each in findings)]
-            if doubtful:
+            answers = _fetch_answers(fetch, questions)
+            refused = [text for text, findings in answers.items() if any(finding.firm for finding in findings)]
+            if refused:
                 self.pause(AGAIN_SECONDS)
-                found |= _answers(fetch, doubtful)
+                answers |= _fetch_answers(fetch, refused)
         except api_client.NoneKnown:
-            return [[] for _ in jobs]  # no coordinator here answers questions
+            return [[] for _ in jobs]  # no coordinator answers queries here
         except NotKnown as error:
             raise Unknown(EARLIER) from error
         except (CoordinatorError, errors.ClusterError, ValueError) as error:
             raise Unknown(str(error)) from error
-        return [found[question] for question in questions]
+        return [answers[text] for text in questions]
 
 
-def _answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dict[str, list[Finding]]:
+def _fetch_answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dict[str, list[Finding]]:
     return {
-        question: feasibility.parse(fetch(f"/v1/check?job={quote(question, safe='')}"))
-        for question in dict.fromkeys(questions)
+        text: feasibility.parse(fetch(f"/v1/check?job={quote(text, safe='')}")) for text in dict.fromkeys(questions)
     }
 
 
-def asked(job: TorchJob) -> Asked:
-    """What the coordinator needs to know of a job."""
+def question(job: TorchJob) -> Asked:
+    """Return the part of a job that the coordinator needs for its answer."""
     return Asked(
         namespace=job.metadata.namespace,
         queue=job.queue,
         priority_class=views.priority_class(job),
         claims=job.spec.claims,
         charge=dict(job.charge),
-        pods={task: dict(share) for task, share in job.shares.items()},
+        pods={task: dict(requests) for task, requests in job.shares.items()},
     )
 
 
 def weigh(judged: Iterable[Judged], *, anyway: bool) -> list[str]:
-    """What to warn of before the jobs are submitted. NeverRuns if one of them can never run, unless `anyway`."""
-    there = [each for each in judged if each.findings]
-    never = [each for each in there if any(finding.firm for finding in each.findings)]
+    """Return the warnings about jobs before they are submitted.
+
+    Raises NeverRuns if one of the jobs can never run, unless `anyway`.
+    """
+    doubtful = [job for job in judged if job.findings]
+    never = [job for job in doubtful if any(finding.firm for finding in job.findings)]
     if never and not anyway:
         raise NeverRuns(_refusal(never))
-    return [f"warning: {warning}" for warning in _together(there)]
+    return [f"warning: {warning}" for warning in _summarize(doubtful)]
 
 
 def _refusal(never: Sequence[Judged]) -> str:
     lines: list[str] = []
     for job in never[:MOST_SHOWN]:
         lines.append(f'{job.source}: TorchJob "{job.name}" can never run:')
-        lines += [f"  {each.field}: {each.message}" for each in job.findings if each.firm]
+        lines += [f"  {finding.field}: {finding.message}" for finding in job.findings if finding.firm]
     if len(never) > MOST_SHOWN:
         lines.append(f"and {len(never) - MOST_SHOWN} more jobs")
-    return "\n".join([*lines, "nothing was submitted; --anyway submits such jobs all the same"])
+    return "\n".join([*lines, "nothing was submitted; --anyway submits jobs that can never run, too"])
 
 
-def _together(there: Iterable[Judged]) -> list[str]:
-    """One line for each thing that is found, however many jobs it is found about."""
+def _summarize(judged: Iterable[Judged]) -> list[str]:
+    """Return one line for each distinct finding, whatever the number of jobs that have it."""
     names: dict[str, list[str]] = {}
-    for job in there:
-        for each in job.findings:
-            names.setdefault(f"{each.field}: {each.message}", []).append(job.name)
-    return [f'TorchJob "{found[0]}"{_more(found)}: {said}' for said, found in names.items()]
+    for job in judged:
+        for finding in job.findings:
+            names.setdefault(f"{finding.field}: {finding.message}", []).append(job.name)
+    return [f'TorchJob "{jobs[0]}"{_more(jobs)}: {text}' for text, jobs in names.items()]
 
 
 def _more(names: Sequence[str]) -> str:
@@ -125,6 +129,6 @@ def _more(names: Sequence[str]) -> str:
 
 
 def of_pods(task: str, causes: Mapping[str, str]) -> list[Finding]:
-    """What an embedded node would refuse of a task's pods, by field of the pod."""
+    """Return what an embedded node would refuse in a task's pods. `causes` are by field of the pod."""
     prefix = f"{feasibility.TASKS}.{task}.template."
-    return [Finding("NotSupported", (prefix + field).rstrip("."), said) for field, said in causes.items()]
+    return [Finding("NotSupported", (prefix + field).rstrip("."), message) for field, message in causes.items()]

@@ -1,6 +1,6 @@
-"""What would become of a job that its owner, or a back-off, keeps out of its queue's order, if it went on now.
+"""What would happen to a job that its owner or a back-off keeps out of its queue's order, if it were resumed now.
 
-One rule: nothing is changed by asking. The job is judged as it would be after `torchq job resume`, by the same code.
+One rule: a query changes nothing. The code that judges a job after `torchq job resume` judges it here, too.
 """
 
 from collections.abc import Callable
@@ -14,47 +14,49 @@ from coordinator.routing.feasibility import Known
 from queues.values import Entry
 
 OUT_OF_ORDER = frozenset({"Held", "Parked", "BackingOff"})
-"""What of its standing a job leaves behind when it goes on."""
+"""The codes of a job's standing that end when the job is resumed."""
 TOO_LARGE_NOW = {
     "code": "WaitingForPool",
     "message": "the pool has no room for the job: nodes are not ready, or other pods take their room",
 }
-"""Of a job for which there is room once all nodes are ready and empty."""
+"""The answer for a job that has room once all nodes are ready and empty."""
 
 
-def going_on(job: JobView) -> JobView:
-    """The job without what keeps it out of the order."""
+def resume(job: JobView) -> JobView:
+    """Return the job without what keeps it out of its queue's order."""
     waits = job.waits and replace(job.waits, parked=False, until=0.0)
     return replace(job, suspended=False, held=False, waits=waits)
 
 
-def supposed(job: JobView, known: Known, reading: Callable[[Entry], Document]) -> Document:
-    """Whether the job would fit, and if not, for what it would wait. `reading` asks the queues
-    (`StoreReading.supposed`) and may raise QueueError."""
-    view = going_on(job)
-    never = feasibility.judge(feasibility.of(view), known)
-    if never:
-        code = never[0].code if never[0].code in eligibility.CODES else "ExceedsQuota"
-        return {"fits": False, "code": code, "message": _together(never)}
-    barred = eligibility.over_quota(view, known.rules, 0.0)  # it would not pause
-    if barred is not None:
-        return {"fits": False, "code": barred.code, "message": barred.sentence}
-    found = reading(route.entry(view, known.rules))
-    return found | TOO_LARGE_NOW if found["code"] == "ExceedsQuota" else found
+def supposed(job: JobView, limits: Known, suppose: Callable[[Entry], Document]) -> Document:
+    """Return whether a job would fit if it were resumed, and if not, what it would wait for.
+
+    `suppose` asks the queues (`StoreReading.supposed`), and may raise QueueError.
+    """
+    view = resume(job)
+    findings = feasibility.judge(feasibility.of(view), limits)
+    if findings:
+        code = findings[0].code if findings[0].code in eligibility.CODES else "ExceedsQuota"
+        return {"fits": False, "code": code, "message": _join(findings)}
+    obstacle = eligibility.over_quota(view, limits.rules, 0.0)  # a resumed job does not pause
+    if obstacle is not None:
+        return {"fits": False, "code": obstacle.code, "message": obstacle.sentence}
+    document = suppose(route.entry(view, limits.rules))
+    return document | TOO_LARGE_NOW if document["code"] == "ExceedsQuota" else document
 
 
-def too_large(job: JobView, known: Known) -> Document:
-    """What to say of a job that is larger than its queue or the pool is now."""
-    never = feasibility.judge(feasibility.of(job), known)
-    return {"message": _together(never)} if never else dict(TOO_LARGE_NOW)
+def too_large(job: JobView, limits: Known) -> Document:
+    """Return the answer for a job that is larger than its queue or the pool is now."""
+    findings = feasibility.judge(feasibility.of(job), limits)
+    return {"message": _join(findings)} if findings else dict(TOO_LARGE_NOW)
 
 
 def absent(job: JobView, stands: Standing) -> Document:
-    """Why a job that could wait is in no order."""
+    """Return why a job that could wait is in no queue's order."""
     if job.invalid:
         return {"code": "Invalid", "message": "the job cannot be run as it is: its status says why, at once or soon"}
     return {"code": stands.code, "message": stands.sentence} if stands.code else {}
 
 
-def _together(never: list[feasibility.Finding]) -> str:
-    return "; ".join(each.message for each in never)
+def _join(findings: list[feasibility.Finding]) -> str:
+    return "; ".join(finding.message for finding in findings)

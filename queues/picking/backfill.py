@@ -5,7 +5,7 @@ One rule: pure. The job for which room is reserved starts no later than without 
 Reserved room becomes free bit by bit, and is idle meanwhile. A job whose `activeDeadlineSeconds` is known has a latest
 moment at which its room is free. So there may be a moment at which the large job fits at the latest, its shadow time:
 the first moment at which the room that is free now, with that of the running jobs that have ended by then, is enough.
-A pool of 8, all of which is reserved for one job at time 0:
+A pool of 8, reserved as a whole for one job at time 0:
 
     job    uses    free again at the latest
     a          3   60
@@ -34,7 +34,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking import quotas
 from queues.picking.fair_share import FairShare, Turn
-from queues.picking.kept_room import KeptRoom
+from queues.picking.kept_room import PoolReservation
 from queues.picking.known_entries import Candidate
 from queues.picking.pool import Pool
 from queues.picking.queue_state import Allows, QueueState
@@ -119,14 +119,14 @@ class Backfill:
         cohorts: Mapping[str, Cohort],
         pool: Pool,
         fair_share: FairShare,
-        kept: KeptRoom,
+        reservation: PoolReservation,
         shadows: Shadows,
     ) -> None:
         self._queues = queues
         self._cohorts = cohorts
         self._pool = pool
         self._fair_share = fair_share
-        self._kept = kept
+        self._reservation = reservation
         self._shadows = shadows
         self.job_ends: JobEnds | None = None
         self._now = 0.0
@@ -143,13 +143,13 @@ class Backfill:
 
     def begin_reservation(self) -> None:
         """Note that this process has reserved room for the job that holds the reservation."""
-        holder = self._kept.holder
+        holder = self._reservation.holder
         if holder is not None and holder.first is not None:
             self._shadows.begin(holder.first.waiting.entry.key)
 
     def drop_other_shadows(self) -> None:
         """Drop the shadow times of jobs for which no room is reserved any more."""
-        records = (self._queues[name].overtaken for name in self._kept.liable)
+        records = (self._queues[name].overtaken for name in self._reservation.liable)
         self._shadows.drop_others([record.key for record in records if record is not None])
 
     def next(
@@ -177,7 +177,7 @@ class Backfill:
         return best
 
     def _shadow_time(self) -> float | None:
-        holder = self._kept.holder
+        holder = self._reservation.holder
         if self.job_ends is None or holder is None or holder.first is None:
             return None
         job, demand, ends = holder.first.waiting.entry.key, holder.first.demand, self.job_ends.ends
@@ -193,7 +193,7 @@ class Backfill:
         if first is None:
             return ()
         jobs = queue.runnable() if allows_passing(queue) else (first,)
-        return (job for job in jobs if job.position != first.position or queue is not self._kept.holder)
+        return (job for job in jobs if job.position != first.position or queue is not self._reservation.holder)
 
     def _ends_by(self, candidate: Candidate, until: float) -> bool:
         """Return whether there is room for a job now, which is free again at `until` at the latest."""
@@ -206,7 +206,7 @@ class Backfill:
 
         If they did not leave it, the reserved room would stay idle.
         """
-        first, holder, demand = queue.first, self._kept.holder, candidate.demand
+        first, holder, demand = queue.first, self._reservation.holder, candidate.demand
         if first is None or holder is None or holder.first is None or not allows(queue, demand):
             return False
         passes = candidate.position != first.position

@@ -70,9 +70,9 @@ class FairShare(ShareAccounts):
         self._lines = Lines()
 
     @property
-    def blocked(self) -> set[int]:
+    def groups_without_room(self) -> set[int]:
         """The groups that are not open."""
-        return self._lines.blocked
+        return self._lines.groups_without_room
 
     def set_state(self, group: int, state: State) -> None:
         """Change a group's state."""
@@ -156,9 +156,9 @@ class FairShare(ShareAccounts):
         self._enlarge(member, cost, behind)
         near = _BOUND * total * member.size
         if behind > near:
-            amount += max(0, behind - self._bound) // total
+            amount += max(0, behind - self._lag_limit) // total
         elif behind < amount * (total - member.weight) - near:
-            self._cut_blocked()
+            self._limit_lags()
         self._serve(member, amount)
 
     def charge(self, name: str, cost: int, weight: int) -> None:
@@ -199,11 +199,11 @@ class FairShare(ShareAccounts):
             self._drop_even()
 
     @property
-    def _bound(self) -> int:
+    def _lag_limit(self) -> int:
         """The largest lag of a queue that waits for room, times W."""
         return _BOUND * self._weights * max(self._sizes)
 
-    def _cut_blocked(self) -> None:
+    def _limit_lags(self) -> None:
         """Limit the lags of queues that were not picked for want of room; the other queues get the rest by weight.
 
         Of queues of one weight and cost only the furthest behind is cut, so that the work does not grow with their
@@ -215,7 +215,7 @@ class FairShare(ShareAccounts):
                 member = self._members[item[1]] if item is not None else None
                 if member is None or not 0 < member.weight < self._weights:
                     continue
-                excess = member.weight * self._served - member.base * self._weights - self._bound
+                excess = member.weight * self._served - member.base * self._weights - self._lag_limit
                 if excess > 0:
                     self._serve(member, excess // (self._weights - member.weight))
 

@@ -39,12 +39,14 @@ class Forecast:
 
     @property
     def needs_entries(self) -> Mapping[str, int]:
-        """The queues of which the snapshot shows too few entries, and how many of these are left."""
+        """The queues that need more entries than the snapshot has, and the number of entries that remain."""
         return self._picker.needs_entries
 
     def partly_read(self, limit: int) -> Mapping[str, int]:
-        """Return the queues none of whose entries in the snapshot can go now, though entries behind them might, and how
-        many of these are left. Queues that show `limit` entries or more are left out."""
+        """Return the queues that need entries from behind those in the snapshot, because none of these can go now.
+
+        The values are the numbers of entries that remain. Queues with `limit` entries or more are left out.
+        """
         return self._picker.partly_read(limit)
 
 

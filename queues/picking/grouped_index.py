@@ -1,4 +1,4 @@
-"""Names in the order of a rank, of which whole groups change their state at once.
+"""Names in the order of a rank, in groups that change their state as a whole.
 
 One rule: the first name in a state is found without a look at the names in other states.
 

@@ -36,7 +36,7 @@ Claim = tuple[float, str]
 """When a queue's first job was first overtaken, and the queue. The least claim has the reservation."""
 
 
-class KeptRoom:
+class PoolReservation:
     """The holder of the reservation and the liable queues, while picks are made."""
 
     def __init__(self, queues: Mapping[str, QueueState], patience: Patience) -> None:
@@ -55,7 +55,7 @@ class KeptRoom:
         """Whether another job may be due for the reservation."""
 
     def add(self, queue: QueueState) -> None:
-        """Note a queue of which other entries are known than before."""
+        """Note a queue whose known entries have changed."""
         name = queue.spec.name
         self._delayed.discard(name)
         if queue.overtaken is not None and queue.overtaken.kept is not None:
@@ -111,7 +111,7 @@ class KeptRoom:
         names = []
         for name in sorted(self._liable):
             queue = self._queues[name]
-            state, record = queue.reserved_job_state, queue.overtaken
+            state, record = queue.reservation_state, queue.overtaken
             if state in ("waits", "unknown"):
                 continue
             self._release(queue)
@@ -141,7 +141,7 @@ class KeptRoom:
         return changes
 
     @property
-    def unsaved(self) -> bool:
+    def has_unsaved(self) -> bool:
         """Whether a record or an account has changed that no pick carries."""
         return self._paid or bool(self._unsaved)
 

@@ -82,8 +82,8 @@ class KnownEntries:
             entries = self.entries[self._next :]
             if self._picked:
                 entries = [entry for position, entry in enumerate(entries, self._next) if position not in self._picked]
-            known = [*self._unrunnable, *entries, *view.heads]
-            self._set(known, view.waiting - picked - len(known))
+            extended = [*self._unrunnable, *entries, *view.heads]
+            self._set(extended, view.waiting - picked - len(extended))
         else:
             self._set((), view.waiting)
 

@@ -26,11 +26,11 @@ Line = tuple[int, int]
 class Lines:
     """The contending queues. Within a line the queue with the least base is first."""
 
-    __slots__ = ("_states", "blocked", "by_bid")
+    __slots__ = ("_states", "by_bid", "groups_without_room")
 
     def __init__(self) -> None:
         self.by_bid: dict[Line, GroupedIndex] = {}
-        self.blocked: set[int] = set()
+        self.groups_without_room: set[int] = set()
         """The groups that are not open."""
         self._states: dict[int, State] = {}
 
@@ -49,8 +49,8 @@ class Lines:
         old = self._states[group]
         self._states[group] = state
         if state == "open":
-            self.blocked.discard(group)
+            self.groups_without_room.discard(group)
         else:
-            self.blocked.add(group)
+            self.groups_without_room.add(group)
         for line in self.by_bid.values():
             line.state_changed(group, old)

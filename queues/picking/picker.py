@@ -43,7 +43,7 @@ class Picker(PickerState):
         self._refresh()
         self._backfill.drop_other_shadows()
         self._reserve()
-        self._backfill.job_ends = job_ends() if self._kept.holder is not None else None
+        self._backfill.job_ends = job_ends() if self._reservation.holder is not None else None
 
     def picks(self, now: float, limit: int) -> Batch:
         """Return at most `limit` picks, best first; fewer if no more fit, or if a queue's next job is unread.
@@ -52,8 +52,8 @@ class Picker(PickerState):
         """
         self._now = now
         self._refresh()
-        if self._kept.liable:
-            self._dirty.update(self._kept.collect(self._fair_share, self._rules.cost))
+        if self._reservation.liable:
+            self._dirty.update(self._reservation.collect(self._fair_share, self._rules.cost))
             self._refresh_bids()
         self._reserve(bind=True)
         self._backfill.begin_batch(now)
@@ -61,7 +61,7 @@ class Picker(PickerState):
         while len(picks) < limit and (choice := self._next()):
             picks.append(self._take(*choice))
         snapshot = self._snapshot
-        settlement = self._kept.settlement(self._fair_share) if self._kept.unsaved else None
+        settlement = self._reservation.settlement(self._fair_share) if self._reservation.has_unsaved else None
         return Batch(
             epoch=snapshot.epoch,
             revision=snapshot.revision,
@@ -74,11 +74,11 @@ class Picker(PickerState):
         """Return the first queue in the order of turns that has a job with room, and that job."""
         if self._dirty or self._stale_cohorts:
             self._refresh_bids()
-        if self._kept.outdated:
+        if self._reservation.outdated:
             self._reserve(bind=True)
         if self._unread.exhausted or (self._scarce and self.pool.is_exhausted()) or not (choice := self._choose()):
             return None
-        if self._fair_share.unsettled:
+        if self._fair_share.has_unsettled:
             self._fair_share.settle()
             return self._choose()
         return choice
@@ -99,7 +99,7 @@ class Picker(PickerState):
                 self._fair_share.set_state(self.pool.group(queue), "waiting" if queue.reservable else "aside")
             elif candidate is queue.eligible[0] or not self._costs_more(queue, candidate):
                 choice = queue, candidate, turn
-        reserved = self._reserved_choice() if self._kept.holder is not None else None
+        reserved = self._choice_with_reservation() if self._reservation.holder is not None else None
         return reserved if reserved and (choice is None or reserved[-1] <= choice[-1]) else choice
 
     def _costs_more(self, queue: QueueState, candidate: Candidate) -> bool:
@@ -115,9 +115,9 @@ class Picker(PickerState):
         self._dirty.add(name)
         return True
 
-    def _reserved_choice(self) -> Choice | None:
+    def _choice_with_reservation(self) -> Choice | None:
         """Return the job that holds the reservation, if there is room for it now."""
-        queue = self._kept.holder
+        queue = self._reservation.holder
         if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
             return None
         return queue, queue.first, self._fair_share.turn(queue.spec.name)
@@ -127,10 +127,10 @@ class Picker(PickerState):
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
         cost = queue_state.price(demand, self._rules.cost)
         overtaken = NOBODY
-        if candidate is not queue.first or fair_share.blocked:
+        if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)
-        if self._kept.unsaved or spec.name in self._kept.liable:
-            overtaken = self._kept.with_pick(queue, candidate, overtaken)
+        if self._reservation.has_unsaved or spec.name in self._reservation.liable:
+            overtaken = self._reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
         pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken))
         queue.take(candidate)
@@ -150,7 +150,7 @@ class Picker(PickerState):
         These are the first job of the queue whose turn it was before but for want of room, and the first job of the
         picked queue, if it is passed. Only one queue counts, so that a pick's work does not grow with their number.
         """
-        blocked = self._fair_share.first("waiting") if self._fair_share.blocked else None
+        blocked = self._fair_share.first("waiting") if self._fair_share.groups_without_room else None
         passed = [self._queues[blocked[-1]]] if blocked is not None and blocked < turn else []
         if queue.first is not None and candidate.position != queue.first.position:
             passed.append(queue)
@@ -163,7 +163,7 @@ class Picker(PickerState):
 
     @property
     def needs_entries(self) -> Mapping[str, int]:
-        """The queues of which too few entries are known though more wait, and how many known ones remain."""
+        """The queues with too few known entries though more wait, and the number of known ones that remain."""
         self._refresh()
         return self._unread.counts()
 
@@ -189,8 +189,10 @@ class Picker(PickerState):
         return bool(self._unread.only_unrunnable)
 
     def partly_read(self, limit: int) -> Mapping[str, int]:
-        """Return the queues with fewer than `limit` known entries, none of which can go now though one behind them
-        might, and how many known ones remain."""
+        """Return the queues with fewer than `limit` known entries that need more, because no known one can go now.
+
+        The values are the numbers of known entries that remain.
+        """
         self._refresh()
         self._reserve()
         names = self._unread.partly_read

@@ -12,7 +12,7 @@ from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
 from queues.picking.fair_share import FairShare
-from queues.picking.kept_room import KeptRoom
+from queues.picking.kept_room import PoolReservation
 from queues.picking.lines import Bid
 from queues.picking.pool import Pool
 from queues.picking.queue_state import QueueState
@@ -42,8 +42,10 @@ class PickerState:
         accounts = {**snapshot.departed, **{view.spec.name: view.account for view in snapshot.queues}}
         self._fair_share = FairShare(snapshot.clock, accounts)
         self._queues: dict[str, QueueState] = {}
-        self._kept = KeptRoom(self._queues, self._rules.patience)
-        self._backfill = Backfill(self._queues, self._cohorts, self.pool, self._fair_share, self._kept, self._shadows)
+        self._reservation = PoolReservation(self._queues, self._rules.patience)
+        self._backfill = Backfill(
+            self._queues, self._cohorts, self.pool, self._fair_share, self._reservation, self._shadows
+        )
         self._unread = UnreadEntries(self._queues)
         self._dirty: set[str] = set()
         """Queues that must bid again."""
@@ -70,13 +72,13 @@ class PickerState:
             for queue in self._queues.values():
                 queue.bid_demand = None
 
-    def add_entries(self, requested: Iterable[str], shown: Mapping[str, Behind]) -> None:
-        """Add the entries that were requested for some queues. A queue that `shown` lacks can be requested again.
+    def add_entries(self, requested: Iterable[str], entries: Mapping[str, Behind]) -> None:
+        """Add the entries that were requested for some queues. A queue without `entries` can be requested again.
 
-        The entries are those behind the known ones after all picks that were made before the request.
+        They are the entries behind the known ones after all picks that were made before the request.
         """
         for name in requested:
-            queue, behind = self._queues[name], shown.get(name)
+            queue, behind = self._queues[name], entries.get(name)
             if behind is not None:
                 queue.extend(behind)
             queue.requested = None
@@ -87,7 +89,7 @@ class PickerState:
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
-        self._kept.settle(self._fair_share, queue, cost)
+        self._reservation.settle(self._fair_share, queue, cost)
 
     def _load(self, view: QueueView) -> None:
         spec = view.spec
@@ -105,9 +107,9 @@ class PickerState:
         self._mark_dirty(queue)
 
     def _mark_dirty(self, queue: QueueState) -> None:
-        """Mark a queue of which other entries are known than before."""
+        """Mark a queue whose known entries have changed."""
         self._dirty.add(queue.spec.name)
-        self._kept.add(queue)
+        self._reservation.add(queue)
         self._unread.add(queue)
 
     # Queries
@@ -126,7 +128,7 @@ class PickerState:
     @property
     def reservation_holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
-        return "" if self._kept.holder is None else self._kept.holder.spec.name
+        return "" if self._reservation.holder is None else self._reservation.holder.spec.name
 
     def allows_passing(self, queue: QueueState) -> bool:
         """Return whether jobs of a queue may pass its first job."""
@@ -172,7 +174,7 @@ class PickerState:
         if queue.unread and queue.is_low:
             self._unread.note(queue)
         if self._scarce and queue.overtaken is not None:
-            self._kept.consider(queue, self._now)
+            self._reservation.consider(queue, self._now)
 
     def _allows(self, queue: QueueState, demand: Amounts) -> bool:
         """Return whether quota and cohort allow a demand. The first one that makes a cohort scarce concerns all its
@@ -188,12 +190,12 @@ class PickerState:
 
     def _reserve(self, *, bind: bool = False) -> None:
         """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue becomes liable."""
-        demand = self._kept.choose(self._now)
+        demand = self._reservation.choose(self._now)
         if self._scarce:
             self.pool.reserve(demand)
-            for group in list(self._fair_share.blocked):
+            for group in list(self._fair_share.groups_without_room):
                 self._fair_share.set_state(group, "open")
-        if bind and self._kept.bind():
+        if bind and self._reservation.bind():
             self._backfill.begin_reservation()
-            self._dirty.update(self._kept.liable)
+            self._dirty.update(self._reservation.liable)
             self._refresh_bids()

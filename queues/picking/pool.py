@@ -59,9 +59,9 @@ class Pool:
         queue_state.charge_limited(self._used_or_reserved, demand, self.capacity)
 
     def group(self, queue: QueueState) -> int:
-        """Return the group of a queue: the queues with equal demands, of which all or none may get a reservation.
+        """Return the group of a queue: the queues whose eligible jobs have equal demands.
 
-        If one queue of a group finds no room, none does.
+        If one queue of a group finds no room, none does. The pool may reserve room for all of them or for none.
         """
         if not self.capacity:
             return ONE_GROUP

@@ -13,7 +13,7 @@ from queues.picking.known_entries import Candidate, KnownEntries
 from queues.rules import Patience
 from queues.values import Overtaken, QueueView
 
-ReservedJobState = Literal["waits", "impossible", "unknown", "withdrawn"]
+ReservationState = Literal["waits", "impossible", "unknown", "withdrawn"]
 """The state of a job for which the pool's room is or was reserved:
 
 - waits: it is its queue's first job, has the same demand, and quota, cohort and the queue's own usage allow it;
@@ -142,7 +142,7 @@ class QueueState(KnownEntries):
         return record is not None and record.kept is not None
 
     @property
-    def reserved_job_state(self) -> ReservedJobState:
+    def reservation_state(self) -> ReservationState:
         """The state of the job for which room is reserved. Valid while no other job is picked."""
         record, first = self.overtaken, self.first
         if record is None or record.kept is None:

@@ -40,7 +40,7 @@ class Cohort:
         """`members` are all queues of one cohort; `bypasses` is how many jobs may pass a queue's first one."""
         self._bypasses = bypasses
         self._members = len(members)
-        self._largest = {name: max(spec.quota.get(name, 0) for spec in members) for name in _limited(members)}
+        self._largest = {name: max(spec.quota.get(name, 0) for spec in members) for name in _quota_resources(members)}
         """The largest quota of any member, by resource. A larger demand is no claim."""
         self.total = {name: sum(spec.quota.get(name, 0) for spec in members) for name in self._largest}
         """The sum of the members' quotas."""
@@ -103,7 +103,7 @@ class Cohort:
         return amounts.fits(self._needed, self.used, self.total)
 
     @property
-    def claimed(self) -> Amounts:
+    def claims(self) -> Amounts:
         """The sum of the members' claims, by resource."""
         if self._claimed is None:
             self._claimed = {}
@@ -136,7 +136,7 @@ class Cohort:
             return True
         for name in spec.quota:
             amount = demand.get(name, 0)
-            claimed = self.claimed.get(name, 0) if name in excess else 0
+            claimed = self.claims.get(name, 0) if name in excess else 0
             if amount > 0 and self.used.get(name, 0) + amount + claimed > self.total[name]:
                 return False
         return True
@@ -197,7 +197,7 @@ def _exceeds(demand: Amounts, most: Amounts, names: Iterable[str]) -> bool:
     return any(demand.get(name, 0) > most.get(name, 0) for name in names)
 
 
-def _limited(specs: Iterable[QueueSpec]) -> set[str]:
+def _quota_resources(specs: Iterable[QueueSpec]) -> set[str]:
     return {name for spec in specs for name in spec.quota}
 
 

@@ -66,7 +66,7 @@ class ShareAccounts:
         return Clock._make((self._served, self._weights, LAW))
 
     @property
-    def unsettled(self) -> bool:
+    def has_unsettled(self) -> bool:
         """Whether other queues contend than at the last pick, or with other weights."""
         return bool(self._unsettled)
 

@@ -1,7 +1,7 @@
-"""A snapshot of the queues kept up to date by differences, for those who only look.
+"""A snapshot of the queues for queries, which differences from the store keep up to date.
 
-One rule: gentle: the first jobs of every queue are read once, and after that what has changed, at most once a second;
-Redis has picks to commit.
+One rule: few reads, because Redis has picks to commit. The first jobs of every queue are read once. After that only
+changes are read, at most once a second.
 """
 
 import threading
@@ -16,51 +16,55 @@ from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
 FIRST = read_depth.LEAST
-"""Jobs of each queue that are looked at before anybody asks for more."""
+"""Jobs of each queue that are read before a query needs more."""
 FRESH_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class Following:
-    """Looks at a store; safe to share between threads."""
+    """A cached snapshot of a store; safe to share between threads."""
 
     store: QueueReader
     clock: Callable[[], float]
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _kept: Snapshot | None = None
-    _until: float = 0.0
+    _snapshot: Snapshot | None = None
+    _fresh_until: float = 0.0
 
     def look(self, heads: int = FIRST, more: Collection[str] = ()) -> Snapshot:
-        """Every queue, and of those in `more` up to `heads` jobs. QueueError."""
+        """Return a snapshot of every queue, with up to `heads` jobs of those in `more`. Raises QueueError."""
         with self._lock:
             now = self.clock()
-            fresh = now <= self._until <= now + FRESH_SECONDS  # somebody may have set the clock back
-            kept = self._kept
-            if kept is None or not fresh:
-                kept = self._newest(kept, FIRST, ())
-            if lacking(kept, heads, more):
-                kept = self._newest(kept, heads, more)
-            if kept is not self._kept:
-                self._kept, self._until = kept, self.clock() + FRESH_SECONDS
-            return kept
+            fresh = now <= self._fresh_until <= now + FRESH_SECONDS  # the clock may have been set back
+            snapshot = self._snapshot
+            if snapshot is None or not fresh:
+                snapshot = self._read(snapshot, FIRST, ())
+            if can_show_more(snapshot, heads, more):
+                snapshot = self._read(snapshot, heads, more)
+            if snapshot is not self._snapshot:
+                self._snapshot, self._fresh_until = snapshot, self.clock() + FRESH_SECONDS
+            return snapshot
 
-    def _newest(self, kept: Snapshot | None, heads: int, more: Collection[str]) -> Snapshot:
-        found = self.store.snapshot(heads) if kept is None else self.store.snapshot(heads, kept.change, more)
-        return found if kept is None or found.whole else merged(kept, found)
+    def _read(self, before: Snapshot | None, heads: int, more: Collection[str]) -> Snapshot:
+        if before is None:
+            return self.store.snapshot(heads)
+        snapshot = self.store.snapshot(heads, before.change, more)
+        return snapshot if snapshot.whole else merged(before, snapshot)
 
     def forecast(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
-        """The next picks by the picker itself, and what they are made from; `roomy`: with nothing scarce but quotas.
-        Reads more of the queues whose known jobs are used up, or cannot go."""
+        """Return the next `count` picks, and the snapshot that they are made from.
+
+        Reads more of queues whose known jobs are all picked, or cannot go. With `roomy`, only quotas limit the picks.
+        """
         snapshot, heads = self.look(), FIRST
-        deep = read_depth.per_queue(len(snapshot.queues))
+        depth = read_depth.per_queue(len(snapshot.queues))
         while True:
-            forecast = Forecast(endless(snapshot) if roomy else snapshot, rules)
-            stuck = set(forecast.partly_read(deep))
+            forecast = Forecast(without_pool(snapshot) if roomy else snapshot, rules)
+            partly_read = set(forecast.partly_read(depth))
             picks = forecast.picks(self.clock(), count).picks
-            short = starved(snapshot, picks) if len(picks) < count else frozenset()
-            stuck |= set(forecast.partly_read(deep))
-            if stuck and lacking(snapshot, deep, stuck):
-                snapshot = self.look(deep, stuck)
+            short = nearly_used_up(snapshot, picks) if len(picks) < count else frozenset()
+            partly_read |= set(forecast.partly_read(depth))
+            if partly_read and can_show_more(snapshot, depth, partly_read):
+                snapshot = self.look(depth, partly_read)
             elif short and heads < 4 * count:
                 heads *= 4
                 snapshot = self.look(heads, short)
@@ -68,29 +72,32 @@ class Following:
                 return snapshot, picks
 
 
-def lacking(snapshot: Snapshot, heads: int, names: Collection[str]) -> bool:
-    """Whether one of these queues shows fewer jobs than it could."""
-    wanted = set(names)
-    views = (view for view in snapshot.queues if view.spec.name in wanted)
+def can_show_more(snapshot: Snapshot, heads: int, names: Collection[str]) -> bool:
+    """Return whether one of these queues shows fewer jobs than `heads`, though more wait."""
+    selected = set(names)
+    views = (view for view in snapshot.queues if view.spec.name in selected)
     return any(len(view.heads) < min(heads, view.waiting) for view in views)
 
 
 def merged(whole: Snapshot, difference: Snapshot) -> Snapshot:
-    """The later state of everything: a difference shows what changed, and no other settings."""
+    """Return a whole snapshot with a later difference applied. A difference has no other settings."""
     changed = {view.spec.name: view for view in difference.queues}
     queues = tuple(changed.get(view.spec.name, view) for view in whole.queues)
     return replace(difference, queues=queues, pool=whole.pool, whole=True, departed=whole.departed)
 
 
-def starved(snapshot: Snapshot, picks: Collection[Pick]) -> frozenset[str]:
-    """Queues most of whose known jobs are picked, though more wait; none if no queue's are used up."""
-    taken = Counter(pick.waiting.entry.queue for pick in picks)
-    known = {view.spec.name: len(view.heads) for view in snapshot.queues if view.waiting > len(view.heads)}
-    if not any(taken[name] >= count for name, count in known.items()):
+def nearly_used_up(snapshot: Snapshot, picks: Collection[Pick]) -> frozenset[str]:
+    """Return the queues at least half of whose known jobs are picked, though more wait.
+
+    Return none unless all known jobs of some queue are picked.
+    """
+    picked = Counter(pick.waiting.entry.queue for pick in picks)
+    counts = {view.spec.name: len(view.heads) for view in snapshot.queues if view.waiting > len(view.heads)}
+    if not any(picked[name] >= count for name, count in counts.items()):
         return frozenset()
-    return frozenset(name for name, count in known.items() if 2 * taken[name] >= count)
+    return frozenset(name for name, count in counts.items() if 2 * picked[name] >= count)
 
 
-def endless(snapshot: Snapshot) -> Snapshot:
-    """The same moment with a pool that has room for everything."""
+def without_pool(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with a pool that has room for everything."""
     return replace(snapshot, pool=None)

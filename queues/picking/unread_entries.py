@@ -17,27 +17,27 @@ class UnreadEntries:
         """`queues` belongs to the caller, who calls `add` after each reading and `note` after each pick."""
         self._queues = queues
         self.needs_entries: set[str] = set()
-        """Queues of which few entries are known, or none that can ever run, though more wait; none is requested yet."""
+        """Queues with few known entries, or with none that can ever run, though more wait and none is requested yet."""
         self.exhausted: set[str] = set()
         """Open queues whose next job is unread. No pick is possible while there is one."""
         self.only_unrunnable: set[str] = set()
-        """Open queues of which only entries are known that can never run. They take no part in picks."""
+        """Open queues whose known entries can never run, though others wait behind. They take no part in picks."""
         self.partly_read: set[str] = set()
-        """Open queues of which entries wait behind the known ones."""
+        """Open queues in which entries wait behind the known ones."""
 
     def add(self, queue: QueueState) -> None:
-        """Note a queue of which other entries are known than before."""
+        """Note a queue whose known entries have changed."""
         name = queue.spec.name
         for names in (self.needs_entries, self.exhausted, self.only_unrunnable):
             names.discard(name)
-        _put(self.partly_read, name, queue.is_partly_read)
+        _set_membership(self.partly_read, name, queue.is_partly_read)
 
     def note(self, queue: QueueState) -> None:
         """Note a queue whose known entries are few."""
         name, is_open = queue.spec.name, queue.spec.open
-        _put(self.needs_entries, name, queue.requested is None)
-        _put(self.exhausted, name, queue.is_exhausted and is_open)
-        _put(self.only_unrunnable, name, queue.has_only_unrunnable and is_open)
+        _set_membership(self.needs_entries, name, queue.requested is None)
+        _set_membership(self.exhausted, name, queue.is_exhausted and is_open)
+        _set_membership(self.only_unrunnable, name, queue.has_only_unrunnable and is_open)
 
     def counts(self) -> Mapping[str, int]:
         """Return the queues in `needs_entries`, and how many known entries of each remain."""
@@ -52,5 +52,5 @@ class UnreadEntries:
         return counts
 
 
-def _put(names: set[str], name: str, belongs: bool) -> None:
+def _set_membership(names: set[str], name: str, belongs: bool) -> None:
     (names.add if belongs else names.discard)(name)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.pick_cycle import Rounds
-from queues.picking.snapshot_cache import FIRST, Following, lacking, starved
+from queues.picking.snapshot_cache import FIRST, Following, can_show_more, nearly_used_up
 from queues.rules import Rules
 from queues.values import Pick
 from tests.doubles.memory_store import MemoryStore
@@ -133,8 +133,8 @@ def test_who_is_starved_and_what_is_lacking() -> None:
     store = opened(a=9, b=2, c=9)
     snapshot = MemoryStore.snapshot(store, 2)
     picks = choose(snapshot, START, 9, RULES).picks
-    assert starved(snapshot, picks) <= {"a", "c"}
-    assert starved(snapshot, ()) == frozenset()
-    assert lacking(snapshot, 4, ["a"])
-    assert not lacking(snapshot, 4, ["b"])
-    assert not lacking(snapshot, 2, ["a", "b", "c"])
+    assert nearly_used_up(snapshot, picks) <= {"a", "c"}
+    assert nearly_used_up(snapshot, ()) == frozenset()
+    assert can_show_more(snapshot, 4, ["a"])
+    assert not can_show_more(snapshot, 4, ["b"])
+    assert not can_show_more(snapshot, 2, ["a", "b", "c"])

@@ -353,7 +353,7 @@ def test_a_debt_is_kept_until_the_others_have_caught_up_and_no_longer() -> None:
     assert ledger.clock.weights == 1
     again = FairShare(ledger.clock, {"b": ledger.account("b")})
     again.bid("b", Bid(1, 1))
-    assert not again.unsettled
+    assert not again.has_unsettled
 
 
 # Upgrades

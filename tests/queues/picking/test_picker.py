@@ -191,15 +191,15 @@ def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(dat
         ahead = picker.picks(START, data.draw(st.integers(0, 5)))
         late = picker.request_entries(99)
         assert not asked.keys() & late.keys()
-        for each, hungry in ((batch, asked), (ahead, late)):
+        for each, requested in ((batch, asked), (ahead, late)):
             picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
             assert [pick.waiting.entry for pick in each.picks] == [pick.waiting.entry for pick in picks]
             assert not commit(twin, choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
-            committed = commit(store, replace(each, heads=heads, needs_entries=hungry))
+            committed = commit(store, replace(each, heads=heads, needs_entries=requested))
             assert not committed.refused
             lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
             picker.add_entries(
-                hungry, {shown.queue: shown for shown in committed.next_entries if shown.queue not in lost}
+                requested, {shown.queue: shown for shown in committed.next_entries if shown.queue not in lost}
             )
     assert picker.lacks_entries or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
 
