@@ -1,6 +1,6 @@
 """Koordinator: annotations of its pods describe a gang.
 
-One rule: all values are strings, and the same on every pod: Koordinator takes those of the first pod that it sees, and
+One rule: all values are strings, and the same on every pod. Koordinator takes those of the first pod that it sees, and
 never reads them again.
 
 Running pods count beside waiting ones (match-policy waiting-and-running). A replaced pod is therefore bound alone, and

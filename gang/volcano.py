@@ -1,6 +1,6 @@
 """Volcano (scheduling.volcano.sh/v1beta1).
 
-One rule: torchq writes only its own fields of a PodGroup's spec, by merge patch: the status has no subresource, and
+One rule: torchq writes only its own fields of a PodGroup's spec, by merge patch. The status has no subresource, and
 Volcano writes it about once a second.
 
 torchq relies on this behaviour of Volcano:

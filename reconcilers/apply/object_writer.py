@@ -1,7 +1,7 @@
 """The writes of one plan to objects other than the job and its pods.
 
 One rule: each write may find its work done already. An object of the same name that belongs to an earlier job is
-deleted, and the key is observed again; an object that is not torchq's blocks the job.
+deleted, and the key is observed again. An object that is not torchq's blocks the job.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The progress of an active job: what is created next, and what its status says.
 
-One rule: pure. Groups are created before the pods they bind, a rank 0's service before the rank 0, and the status
+One rule: pure. Groups are created before the pods they bind, and a rank 0's service before the rank 0. The status
 records that a stage has begun before anything of the stage is created.
 """
 

@@ -2,9 +2,12 @@
 
 One rule: pure. The time of the job (`activeDeadlineSeconds`) begins with the admission and never stops.
 
-The time of the first stage begins with the admission, that of a later stage with the successes it waited for. The time
-of all stages begins again when a running job is restarted, when a failed job has backed off, and when the cluster gets
-a ready node after a time without any. A success may take any time.
+The time of the first stage begins with the admission, that of a later stage with the successes it waited for.
+There is no limit for the time until a success. The time of all stages begins again after each of these events:
+
+- a running job is restarted;
+- a failed job has backed off;
+- the cluster gets a ready node after a time without any.
 """
 
 from collections.abc import Iterable

@@ -25,13 +25,13 @@ generation after a restart of the whole job.
     193-255        fails      chosen by the program
       241 247 250  is retried what a launcher in Python makes of a child's -15, -9 and -6
 
-An exit code of 1 is examined further: if torchrun reports the exit code of its process, that code decides, and a
-process that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
+An exit code of 1 is examined further. If torchrun reports the exit code of its process, that code decides. A process
+that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
 eviction because the pod used more local storage than its own limits allow. `backoff` defines how long a job waits
 before its pods are created again.
 
 Of several failed pods, the first to fail is judged alone. A disruption explains the others. A pod that lost the
-connection to a peer, or was asked to stop, is judged only if there is no other failed pod: its peer may have failed
+connection to a peer, or was asked to stop, is judged only if there is no other failed pod. Its peer may have failed
 later by the clock, because it had more to clean up.
 """
 
@@ -161,7 +161,7 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
 
 def _is_restarted_by_node(pod: PodView) -> bool:
     """Return whether the node has restarted the main container, and the job has not counted that yet."""
-    return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.settled
+    return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.counted_restarts
 
 
 def classify(policy: str, pod: PodView) -> Kind:

@@ -3,13 +3,14 @@
 One rule: pure. A group is created before its pods and deleted when its stage, or the job's admission, is over. A
 restart keeps the group; another admission has its own. Auxiliary tasks are in no group.
 
-A stage's pods are created when its group is not Pending, or when some of them exist already; with `pods_at_once` they
+A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
 do not wait for the group. `reconcilers.plan.start_gates` decides which of them may start.
 
 A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
-in, because its scheduler would look for room for the whole group beside the resources it has; a cluster that the group
-fills has no such room. Volcano sends a group back when none of its pods runs and one is missing. That happens when a
-master fails while its workers wait for it.
+in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the
+group fills has no such room. Volcano sends a group back when none of its pods runs and one is missing. That happens
+when
+a master fails while its workers wait for it.
 """
 
 from collections import Counter

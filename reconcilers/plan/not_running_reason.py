@@ -17,8 +17,10 @@ MOST = 3
 
 
 def describe(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]) -> str:
-    """Return a message with the tasks that have too few running pods, each with its most common problem, and then with
-    what the groups wait for. Empty if there is no report."""
+    """Return a message with the tasks that have too few running pods, each with its most common problem.
+
+    What the groups wait for follows. The message is empty if there is no report.
+    """
     existing = [pod for pod in pods if not pod.deleting]
     job_progress = progress.assess(job, existing)
     short = (
@@ -37,9 +39,9 @@ def _describe_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
     if ailing:
         reason, count = Counter(map(_reason, ailing)).most_common(1)[0]
         example = next(pod for pod in ailing if _reason(pod) == reason)
-        message = example.ailment.removeprefix(reason)
+        message = example.problem.removeprefix(reason)
         yield f"{task_type}: {count} {reason} ({example.name}){message}"
 
 
 def _reason(pod: PodView) -> str:
-    return pod.ailment.partition(": ")[0] or pod.phase
+    return pod.problem.partition(": ")[0] or pod.phase

@@ -44,7 +44,9 @@ class PodDeletion:
         if not candidates:
             return ()
         at_once = tuple(
-            pod for pod in candidates if self._is_on_dead_node(pod) and not pod.held and self._seconds_left(pod) <= 0
+            pod
+            for pod in candidates
+            if self._is_on_dead_node(pod) and not pod.has_finalizers and self._seconds_left(pod) <= 0
         )
         late = {pod.uid for pod in at_once}
         to_delete = tuple(pod for pod in candidates if pod.uid not in late and (not pod.deleting or shorten))
@@ -84,7 +86,7 @@ class PodDeletion:
 
     def stuck_pods(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """Return the pods that finalizers keep beyond their grace."""
-        return tuple(pod for pod in pods if pod.held and pod.deleting and self._seconds_left(pod) <= 0)
+        return tuple(pod for pod in pods if pod.has_finalizers and pod.deleting and self._seconds_left(pod) <= 0)
 
     def describe_stuck(self, stuck: Iterable[PodView]) -> str:
         """Return a message with the names of stuck pods."""

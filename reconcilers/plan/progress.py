@@ -75,7 +75,7 @@ def _startable_tasks(job: TorchJob, progress: JobProgress, current: Iterable[Pod
     A pod that was restarted in place with the whole job proves nothing, because it waited for no other pod.
     """
     whole = str(job.status.restart_generation)
-    past_gate = {pod.task for pod in current if not pod.gated and pod.asked != whole}
+    past_gate = {pod.task for pod in current if not pod.gated and pod.requested_restart != whole}
     present = (task_type for stage in progress.begun for task_type in stage.tasks)
     return frozenset(
         task_type

@@ -205,12 +205,16 @@ class Restarts:
         return RestartProgress("NotAsked")
 
     def _by_annotation(self, pod: PodView, purpose: str) -> RestartProgress:
-        if not pod.asked or pod.asked_at is None or (purpose and pod.asked != purpose):
+        if (
+            not pod.requested_restart
+            or pod.restart_requested_at is None
+            or (purpose and pod.requested_restart != purpose)
+        ):
             return RestartProgress("NotAsked")
-        if pod.restarted == pod.asked:
+        if pod.completed_restart == pod.requested_restart:
             return RestartProgress("Done" if purpose else "NotAsked")
-        what_for, _, why = pod.not_restarted.partition(": ")
-        return self._check_timeout(pod.asked_at, why if what_for == pod.asked else "")
+        what_for, _, why = pod.failed_restart.partition(": ")
+        return self._check_timeout(pod.restart_requested_at, why if what_for == pod.requested_restart else "")
 
     def _by_request(self, pod: PodView) -> RestartProgress:
         requests = [
@@ -218,7 +222,7 @@ class Restarts:
             for candidate in self.requests
             if candidate.pod_uid == pod.uid
             and candidate.generation == self.generation
-            and candidate.restarts >= pod.settled
+            and candidate.restarts >= pod.counted_restarts
         ]
         if not requests:
             return RestartProgress("NotAsked")
@@ -289,7 +293,7 @@ class Restarts:
 def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
     """Record on pods that their nodes restarted that these restarts are counted."""
     counted = {uid: int(number) for uid, _, number in (mark.partition("/") for mark in job.status.replacing) if number}
-    pending = (pod for pod in pods if pod.settled < counted.get(pod.uid, 0))
+    pending = (pod for pod in pods if pod.counted_restarts < counted.get(pod.uid, 0))
     return tuple(
         PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in pending
     )

@@ -249,8 +249,9 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
 
 
 def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
-    """Set the pod's priority class: a spot pod has that of its spot task, every other pod of a gang has the gang's
-    unless its template names one.
+    """Set the pod's priority class.
+
+    A spot pod has that of its spot task. Every other pod of a gang has the gang's, unless its template names one.
 
     Gang schedulers compare the priorities of gangs and of pods. Without a gang scheduler the job's priority class only
     orders its queue; the job's pods must not preempt other pods.

@@ -1,7 +1,7 @@
 """A node as a reconcile sees it: whether it exists, and whether it is silent.
 
 One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
-been on it for a while, because the cache of nodes may be behind the cache of pods.
+been on it for a while. The cache of nodes may be behind the cache of pods.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
 """The pod groups of one job, each with the state that its scheduler reports.
 
-One rule: the groups come from this process's own caches. The API server is asked only for a kind without a cache, for
-the groups of a finished job, and for the queue of a group that is not let in.
+One rule: the groups come from this process's own caches. The API server is asked in three cases only: for a kind
+without a cache, for the groups of a finished job, and for the queue of a group that is not let in.
 
-Wiring: `GroupCache` is any object that holds the informers of the installed kinds (`groups_informer` creates one for
-each of `gang.backends.KINDS`); it is passed as `Reconciler(.., groups=cache)`.
+Wiring: `GroupCache` is any object that holds the informers of the installed kinds, passed as
+`Reconciler(.., groups=cache)`. `groups_informer` creates the informer of each of `gang.backends.KINDS`.
 """
 
 import time

@@ -22,7 +22,7 @@ LONGEST_MESSAGE = 152
 """The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
 """The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
-LONGEST_AILMENT = 600
+LONGEST_PROBLEM = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
@@ -62,7 +62,7 @@ class PodView:
     """The restart generation of the job that the pod belongs to."""
     phase: str = "Pending"
     """The phase of the main container once that has ended for good, else the pod's own phase."""
-    lingers: bool = False
+    has_running_containers: bool = False
     """Whether other containers may still run although the main container has ended for good."""
     reason: str = ""
     """The reason of the phase: the pod's own reason, else that of its failed container."""
@@ -85,7 +85,7 @@ class PodView:
     """Why the pod was disrupted: a reason and perhaps a message; empty if it was not disrupted."""
     advice: str = ""
     """The node's advice for the user about this failure; empty if there is none."""
-    ailment: str = ""
+    problem: str = ""
     """The problem that keeps the pod from running, as its node or scheduler reports it, also in the phase Running;
     empty if there is none."""
     deleting: bool = False
@@ -93,7 +93,7 @@ class PodView:
     """When a pod that is being deleted should no longer exist, in seconds since the epoch."""
     grace: int | None = None
     """The grace in seconds: what the deletion grants, else what the pod requests; None for the API server's default."""
-    held: bool = False
+    has_finalizers: bool = False
     """Whether the pod has finalizers."""
     gated: bool = False
     """Whether the pod has a start gate that is still closed."""
@@ -108,17 +108,17 @@ class PodView:
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
     """The number of restarts of the main container, for any reason."""
-    settled: int = 0
+    counted_restarts: int = 0
     """The number of those restarts that the job has already counted."""
-    asked: str = ""
+    requested_restart: str = ""
     """The purpose of the last requested restart in place; empty if none was requested."""
-    asked_at: float | None = None
+    restart_requested_at: float | None = None
     """When that restart was requested, in seconds since the epoch."""
-    restarted: str = ""
+    completed_restart: str = ""
     """The purpose of the last restart in place that the node completed."""
-    not_restarted: str = ""
+    failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
-    asks: Requests = ()
+    requests: Requests = ()
     """The requests of the pod as it was created, by canonical resource name, sorted."""
 
     @property
@@ -129,7 +129,7 @@ class PodView:
     @property
     def running(self) -> bool:
         """Whether the main container runs and the pod is not being deleted."""
-        return self.started and not self.ailment
+        return self.started and not self.problem
 
     @property
     def finished(self) -> bool:
@@ -142,7 +142,7 @@ def occupies(pod: PodView) -> bool:
 
     A terminating pod takes resources, and so does a pod with any running container.
     """
-    return pod.lingers or not pod.finished
+    return pod.has_running_containers or not pod.finished
 
 
 def trim(manifest: Manifest) -> PodView:
@@ -160,17 +160,17 @@ def trim(manifest: Manifest) -> PodView:
         attempt=_number(marks, labels.ATTEMPT),
         restart=_number(marks, labels.RESTART),
         phase=phase,
-        lingers=phase in FINISHED and status.get("phase") not in FINISHED,
+        has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
         gated=_is_gated(metadata, spec),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
-        held=bool(metadata.get("finalizers")),
+        has_finalizers=bool(metadata.get("finalizers")),
         node=spec.get("nodeName") or "",
         since=timestamps.seconds_or_none(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
-        asks=pod_requests(spec),
+        requests=pod_requests(spec),
         **_restarts(metadata, spec, status),
         **(_status_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
@@ -217,16 +217,16 @@ def _compute_requests(spec: Mapping[str, Any]) -> Requests:
 def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
-    return {"ailment": _ailment(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
+    return {"problem": _problem_text(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
 
 
-def _ailment(manifest: Manifest, phase: str) -> str:
+def _problem_text(manifest: Manifest, phase: str) -> str:
     """Return the problem of a pod that should run but does not. Many pods of a job have the same text, so it is
     interned."""
     fields = (manifest.get("status") or {}).keys() & ("conditions", "initContainerStatuses", "containerStatuses")
     if not fields or phase in FINISHED or "deletionTimestamp" in manifest["metadata"] or pod_problems.is_up(manifest):
         return ""
-    return sys.intern(excerpts.excerpt(str(pod_problems.find_problem(manifest) or "Waiting"), LONGEST_AILMENT))
+    return sys.intern(excerpts.excerpt(str(pod_problems.find_problem(manifest) or "Waiting"), LONGEST_PROBLEM))
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,9 +265,9 @@ def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
     what_for, why = condition.get("message") or "", condition.get("reason") or "without a reason"
     match condition.get("status"):
         case "True":
-            return {"restarted": what_for}
+            return {"completed_restart": what_for}
         case "False":
-            return {"not_restarted": f"{what_for}: {why}"}
+            return {"failed_restart": f"{what_for}: {why}"}
     return {}
 
 
@@ -277,9 +277,9 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
-        "settled": max(0, _number(notes, labels.RESTARTS_SETTLED)),
-        "asked": notes.get(labels.RESTART_CONTAINERS, ""),
-        "asked_at": timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)),
+        "counted_restarts": max(0, _number(notes, labels.RESTARTS_SETTLED)),
+        "requested_restart": notes.get(labels.RESTART_CONTAINERS, ""),
+        "restart_requested_at": timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)),
     }
 
 

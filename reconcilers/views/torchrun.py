@@ -81,8 +81,10 @@ _SILENT = LastOutput("", lost_peer=False)
 
 
 def last_output(message: str) -> LastOutput:
-    """Return the last output of a failed container, or of its process that failed first: its exception if there is one,
-    else the last line of the message."""
+    """Return the last output of a failed container, or of its process that failed first.
+
+    The output is an exception if there is one, else the last line of the message.
+    """
     if not message:
         return _SILENT
     recorded = _error_file_message(message)

@@ -117,7 +117,7 @@ def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
             restart=draw(st.integers(0, 2)),
             deleting=draw(st.sampled_from([False, False, True])),
             gated=phase == "Pending" and draw(st.booleans()),
-            lingers=phase in ("Succeeded", "Failed") and draw(st.booleans()),
+            has_running_containers=phase in ("Succeeded", "Failed") and draw(st.booleans()),
             node=draw(st.sampled_from(["n1", "n2"])) if phase != "Pending" else "",
             exit_code=exit_code if phase == "Failed" else None,
             reason=reason if phase == "Failed" else "",
@@ -131,10 +131,10 @@ circumstances = st.fixed_dictionaries(
         "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
         "self_healing": st.booleans(),
         "restarts": st.integers(0, 2),
-        "settled": st.integers(0, 2),
-        "asked": st.sampled_from(["", "", "1", "2"]),
-        "asked_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
-        "restarted": st.sampled_from(["", "1", "2"]),
+        "counted_restarts": st.integers(0, 2),
+        "requested_restart": st.sampled_from(["", "", "1", "2"]),
+        "restart_requested_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
+        "completed_restart": st.sampled_from(["", "1", "2"]),
     }
 )
 

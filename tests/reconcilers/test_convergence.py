@@ -88,15 +88,15 @@ circumstances = st.fixed_dictionaries(
     {
         "node": st.sampled_from(["", "n1", "n2"]),
         "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
-        "held": st.booleans(),
+        "has_finalizers": st.booleans(),
         "grace": st.sampled_from([None, 0, 30, 7200, 2**62]),
         "self_healing": st.booleans(),
         "restarts": st.integers(0, 2),
-        "settled": st.integers(0, 2),
-        "asked": st.sampled_from(["", "0", "1", "2", str(10**15)]),
-        "asked_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
-        "restarted": st.sampled_from(["", "1", "2"]),
-        "not_restarted": st.sampled_from(["", "1: PodFinished", "2: PodFinished"]),
+        "counted_restarts": st.integers(0, 2),
+        "requested_restart": st.sampled_from(["", "0", "1", "2", str(10**15)]),
+        "restart_requested_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
+        "completed_restart": st.sampled_from(["", "1", "2"]),
+        "failed_restart": st.sampled_from(["", "1: PodFinished", "2: PodFinished"]),
     }
 )
 
@@ -216,8 +216,12 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data(), well=st.booleans())
     def what_was_asked_of_nodes_is_done(self, data: st.DataObject, well: bool) -> None:
         for name, each in self.world.pods.items():
-            if each.running and each.asked and data.draw(st.booleans()):
-                done = {"restarted": each.asked} if well else {"not_restarted": f"{each.asked}: PodFinished"}
+            if each.running and each.requested_restart and data.draw(st.booleans()):
+                done = (
+                    {"completed_restart": each.requested_restart}
+                    if well
+                    else {"failed_restart": f"{each.requested_restart}: PodFinished"}
+                )
                 self.world.pods[name] = replace(each, **done)
         for name, request in self.world.requests.items():
             pod = self.world.pods.get(request.pod)

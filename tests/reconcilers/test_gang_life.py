@@ -67,8 +67,8 @@ def starts(world: GangSimulation) -> None:
     for name, pod in world.pods.items():
         if pod.phase == "Pending" and not pod.gated and world.bound(pod):
             world.pods[name] = replace(pod, phase="Running", node="n1")
-        if pod.phase == "Running" and pod.asked and pod.restarted != pod.asked:
-            world.pods[name] = replace(pod, restarted=pod.asked, restarts=pod.restarts + 1)
+        if pod.phase == "Running" and pod.requested_restart and pod.completed_restart != pod.requested_restart:
+            world.pods[name] = replace(pod, completed_restart=pod.requested_restart, restarts=pod.restarts + 1)
 
 
 def ends(world: GangSimulation, task_type: str) -> None:

@@ -42,7 +42,7 @@ def test_a_job_whose_pods_cannot_be_made_ends_in_time(seconds: int, ends: bool) 
 def test_a_pod_that_is_in_the_way_does_not_keep_the_job_from_ending(seconds: int, ends: bool) -> None:
     """Anybody who may make pods can make one that looks like an old pod of the job, and keep it with a finalizer."""
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
-    stays = pod("Worker", 7, deleting=True, held=True, deadline=NOW.timestamp() - 999)
+    stays = pod("Worker", 7, deleting=True, has_finalizers=True, deadline=NOW.timestamp() - 999)
     found = decide(observe(running, *all_pods(), stays))
     assert (written(found).get("phase") == "Failed") is ends
     assert len(deleted(found)) == (3 if ends else 0)

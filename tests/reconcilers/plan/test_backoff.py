@@ -346,9 +346,9 @@ class TestInThePause:
         world.ends = only()
         world.go_on(1)
         old = world.pods[MASTER]
-        assert (sorted(world.pods), old.asked, world.left > 10) == ([MASTER, WORKER_1], "", True)
+        assert (sorted(world.pods), old.requested_restart, world.left > 10) == ([MASTER, WORKER_1], "", True)
         world.go_on(world.left + 0.1)
-        assert world.pods[MASTER].asked == "1"
+        assert world.pods[MASTER].requested_restart == "1"
 
     def test_what_a_node_restarts_meanwhile_is_counted_once_when_it_is_over(self) -> None:
         world = trouble(settings=replace(SETTINGS, in_place="kubernetes"), restartScope="Task")

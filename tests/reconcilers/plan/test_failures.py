@@ -225,14 +225,14 @@ class TestWhatCounts:
         assert verdict(bad, of=job(status=status("Running", replacing=["worker-0"]))) is None
 
     def test_a_pod_that_its_node_restarts(self) -> None:
-        again = replace(WORKER, self_healing=True, restarts=2, settled=1, exit_code=1)
+        again = replace(WORKER, self_healing=True, restarts=2, counted_restarts=1, exit_code=1)
         found = verdict(again)
         assert found is not None
         assert (found.kind, found.marks) == ("Retryable", ("worker-0/2",))
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0/2"]))) is None
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0/1"]))) is not None
         assert verdict(again, of=job(status=status("Running", replacing=["worker-0"]))) is None
-        assert verdict(replace(again, settled=2)) is None
+        assert verdict(replace(again, counted_restarts=2)) is None
         assert verdict(replace(again, self_healing=False)) is None
         assert not failures.find_faults(RUNNING, (again,), frozenset(), frozenset({"worker-0"}))
 

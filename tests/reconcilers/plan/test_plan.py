@@ -207,7 +207,7 @@ class TestAdmission:
     def test_who_was_restarted_in_place_with_the_job_waited_for_nobody(self, asked: str, expected: int) -> None:
         graph = {"Prepare": task(), "Worker": task(2, dependsOn=[{"taskType": "Prepare", "phase": "Running"}])}
         restarted = job(graph, status("Admitted", restartGeneration=1))
-        found = made(decide(observe(restarted, pod("Worker", 1, restart=1, asked=asked))))
+        found = made(decide(observe(restarted, pod("Worker", 1, restart=1, requested_restart=asked))))
         assert found == ["digits-prepare-0", "digits-worker-0"][:expected]
 
     def test_no_pod_is_deleted_twice(self) -> None:
@@ -224,7 +224,7 @@ class TestRunning:
         assert change["taskStatuses"]["Worker"] == {"active": 2, "ready": 2, "succeeded": 0, "failed": 0, "evicted": 0}
 
     @pytest.mark.parametrize(
-        "late", [pod("Worker", 1, each) for each in ("Pending", "Unknown")] + [pod("Worker", 1, ailment="ErrImagePull")]
+        "late", [pod("Worker", 1, each) for each in ("Pending", "Unknown")] + [pod("Worker", 1, problem="ErrImagePull")]
     )
     def test_not_while_one_is_missing(self, late: PodView) -> None:
         assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
@@ -470,7 +470,7 @@ class TestGracePeriods:
         assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
 
     def test_a_drained_queue_gets_back_what_a_finished_job_leaves_running(self) -> None:
-        lingers = pod(phase="Succeeded", lingers=True)
+        lingers = pod(phase="Succeeded", has_running_containers=True)
         done = job(status=status("Succeeded", admission=ADMISSION, attempt=1), cleanPodPolicy="None")
         observed = observe(done, lingers, pod("Worker", 0, "Succeeded"))
         assert deleted(decide(observed)) == []
@@ -666,7 +666,7 @@ class TestDeadline:
 
     def test_pods_go_first_and_then_the_admission(self) -> None:
         late = job(status=status("Admitted"))
-        pods = (pod(), *all_pods("Pending", ailment="ImagePullBackOff: no such image")[1:])
+        pods = (pod(), *all_pods("Pending", problem="ImagePullBackOff: no such image")[1:])
         first = plan(observe(late, *pods), ReconcileSettings(), self.LATE)
         assert kinds(first) == ["WriteStatus", "DeletePods"]
         why = "Worker: 2 ImagePullBackOff (digits-worker-0): no such image"
@@ -676,7 +676,7 @@ class TestDeadline:
         for there in (all_pods(deleting=True), all_pods("Succeeded", deleting=True)):
             assert not decide(observe(gone, *there)).actions
         assert kinds(decide(observe(gone, *all_pods()))) == ["DeletePods"]
-        stuck = decide(observe(gone, pod(deleting=True, held=True, deadline=0.0)))
+        stuck = decide(observe(gone, pod(deleting=True, has_finalizers=True, deadline=0.0)))
         assert [each.reason for each in stuck.actions if isinstance(each, EmitEvent)] == ["PodsStuck"]
         change = written(decide(observe(gone)))
         assert change["admission"] is None
@@ -686,7 +686,7 @@ class TestDeadline:
     @pytest.mark.parametrize("said", ["Suspending", "Draining", "PodsStuck"])
     def test_it_begins_again_with_a_job_that_goes_on_before_its_pods_were_gone(self, said: str) -> None:
         held = leaving(said)
-        going = all_pods(deleting=True, held=True, deadline=0.0)
+        going = all_pods(deleting=True, has_finalizers=True, deadline=0.0)
         late = plan(observe(held, *going), ReconcileSettings(), self.LATE)
         assert reason(written(late)) == "Restarting"
         after = job(status=held.status.manifest() | written(late))

@@ -65,24 +65,26 @@ class TestOthersBesideTheMainContainer:
     """They run on, and the main one has ended for good."""
 
     def test_a_success_is_one_and_the_pod_goes_with_the_end(self) -> None:
-        done = replace(MASTER, phase="Succeeded", lingers=True)
+        done = replace(MASTER, phase="Succeeded", has_running_containers=True)
         found = decide(RUNNING, done, WORKER, OTHER)
         assert written(found)["phase"] == "Succeeded"
         assert deleted(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
     def test_a_failure_is_one_and_the_pod_is_replaced(self) -> None:
-        lost = replace(WORKER, phase="Failed", exit_code=137, lingers=True)
+        lost = replace(WORKER, phase="Failed", exit_code=137, has_running_containers=True)
         found = decide(RUNNING, MASTER, lost, OTHER)
         assert (written(found)["restartCount"], deleted(found)) == (1, ["digits-worker-0"])
 
     def test_they_make_room_before_a_later_stage_takes_it(self) -> None:
         tasks = {"Prepare": task(), "Worker": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])}
-        prepared = pod("Prepare", phase="Succeeded", lingers=True)
+        prepared = pod("Prepare", phase="Succeeded", has_running_containers=True)
         found = decide(job(tasks, status("Running")), prepared)
         assert (kinds(found), deleted(found)) == (["WriteStatus", "DeletePods"], ["digits-prepare-0"])
         begun = job(tasks, status("Running", stages=written(found)["stages"]))
-        assert kinds(decide(begun, replace(prepared, phase="Running", lingers=False, deleting=True))) == []
-        assert kinds(decide(begun)) == kinds(decide(begun, replace(prepared, lingers=False)))
+        assert (
+            kinds(decide(begun, replace(prepared, phase="Running", has_running_containers=False, deleting=True))) == []
+        )
+        assert kinds(decide(begun)) == kinds(decide(begun, replace(prepared, has_running_containers=False)))
         assert "CreatePods" in kinds(decide(begun))
 
 
@@ -95,11 +97,11 @@ class TestByTheirNodes:
         assert (written(found)["restartCount"], written(found)["replacing"]) == (1, ["worker-0/1"])
         counted = job(status=status("Running", replacing=["worker-0/1"]), restartScope="Task")
         assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
-        assert written(decide(counted, MASTER, replace(again, settled=1), OTHER))["replacing"] == []
+        assert written(decide(counted, MASTER, replace(again, counted_restarts=1), OTHER))["replacing"] == []
 
     def test_what_is_over_is_forgotten_with_the_next_word(self) -> None:
         before = job(status=status("Running", replacing=["gone", "worker-1/1", "worker-1/2"]), restartScope="Task")
-        found = decide(before, MASTER, replace(WORKER, phase="Failed", exit_code=1), replace(OTHER, settled=1))
+        found = decide(before, MASTER, replace(WORKER, phase="Failed", exit_code=1), replace(OTHER, counted_restarts=1))
         assert written(found)["replacing"] == ["worker-1/2", "worker-0"]
         whole = job(status=status("Running", replacing=["worker-1"]))
         assert written(decide(whole, MASTER, replace(WORKER, phase="Failed", exit_code=1)))["replacing"] == []
@@ -121,16 +123,16 @@ class TestInPlace:
 
     def test_no_new_pod_meets_an_old_one(self) -> None:
         counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
-        waiting = replace(OTHER, asked="1", asked_at=T - 1)
+        waiting = replace(OTHER, requested_restart="1", restart_requested_at=T - 1)
         found = decide(counted, replace(MASTER, restart=1), waiting)
         assert found == Plan(requeue_after=59.0)
-        done = decide(counted, replace(MASTER, restart=1), replace(waiting, restarted="1"))
+        done = decide(counted, replace(MASTER, restart=1), replace(waiting, completed_restart="1"))
         assert (marked(done), told(done)) == (["digits-worker-1"], ["RestartedInPlace"])
         assert any(isinstance(each, CreatePods) for each in decide(counted, *all_pods(restart=1)[::2]).actions)
 
     def test_one_that_does_not_come_off_is_said(self) -> None:
         counted = job(status=status("Admitted", restartGeneration=1))
-        found = decide(counted, replace(MASTER, asked="1", asked_at=T - 61))
+        found = decide(counted, replace(MASTER, requested_restart="1", restart_requested_at=T - 61))
         assert (deleted(found), told(found)) == (["digits-master-0"], ["NotRestartedInPlace"])
 
     @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ class TestRequests:
         assert [type(each) for each in decide(again, MASTER, WORKER).actions] == [CreatePods]
 
     def test_one_that_does_not_come_off_is_done_by_a_new_pod(self) -> None:
-        late = replace(OTHER, asked="1000000000000007", asked_at=T - 61)
+        late = replace(OTHER, requested_restart="1000000000000007", restart_requested_at=T - 61)
         found = decide(ask("", restartRequest="a"), MASTER, WORKER, late)
         assert (kinds(found), written(found)["replacing"]) == (["WriteStatus", "EmitEvent"], ["worker-1"])
         assert "restartCount" not in written(found)
@@ -253,11 +255,11 @@ class TestDepartures:
         [
             ({}, False, [("digits-worker-0", False)]),
             ({}, True, [("digits-worker-0", True)]),
-            ({"held": True}, True, [("digits-worker-0", False)]),
+            ({"has_finalizers": True}, True, [("digits-worker-0", False)]),
             ({"deleting": True, "deadline": T - 30}, True, []),  # its own grace and the node's
             ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, False, []),  # a node that is well is waited for
-            ({"deleting": True, "deadline": T - 61, "held": True}, True, []),
+            ({"deleting": True, "deadline": T - 61, "has_finalizers": True}, True, []),
         ],
     )
     def test_how_a_pod_goes(self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]) -> None:
@@ -273,7 +275,7 @@ class TestDepartures:
         assert deletion.next_change([WORKER, replace(self.GOING, deadline=None)]) is None
 
     def test_what_finalizers_keep_is_said_once(self) -> None:
-        kept = replace(self.GOING, held=True, deadline=T - 100, restart=0)
+        kept = replace(self.GOING, has_finalizers=True, deadline=T - 100, restart=0)
         counted = job(status=status("Admitted", restartGeneration=1))
         found = decide(counted, *all_pods(restart=1)[::2], kept)
         assert (kinds(found), told(found)) == (["WriteStatus", "EmitEvent"], ["PodsStuck"])
@@ -285,7 +287,7 @@ class TestDepartures:
 
 
 def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
-    kept = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+    kept = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
     before = status("Running", replacing=["worker-0"])
     spec: dict[str, Any] = {"restartScope": "Task", "minMembers": {"Worker": 1}}
     found = decide(job(status=before, **spec), MASTER, kept, OTHER)
@@ -296,7 +298,7 @@ def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
     assert kinds(decide(job(status=said | {"replacing": []}, **spec), *all_pods())) == ["WriteStatus"]
 
 
-STUCK = replace(WORKER, deleting=True, held=True, deadline=T - 100)
+STUCK = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,9 @@ class TestTheWholeJob:
         assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
 
     def test_a_restart_that_was_asked_for_in_the_future_is_not_waited_for(self) -> None:
-        late = scene(replace(MASTER, asked="1", asked_at=T + 10**9)).job_step()
+        late = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 10**9)).job_step()
         assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
-        soon = scene(replace(MASTER, asked="1", asked_at=T + 30)).job_step()
+        soon = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 30)).job_step()
         assert (soon.failed, soon.again) == ((), 90.0)
 
     def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
@@ -120,7 +120,7 @@ class TestTheWholeJob:
 
 
 class TestLocal:
-    ASKED = replace(MASTER, asked="1", asked_at=T - 10)
+    ASKED = replace(MASTER, requested_restart="1", restart_requested_at=T - 10)
 
     def test_it_is_asked_for_once_with_the_time(self) -> None:
         (mark,) = scene(MASTER).job_step().actions
@@ -132,17 +132,22 @@ class TestLocal:
         assert (step.actions, step.again, step.blocked) == ((), 50.0, True)
 
     def test_an_older_request_is_none(self) -> None:
-        assert asked(scene(replace(self.ASKED, asked="0", restarted="0")).job_step()) == ["digits-master-0"]
-        assert asked(scene(replace(self.ASKED, asked_at=None)).job_step()) == ["digits-master-0"]
+        assert asked(scene(replace(self.ASKED, requested_restart="0", completed_restart="0")).job_step()) == [
+            "digits-master-0"
+        ]
+        assert asked(scene(replace(self.ASKED, restart_requested_at=None)).job_step()) == ["digits-master-0"]
 
     def test_the_nodes_word_makes_it_done(self) -> None:
-        step = scene(replace(self.ASKED, restarted="1")).job_step()
+        step = scene(replace(self.ASKED, completed_restart="1")).job_step()
         assert (through(step), step.done) == (["digits-master-0"], True)
-        assert not scene(replace(self.ASKED, restarted="1"), WORKER).job_step().done
+        assert not scene(replace(self.ASKED, completed_restart="1"), WORKER).job_step().done
 
     @pytest.mark.parametrize(
         ("fields", "why"),
-        [({"not_restarted": "1: PodFinished"}, "PodFinished"), ({"asked_at": T - 61}, "not done within 60 s")],
+        [
+            ({"failed_restart": "1: PodFinished"}, "PodFinished"),
+            ({"restart_requested_at": T - 61}, "not done within 60 s"),
+        ],
     )
     def test_what_does_not_come_off_is_done_by_replacing_the_pod(self, fields: dict[str, Any], why: str) -> None:
         late = replace(self.ASKED, **fields)
@@ -150,7 +155,7 @@ class TestLocal:
         assert (deleted(step), step.failed) == (["digits-master-0"], ((late, why),))
 
     def test_a_refusal_of_an_older_request_says_nothing(self) -> None:
-        step = scene(replace(self.ASKED, not_restarted="0: PodFinished")).job_step()
+        step = scene(replace(self.ASKED, failed_restart="0: PodFinished")).job_step()
         assert (deleted(step), step.failed) == ([], ())
 
 
@@ -210,10 +215,10 @@ class TestKruise:
         )
 
     def test_one_that_is_seen_to_is_over(self) -> None:
-        done = replace(MASTER, restart=1, self_healing=True, restarts=1, settled=1)
+        done = replace(MASTER, restart=1, self_healing=True, restarts=1, counted_restarts=1)
         again = scene(done, driver="kruise", requests=(request(verdict="Done"),))
         assert (again.pod_step(), again.pods_in_restart()) == (RestartStep(), frozenset())
-        under_way = scene(replace(done, settled=0), driver="kruise", requests=(request(),))
+        under_way = scene(replace(done, counted_restarts=0), driver="kruise", requests=(request(),))
         assert under_way.pods_in_restart() == {"master-0"}
 
     def test_one_for_a_pod_that_its_node_starts_again_for_ever_is_seen_to(self) -> None:
@@ -239,10 +244,10 @@ class TestSinglePods:
         assert len(set(numbers)) == 2
 
     def test_what_does_not_come_off_fails(self) -> None:
-        late = replace(MASTER, restart=1, asked="1000000000000001", asked_at=T - 61)
+        late = replace(MASTER, restart=1, requested_restart="1000000000000001", restart_requested_at=T - 61)
         assert scene(late).pod_step().failed == ((late, "not done within 60 s"),)
-        assert scene(replace(late, asked_at=T - 1)).pod_step().again == 59.0
-        assert scene(replace(late, restarted=late.asked)).pod_step() == RestartStep()
+        assert scene(replace(late, restart_requested_at=T - 1)).pod_step().again == 59.0
+        assert scene(replace(late, completed_restart=late.requested_restart)).pod_step() == RestartStep()
         leaving = job(status=status("Admitted", restartGeneration=1, replacing=["master-0"]))
         assert scene(late, of=leaving).pod_step() == RestartStep()
 
@@ -263,10 +268,10 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 
 def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> None:
     counted = job(status=status("Running", replacing=["worker-0/2", "master-0"]), restartScope="Task")
-    (mark,) = restarts.mark_counted(counted, (MASTER, replace(WORKER, restarts=2, settled=1)))
+    (mark,) = restarts.mark_counted(counted, (MASTER, replace(WORKER, restarts=2, counted_restarts=1)))
     assert isinstance(mark, PatchPodMetadata)
     assert (mark.pods[0].name, mark.metadata) == ("digits-worker-0", {"annotations": {labels.RESTARTS_SETTLED: "2"}})
-    assert restarts.mark_counted(counted, (replace(WORKER, settled=2),)) == ()
+    assert restarts.mark_counted(counted, (replace(WORKER, counted_restarts=2),)) == ()
 
 
 def test_who_can_be_restarted_in_place() -> None:

@@ -51,13 +51,15 @@ ADMITTED = job(status=status("Admitted"))
 class TestExcess:
     def test_pods_that_ask_for_their_share_or_less_are_paid_for(self) -> None:
         assert (
-            measure.find_excess(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=(("cpu", 1),))])
+            measure.find_excess(
+                ADMITTED, CHARGED, [pod(requests=(("cpu", 1000),)), pod("Worker", requests=(("cpu", 1),))]
+            )
             is None
         )
         assert measure.find_excess(ADMITTED, CHARGED, []) is None
 
     def test_one_larger_pod_speaks_for_all_pods_of_its_task(self) -> None:
-        found = measure.find_excess(ADMITTED, CHARGED, [pod(asks=(("cpu", 1000),)), pod("Worker", asks=LARGE)])
+        found = measure.find_excess(ADMITTED, CHARGED, [pod(requests=(("cpu", 1000),)), pod("Worker", requests=LARGE)])
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 16}
         assert found.more == {GPU: 16}
@@ -69,14 +71,14 @@ class TestExcess:
     def test_what_was_measured_before_is_known_and_what_is_measured_now_is_added(self) -> None:
         known = job(status=status("Admitted", measured=measured(ADMITTED, Worker={GPU: 8})))
         paid = {**CHARGED, GPU: 16}
-        assert measure.find_excess(known, paid, [pod("Worker", asks=LARGE)]) is None
-        found = measure.find_excess(known, paid, [pod(asks=((GPU, 1),)), pod("Worker", asks=LARGE)])
+        assert measure.find_excess(known, paid, [pod("Worker", requests=LARGE)]) is None
+        found = measure.find_excess(known, paid, [pod(requests=((GPU, 1),)), pod("Worker", requests=LARGE)])
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 17}
         assert found.measured.pods == {"Worker": {GPU: 8}, "Master": {GPU: 1}}
 
     def test_a_charge_that_covers_them_is_enough_whatever_it_was_made_of(self) -> None:
-        assert measure.find_excess(ADMITTED, {**CHARGED, GPU: 16}, [pod("Worker", asks=LARGE)]) is None
+        assert measure.find_excess(ADMITTED, {**CHARGED, GPU: 16}, [pod("Worker", requests=LARGE)]) is None
 
     def test_what_was_measured_says_nothing_of_other_templates(self) -> None:
         known = status("Queued", measured=measured(ADMITTED, Worker={GPU: 8}))
@@ -97,7 +99,7 @@ class TestExcess:
         )
     )
     def test_the_raised_charge_covers_all_pods_and_is_enough_for_them(self, asked: list[tuple[str, Amounts]]) -> None:
-        pods = [pod(kind, asks=tuple(sorted(amounts.items()))) for kind, amounts in asked]
+        pods = [pod(kind, requests=tuple(sorted(amounts.items()))) for kind, amounts in asked]
         found = measure.find_excess(ADMITTED, CHARGED, pods)
         charge = CHARGED if found is None else found.charge
         worst = {
@@ -116,11 +118,11 @@ class TestExcess:
     def test_what_no_charge_can_hold_is_said_to_be_so(self) -> None:
         many = {"spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.b/r{n}": 1 for n in range(99)}}}]}}
         for asks in (pod_view.pod_requests(many["spec"]), ((GPU, demand.LARGEST),)):
-            found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", asks=asks)])
+            found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", requests=asks)])
             assert found is not None
             assert found.uncountable
             assert torchjob.parse(builders.manifest(status=status("Queued", measured=found.measured.manifest())))
-        exact = measure.find_excess(ADMITTED, CHARGED, [pod(asks=((GPU, demand.LARGEST),))])
+        exact = measure.find_excess(ADMITTED, CHARGED, [pod(requests=((GPU, demand.LARGEST),))])
         assert exact is not None
         assert not exact.uncountable
 
@@ -136,7 +138,7 @@ class TestPlan:
         assert rest == ["digits-worker-1"]
 
     def test_a_larger_pod_has_the_charge_raised_before_anything_else_is_done(self) -> None:
-        found = decide(observe(ADMITTED, pod(), pod("Worker", asks=LARGE)))
+        found = decide(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)))
         assert kinds(found) == ["RaiseCharge", "WriteStatus"]
         assert found.actions[0] == RaiseCharge(1, {**CHARGED, GPU: 16})
         assert found.requeue_after == 0.0
@@ -150,7 +152,7 @@ class TestPlan:
             admission={**ADMISSION, "charge": {**CHARGED, GPU: 16}},
             measured=measured(ADMITTED, Worker=dict(LARGE)),
         )
-        found = decide(observe(job(status=raised), pod(), pod("Worker", asks=LARGE)))
+        found = decide(observe(job(status=raised), pod(), pod("Worker", requests=LARGE)))
         (create,) = (each for each in found.actions if isinstance(each, CreatePods))
         (made,) = create.manifests
         assert made["metadata"]["annotations"]["train.distributed.io/charge"] == (
@@ -162,7 +164,7 @@ class TestPlan:
         [("quota", "the quota of queue team"), ("cohort", "the cohort of queue team"), ("pool", "the pool")],
     )
     def test_a_job_for_which_there_is_no_room_loses_its_pods_and_says_why(self, by: Any, room: str) -> None:
-        found = decide(replace(observe(ADMITTED, pod(), pod("Worker", asks=LARGE)), no_room=by))
+        found = decide(replace(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)), no_room=by))
         assert kinds(found) == ["WriteStatus", "DeletePods"]
         after = change(found)
         (said,) = (each for each in after["conditions"] if each["type"] == "Admitted")
@@ -173,7 +175,7 @@ class TestPlan:
         assert after["restartGeneration"] == 1, "its pods are of the past"
 
     def test_they_get_no_grace_that_a_template_asks_for_as_nothing_pays_for_them(self) -> None:
-        large = pod("Worker", asks=LARGE, grace=3600)
+        large = pod("Worker", requests=LARGE, grace=3600)
         found = decide(replace(observe(ADMITTED, pod(grace=30), large), no_room="quota"))
         deleted = {each.name: action.seconds for action in found.actions if isinstance(action, DeletePods)
                    for each in action.pods}  # fmt: skip
@@ -207,7 +209,7 @@ class TestPlan:
         assert change(decide(observe(waits, reservation=large)))["admission"]["charge"] == {**CHARGED, GPU: 16}
 
     def test_a_job_whose_pods_no_charge_can_hold_fails(self) -> None:
-        found = decide(observe(ADMITTED, pod("Worker", asks=((GPU, demand.LARGEST),))))
+        found = decide(observe(ADMITTED, pod("Worker", requests=((GPU, demand.LARGEST),))))
         after = change(found)
         assert after["phase"] == "Failed"
         assert any(each["reason"] == "InvalidTemplate" for each in after["conditions"])
@@ -308,4 +310,4 @@ def test_pods_are_measured_by_what_they_are_made_of() -> None:
             },
         }
     )
-    assert dict(view.asks).items() >= {"cpu": 250, GPU: 8}.items()
+    assert dict(view.requests).items() >= {"cpu": 250, GPU: 8}.items()

@@ -72,7 +72,7 @@ def test_what_is_kept() -> None:
         phase="Running",
         node="n1",
         since=1767323045.0,
-        asks=(("pods", 1),),
+        requests=(("pods", 1),),
     )
 
 
@@ -117,7 +117,7 @@ UP: dict[str, Any] = {"running": {}}
 )
 def test_it_runs_when_its_main_container_does(torch: Any, log: Any, running: bool, ailment: str) -> None:
     found = trim(containerStatuses=[{"name": each, "state": state} for each, state in (("log", log), ("torch", torch))])
-    assert (found.running, found.started, found.ailment) == (running, True, ailment)
+    assert (found.running, found.started, found.problem) == (running, True, ailment)
     side = [{"name": "torch", "state": CRASHED}]
     assert trim(initContainerStatuses=side).running, "a sidecar of that name is another container"
 
@@ -132,10 +132,10 @@ def test_what_it_waits_for() -> None:
         }
     ]
     found = trim("Pending", conditions=waits)
-    assert found.ailment.startswith("Unschedulable: 0/3 nodes: ")
-    assert len(found.ailment) <= pod_view.LONGEST_AILMENT
-    assert found.ailment.endswith(("too small ...", "too ..."))
-    assert trim("Failed", conditions=waits).ailment == ""
+    assert found.problem.startswith("Unschedulable: 0/3 nodes: ")
+    assert len(found.problem) <= pod_view.LONGEST_PROBLEM
+    assert found.problem.endswith(("too small ...", "too ..."))
+    assert trim("Failed", conditions=waits).problem == ""
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_it_is_small() -> None:
     said = [ended("torch", 1, "Error", "no data " * 500)]
     view = trim("Failed", containerStatuses=said)
     kept = [getattr(view, each.name) for each in fields(view)]
-    assert view.asks is trim("Running").asks, "kept once"
-    shared = ("", view.asks, None, True, False, *range(-5, 257))
+    assert view.requests is trim("Running").requests, "kept once"
+    shared = ("", view.requests, None, True, False, *range(-5, 257))
     assert sys.getsizeof(view) + sum(sys.getsizeof(each) for each in kept if each not in shared) < 1024
 
 
@@ -215,9 +215,14 @@ def test_what_became_of_it_in_place() -> None:
     }
     view = pod_view.trim(described)
     assert (view.exit_code, view.reason, view.message) == (1, "Error", "no data")
-    assert (view.self_healing, view.restarts, view.settled) == (True, 2, 1)
-    assert (view.asked, view.asked_at, view.restarted, view.not_restarted) == ("4", 1767323045.0, "3", "")
-    assert (view.disruption, view.deadline, view.held) == ("DisruptionTarget", 1767323045.0, True)
+    assert (view.self_healing, view.restarts, view.counted_restarts) == (True, 2, 1)
+    assert (view.requested_restart, view.restart_requested_at, view.completed_restart, view.failed_restart) == (
+        "4",
+        1767323045.0,
+        "3",
+        "",
+    )
+    assert (view.disruption, view.deadline, view.has_finalizers) == ("DisruptionTarget", 1767323045.0, True)
 
 
 RESTARTS = {"exitCodes": {"operator": "NotIn", "values": [0, 3]}, "action": "RestartAllContainers"}
@@ -253,7 +258,7 @@ def test_its_main_containers_end_is_its_own(
     described["status"] |= status
     view = pod_view.trim(described)
     lingers = phase in ("Succeeded", "Failed") and "phase" not in status
-    assert (view.phase, view.lingers, view.ailment if lingers else "") == (phase, lingers, "")
+    assert (view.phase, view.has_running_containers, view.problem if lingers else "") == (phase, lingers, "")
     if lingers:
         assert view.exit_code == code
     by_kubernetes = described["status"]["phase"] in ("Succeeded", "Failed")
@@ -328,7 +333,7 @@ def test_why_it_was_taken_off_its_node(kind: str, status: str, reason: str, mess
 
 def test_a_restart_that_could_not_be_done() -> None:
     refused = {"type": "train.distributed.io/ContainersRestarted", "status": "False", "reason": "PodFinished"}
-    assert trim(conditions=[refused | {"message": "3"}]).not_restarted == "3: PodFinished"
+    assert trim(conditions=[refused | {"message": "3"}]).failed_restart == "3: PodFinished"
 
 
 def test_torchruns_words_are_looked_through() -> None:
@@ -350,7 +355,7 @@ def test_no_number_that_a_user_wrote_stops_the_pod_from_being_seen(text: str) ->
     body["metadata"]["annotations"] = {"train.distributed.io/restarts-settled": text}
     body["metadata"]["resourceVersion"] = text
     view = pod_view.trim(body)
-    assert (view.index, view.attempt, view.restart, view.settled, view.version) == (-1, -1, -1, 0, 0)
+    assert (view.index, view.attempt, view.restart, view.counted_restarts, view.version) == (-1, -1, -1, 0, 0)
     assert views.pod_view(body).attempt == 0
 
 

@@ -165,8 +165,10 @@ class Anywhere(GangSimulation):
         for name, pod in self.pods.items():
             if pod.phase in ("Pending", "Unknown") and not pod.gated and (pod.node or self.bound(pod)):
                 self.pods[name] = replace(pod, phase="Running", node=pod.node or "n3")
-            elif pod.running and pod.asked and pod.restarted != pod.asked:
-                self.pods[name] = replace(pod, restarted=pod.asked, not_restarted="", restarts=pod.restarts + 1)
+            elif pod.running and pod.requested_restart and pod.completed_restart != pod.requested_restart:
+                self.pods[name] = replace(
+                    pod, completed_restart=pod.requested_restart, failed_restart="", restarts=pod.restarts + 1
+                )
 
     def end(self, task: str) -> None:
         """The pods of a task are through with what they do."""

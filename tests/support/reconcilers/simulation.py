@@ -158,9 +158,10 @@ class Simulation:
         self.pods[pod.name] = replace(
             there,
             restart=int(marks.get(labels.RESTART, there.restart)),
-            asked=notes.get(labels.RESTART_CONTAINERS, there.asked),
-            asked_at=timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)) or there.asked_at,
-            settled=int(notes.get(labels.RESTARTS_SETTLED, there.settled)),
+            requested_restart=notes.get(labels.RESTART_CONTAINERS, there.requested_restart),
+            restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED))
+            or there.restart_requested_at,
+            counted_restarts=int(notes.get(labels.RESTARTS_SETTLED, there.counted_restarts)),
         )
 
     def _make(self, manifest: Mapping[str, Any]) -> None:
@@ -196,7 +197,7 @@ class Simulation:
         assert (restarts, disruptions) in {(0, 0), (1, 0), (0, 1)}, "one at a time, and none is forgotten"
         if restarts:
             failed = {(pod.uid, 0) for pod in self.pods.values() if pod.phase == "Failed"}
-            again = {(pod.uid, pod.restarts) for pod in self.pods.values() if pod.restarts > pod.settled}
+            again = {(pod.uid, pod.restarts) for pod in self.pods.values() if pod.restarts > pod.counted_restarts}
             assert (failed | again) - self.counted, "a failure was counted twice"
             self.counted |= failed | again
 
