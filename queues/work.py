@@ -79,8 +79,8 @@ class WorkSource(Protocol):
         """Mark keys as work. A repeated offer has no effect while the key waits.
 
         An offer with a `version` has no effect if a run has recently settled that version of the job or a later one,
-        and knew the pods of the offer. "Recently" means within SETTLED_SECONDS. Raises StoreLost while the store has
-        no epoch."""
+        and knew the pods of the offer. "Recently" means within SETTLED_SECONDS. Raises StoreLost while the store has no
+        epoch."""
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """Drop the keys of deleted jobs.

@@ -116,7 +116,7 @@ class Content:
             after=after,
         )
 
-    def departed(self) -> dict[str, Account]:
+    def accounts_of_removed_queues(self) -> dict[str, Account]:
         """Return the accounts of queues that are not configured any more."""
         return {name: account for name, account in self.accounts.items() if name not in self.specs}
 

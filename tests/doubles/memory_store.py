@@ -163,7 +163,7 @@ class MemoryStore:
                 queues=tuple(content.view(name, lines[name], heads, after.get(name, 0)) for name in sorted(names)),
                 change=content.change,
                 whole=whole,
-                departed=content.departed() if whole else NO_ACCOUNTS,
+                departed=content.accounts_of_removed_queues() if whole else NO_ACCOUNTS,
             )
 
     def _commit(self, batch: Batch, name: str) -> Committed:
@@ -217,7 +217,7 @@ class MemoryStore:
             if reservation is None or reservation.attempt != attempt:
                 return "reservation"
             more = {name: amount for name, amount in amounts.subtract(charge, reservation.charge).items() if amount > 0}
-            over = self._exceeded(reservation.queue, more)
+            over = self._limit_without_room(reservation.queue, more)
             if more and not over:
                 self._release(key)
                 self._reserve(replace(reservation, charge=amounts.add(reservation.charge, more)))
@@ -322,12 +322,12 @@ class MemoryStore:
             return "entry"
         if (entry.kind == "grow") != (entry.key in content.reservations):
             return "reservation"
-        over = self._exceeded(entry.queue, entry.demand)
+        over = self._limit_without_room(entry.queue, entry.demand)
         if over:
             return over
         return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
 
-    def _exceeded(self, queue: str, demand: Amounts) -> Refusal:
+    def _limit_without_room(self, queue: str, demand: Amounts) -> Refusal:
         """Return the limit that has no room for a demand in a queue; empty if all have room."""
         content = self._content
         spec = content.specs.get(queue, QueueSpec(name=queue))

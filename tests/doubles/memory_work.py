@@ -190,21 +190,21 @@ class MemoryWork:
         epoch = self._live_epoch()
         reservations = {key: self._reservation(key) for key, _ in leases}
         with self._lock:
-            keys = [key for key, token in leases if (record := self._leased_record(key, token)) and not record.epoch]
+            keys = [key for key, token in leases if (record := self._record_of_lease(key, token)) and not record.epoch]
             return [self._begin(key, epoch, reservations[key]) for key in keys]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
         with self._lock:
             for key, token in leases:
-                if record := self._leased_record(key, token):
+                if record := self._record_of_lease(key, token):
                     record.due = self._clock() + self._settings.running_lease
 
     def holds(self, key: JobKey, token: str) -> bool:
         """See WorkSink."""
         epoch = self._epoch()
         with self._lock:
-            record = self._leased_record(key, token)
+            record = self._record_of_lease(key, token)
             return record is not None and epoch > 0 and record.epoch == epoch
 
     def raise_charge(self, key: JobKey, token: str, attempt: int, charge: Amounts) -> Refusal:
@@ -224,7 +224,7 @@ class MemoryWork:
     ) -> None:
         """See WorkSink."""
         with self._lock:
-            record = self._leased_record(key, token)
+            record = self._record_of_lease(key, token)
             if record is None:
                 return
             self._note(key, DOUBT if failed else pods_version)
@@ -261,7 +261,7 @@ class MemoryWork:
             raise errors.StoreLost("no epoch: the queues must be rebuilt first")
         return epoch
 
-    def _leased_record(self, key: JobKey, token: str) -> _Record | None:
+    def _record_of_lease(self, key: JobKey, token: str) -> _Record | None:
         record = self._records.get(key)
         return record if record and record.state == "leased" and record.token == token else None
 

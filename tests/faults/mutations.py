@@ -38,7 +38,7 @@ def _nothing_occupies(watches: Watches, key: Any, seen: int) -> Any:
 
 
 def _finish_for_good(work: MemoryWork, key: Any, token: str, **how: Any) -> None:
-    record = work._leased_record(key, token)
+    record = work._record_of_lease(key, token)
     if record is not None:
         record.dirty = False
     _finish(work, key, token, **how)
