@@ -21,11 +21,11 @@ local function count_cohorts()
       add_member(sums[name], rules, redis.call('HGET', 'torchq:usage', flat[at]))
     end
   end
-  for name, each in pairs(sums) do
+  for name, cohort in pairs(sums) do
     quotas[#quotas + 1] = name
-    quotas[#quotas + 1] = amounts_text(each.quota)
+    quotas[#quotas + 1] = amounts_text(cohort.quota)
     used[#used + 1] = name
-    used[#used + 1] = amounts_text(each.used)
+    used[#used + 1] = amounts_text(cohort.used)
   end
   redis.call('DEL', 'torchq:cohorts', 'torchq:shared')
   write('HSET', 'torchq:cohorts', quotas)

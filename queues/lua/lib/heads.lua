@@ -32,8 +32,8 @@ end
 
 local function entries_of(line, at, parts, size)
   local texts = line.texts
-  for each = line.first[at], line.first[at + 1] - 1 do
-    parts[size + 1], parts[size + 2] = texts[each], ','
+  for index = line.first[at], line.first[at + 1] - 1 do
+    parts[size + 1], parts[size + 2] = texts[index], ','
     size = size + 2
   end
   return line.first[at] < line.first[at + 1] and size - 1 or size

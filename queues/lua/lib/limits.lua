@@ -9,18 +9,18 @@
 local JOBS, OTHERS = 'jobs', '*' -- as in crds/resources/amounts.py
 
 -- Return the limit of the queue that has no room for a demand, or nil.
-local function over_limits(own, demand)
-  local names, sizes, quota, used = demand.names, demand.sizes, own.quota, own.used
-  local shared, over_cohort = own.cohort, false
+local function over_limits(queue_book, demand)
+  local names, sizes, quota, used = demand.names, demand.sizes, queue_book.quota, queue_book.used
+  local shared, over_cohort = queue_book.cohort, false
   for at = 1, #names do
-    local name, asked = names[at], sizes[at]
+    local name, amount = names[at], sizes[at]
     local most = quota[name]
-    if most and asked > 0 then
-      local borrowed = shared and (own.borrowing[name] or math.huge) or 0
-      if (used[name] or 0) + asked > most + borrowed then
+    if most and amount > 0 then
+      local borrowed = shared and (queue_book.borrowing[name] or math.huge) or 0
+      if (used[name] or 0) + amount > most + borrowed then
         return 'quota'
       end
-      over_cohort = over_cohort or shared and (shared.used[name] or 0) + asked > (shared.quota[name] or 0)
+      over_cohort = over_cohort or shared and (shared.used[name] or 0) + amount > (shared.quota[name] or 0)
     end
   end
   return over_cohort and 'cohort' or nil

@@ -52,15 +52,15 @@ end
 
 -- Return the error reply for a caller that works under `epoch` (0: any epoch), or nil if it may go on.
 local function refusal(epoch)
-  local found = redis.call('MGET', 'torchq:epoch', 'torchq:layout')
-  local known = found[2] == LAYOUT and tonumber(found[1])
-  local ours = tonumber(epoch)
-  if not known then
+  local answers = redis.call('MGET', 'torchq:epoch', 'torchq:layout')
+  local current = answers[2] == LAYOUT and tonumber(answers[1])
+  local own_epoch = tonumber(epoch)
+  if not current then
     return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
-  elseif ours > known then
-    return redis.error_reply('STORELOST the queues went back to epoch ' .. whole(known) .. ' and must be rebuilt')
-  elseif ours > 0 and ours < known then
-    return redis.error_reply('STALEEPOCH epoch ' .. epoch .. ' is over: the queues are at ' .. whole(known))
+  elseif own_epoch > current then
+    return redis.error_reply('STORELOST the queues went back to epoch ' .. whole(current) .. ' and must be rebuilt')
+  elseif own_epoch > 0 and own_epoch < current then
+    return redis.error_reply('STALEEPOCH epoch ' .. epoch .. ' is over: the queues are at ' .. whole(current))
   end
   return nil
 end
@@ -78,14 +78,14 @@ local function values(hash, fields)
   if #fields == 0 then
     return {}
   end
-  local found = redis.call('HMGET', hash, unpack(fields, 1, math.min(MANY, #fields)))
+  local results = redis.call('HMGET', hash, unpack(fields, 1, math.min(MANY, #fields)))
   for from = MANY + 1, #fields, MANY do
-    local some = redis.call('HMGET', hash, unpack(fields, from, math.min(from + MANY - 1, #fields)))
-    for at = 1, #some do
-      found[from + at - 1] = some[at]
+    local part = redis.call('HMGET', hash, unpack(fields, from, math.min(from + MANY - 1, #fields)))
+    for at = 1, #part do
+      results[from + at - 1] = part[at]
     end
   end
-  return found
+  return results
 end
 
 -- Call a writing command with many arguments, in several calls if needed, and none if there are no arguments. Return the last
@@ -103,23 +103,23 @@ end
 
 -- Return the list under a name in a table of lists; add an empty one if it is missing.
 local function list(lists, name)
-  local found = lists[name]
-  if not found then
-    found = {}
-    lists[name] = found
+  local result = lists[name]
+  if not result then
+    result = {}
+    lists[name] = result
   end
-  return found
+  return result
 end
 
 -- Decode JSON. Equal texts are decoded once.
 local decoded = {}
 local function decode(text)
-  local found = decoded[text]
-  if not found then
-    found = cjson.decode(text)
-    decoded[text] = found
+  local value = decoded[text]
+  if not value then
+    value = cjson.decode(text)
+    decoded[text] = value
   end
-  return found
+  return value
 end
 
 -- Return the tie-break in the text of an entry. A plain search is faster than a pattern.
@@ -172,12 +172,12 @@ end
 -- Return a name as JSON. Most names only need quotation marks. cjson writes "\/" for "/".
 local quoted_names = {}
 local function quoted(name)
-  local found = quoted_names[name]
-  if not found then
-    found = string.find(name, '[^%w%-./_]') and string.gsub(cjson.encode(name), '\\/', '/') or '"' .. name .. '"'
-    quoted_names[name] = found
+  local text = quoted_names[name]
+  if not text then
+    text = string.find(name, '[^%w%-./_]') and string.gsub(cjson.encode(name), '\\/', '/') or '"' .. name .. '"'
+    quoted_names[name] = text
   end
-  return found
+  return text
 end
 
 -- Return amounts as JSON with sorted names. Lua writes numbers with only 14 digits.

@@ -8,7 +8,7 @@
 -- read_limits()                     reads the counted resources, and returns the JSON of the pool, false if there is none
 -- counting(amounts)                 the amounts of counted resources; calls read_limits() if the script has not
 -- charge(queue, amounts, sign)      changes the sums of a queue, its cohort and the pool
--- charge_alike(book, asked, times)  changes the sums of one book: asked is {number, counted}, where counted is the result of
+-- charge_alike(book, demand, times) changes the sums of one book: demand is {number, counted}, where counted is the result of
 --                                   counting(), and the numbers of two demands differ by more than times. Books with equal sums and
 --                                   equal charges are encoded once.
 -- charge_cohort(book, counted, sign) changes the sums of the book's cohort, if it has one
@@ -26,21 +26,21 @@ local function open_cohorts(names)
 end
 
 -- The cohort and the rules by their text, which many queues have in common.
-local ruled = {}
-local function ruled_by(text)
-  local found = ruled[text]
-  if not found then
+local rules_cache = {}
+local function rules_by_text(text)
+  local entry = rules_cache[text]
+  if not entry then
     local name, rules = rules_of(text)
-    found = { name = name, quota = rules.quota, borrowing = rules.borrowing, limited = next(rules.quota) ~= nil }
-    ruled[text] = found
+    entry = { name = name, quota = rules.quota, borrowing = rules.borrowing, limited = next(rules.quota) ~= nil }
+    rules_cache[text] = entry
   end
-  return found
+  return entry
 end
 
 local function open_books(queues)
   local sums, texts, closed = values('torchq:usage', queues), values('torchq:rules', queues), {}
   for at = 1, #queues do
-    local queue, rules = queues[at], ruled_by(texts[at])
+    local queue, rules = queues[at], rules_by_text(texts[at])
     local name = rules.name
     if name ~= '' and not cohorts[name] then
       closed[#closed + 1] = name
@@ -53,7 +53,7 @@ local function open_books(queues)
       limited = rules.limited,
       borrowing = rules.borrowing,
       cohort = cohorts[name],
-      asked = false,
+      demand = false,
       times = 0,
       moved = false,
       keys = false, -- all fields at once, because a table that grows is allocated again
@@ -74,12 +74,12 @@ end
 
 local counted_names = nil -- true: all resources are counted
 local function read_limits()
-  local found = redis.call('MGET', 'torchq:counted', 'torchq:pool')
-  counted_names = found[1] and {} or true
-  for _, name in ipairs(found[1] and cjson.decode(found[1]) or {}) do
+  local answers = redis.call('MGET', 'torchq:counted', 'torchq:pool')
+  counted_names = answers[1] and {} or true
+  for _, name in ipairs(answers[1] and cjson.decode(answers[1]) or {}) do
     counted_names[name] = true
   end
-  return found[2]
+  return answers[2]
 end
 
 local function counting(amounts)
@@ -106,26 +106,26 @@ local function add(sums, amounts, times)
   end
 end
 
-local function used_of(own)
-  if not own.used then
-    own.used = {}
-    for name, sum in pairs(decode(own.text)) do
-      own.used[name] = sum
+local function used_of(queue_book)
+  if not queue_book.used then
+    queue_book.used = {}
+    for name, sum in pairs(decode(queue_book.text)) do
+      queue_book.used[name] = sum
     end
-    if own.asked then
-      add(own.used, own.asked.counted, own.times)
+    if queue_book.demand then
+      add(queue_book.used, queue_book.demand.counted, queue_book.times)
     end
   end
-  return own.used
+  return queue_book.used
 end
 
-local function charge_cohort(own, counted, sign)
-  local shared = own.cohort
+local function charge_cohort(queue_book, counted, sign)
+  local shared = queue_book.cohort
   if not shared then
     return
   end
   for name, amount in pairs(counted) do
-    if own.quota[name] then
+    if queue_book.quota[name] then
       local sum = (shared.used[name] or 0) + sign * amount
       shared.used[name] = sum ~= 0 and sum or nil
       shared.moved = true
@@ -134,23 +134,23 @@ local function charge_cohort(own, counted, sign)
 end
 
 local function charge(queue, amounts, sign)
-  local ours, all, counted = book(queue), book(ALL), counting(amounts)
-  add(used_of(ours), counted, sign)
+  local queue_book, all, counted = book(queue), book(ALL), counting(amounts)
+  add(used_of(queue_book), counted, sign)
   add(used_of(all), counted, sign)
-  charge_cohort(ours, counted, sign)
-  ours.moved, all.moved, touched[queue] = true, true, true
-  ours.mixed, all.mixed = true, true
+  charge_cohort(queue_book, counted, sign)
+  queue_book.moved, all.moved, touched[queue] = true, true, true
+  queue_book.mixed, all.mixed = true, true
 end
 
-local function charge_alike(own, asked, times)
-  if own.asked and own.asked ~= asked then
-    used_of(own) -- before the list of its equal charges is cleared
-    own.mixed = true
+local function charge_alike(queue_book, demand, times)
+  if queue_book.demand and queue_book.demand ~= demand then
+    used_of(queue_book) -- before the list of its equal charges is cleared
+    queue_book.mixed = true
   end
-  if own.used then
-    add(own.used, asked.counted, times)
+  if queue_book.used then
+    add(queue_book.used, demand.counted, times)
   end
-  own.asked, own.times, own.moved = asked, own.times + times, true
+  queue_book.demand, queue_book.times, queue_book.moved = demand, queue_book.times + times, true
 end
 
 -- Return sums as JSON in any order, because these texts are not compared. cjson writes numbers with only 14 digits.
@@ -164,38 +164,38 @@ local function sums_text(sums)
 end
 
 local reckoned = {}
-local function reckon(own)
-  if own.mixed then
-    return sums_text(own.used)
+local function reckon(queue_book)
+  if queue_book.mixed then
+    return sums_text(queue_book.used)
   end
-  local known, which = list(reckoned, own.text), own.asked.number + own.times
-  local found = known[which]
-  if not found then
-    found = sums_text(used_of(own))
-    known[which] = found
+  local texts, charges = list(reckoned, queue_book.text), queue_book.demand.number + queue_book.times
+  local text = texts[charges]
+  if not text then
+    text = sums_text(used_of(queue_book))
+    texts[charges] = text
   end
-  return found
+  return text
 end
 
 local function save_books()
-  local sums, gone, shared = {}, {}, {}
-  for queue, each in pairs(books) do
-    local text = each.moved and reckon(each)
+  local sums, unused, shared = {}, {}, {}
+  for queue, queue_book in pairs(books) do
+    local text = queue_book.moved and reckon(queue_book)
     if text == '{}' then
-      gone[#gone + 1] = queue
+      unused[#unused + 1] = queue
     elseif text then
       sums[#sums + 1] = queue
       sums[#sums + 1] = text
     end
   end
-  for name, each in pairs(cohorts) do
-    if each.moved then
+  for name, cohort in pairs(cohorts) do
+    if cohort.moved then
       shared[#shared + 1] = name
-      shared[#shared + 1] = sums_text(each.used)
+      shared[#shared + 1] = sums_text(cohort.used)
     end
   end
   write('HSET', 'torchq:usage', sums)
-  write('HDEL', 'torchq:usage', gone)
+  write('HDEL', 'torchq:usage', unused)
   write('HSET', 'torchq:shared', shared)
 end
 

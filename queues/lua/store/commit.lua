@@ -56,17 +56,17 @@ local KNOWN = FOLLOWS == '' and ARGV[8] or last[4]
 
 local picks = cjson.decode(ARGV[9])
 local keys, queue_of, demand_of = picks.keys, picks.queue, picks.demand
-local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
+local entries, reserved = values('torchq:entries', keys), values('torchq:reservations', keys)
 
 local function set_of(list)
-  local found = {}
-  for _, each in ipairs(list) do
-    found[each] = true
+  local set = {}
+  for _, item in ipairs(list) do
+    set[item] = true
   end
-  return found
+  return set
 end
 
-local grows, asks, gone = set_of(picks.grows), set_of(picks.ports), {}
+local grows, asks, picked = set_of(picks.grows), set_of(picks.ports), {}
 
 -- Read the distinct demands of the picks, each with the common part of its reservations.
 local FURTHER = 65536 -- more than there are picks
@@ -87,29 +87,29 @@ local function read_demands()
       sizes = sizes,
       text = text,
       attempt = whole(picks.attempts[at]),
-      taken = 0,
+      picks_of_demand = 0,
       head = '{"attempt":' .. whole(picks.attempts[at]) .. ',"charge":' .. text .. ',"epoch":' .. EPOCH
         .. ',"kind":"admit","pick":',
     }
   end
 end
 
-local owns = {}
+local queue_books = {}
 local function read_books()
   table.insert(picks.queues, ALL)
   open_books(picks.queues)
   for at, queue in ipairs(picks.queues) do
-    local own = books[queue]
-    if own.limited then
-      used_of(own)
+    local queue_book = books[queue]
+    if queue_book.limited then
+      used_of(queue_book)
     end
-    owns[at] = own
+    queue_books[at] = queue_book
   end
 end
 
 -- Return the first free port after the last one: 0 if jobs get no ports, nil if none is free.
 local last_port
-local given = {}
+local used_ports = {}
 local function next_port()
   if FIRST_PORT == 0 then
     return 0
@@ -119,7 +119,7 @@ local function next_port()
   local start = (last_port < FIRST_PORT or last_port >= LAST_PORT) and 0 or last_port - FIRST_PORT + 1
   for step = 0, size - 1 do
     local port = FIRST_PORT + (start + step) % size
-    if not given[port] and redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
+    if not used_ports[port] and redis.call('HEXISTS', 'torchq:ports', whole(port)) == 0 then
       return port
     end
   end
@@ -130,52 +130,52 @@ local reservations, ports, answers, groups = {}, {}, {}, {}
 local number, first_number = nil, nil
 
 local function grow(at, demand)
-  local was = cjson.decode(held[at])
-  charge(was.queue, demand.amounts, 1)
+  local reservation = cjson.decode(reserved[at])
+  charge(reservation.queue, demand.amounts, 1)
   for name, amount in pairs(demand.amounts) do
-    was.charge[name] = (was.charge[name] or 0) + amount
+    reservation.charge[name] = (reservation.charge[name] or 0) + amount
   end
   answers[at] = reservation_text(
-    whole(was.attempt), amounts_text(was.charge), whole(was.epoch), was.kind, whole(was.pick), whole(was.port), was.queue
+    whole(reservation.attempt), amounts_text(reservation.charge), whole(reservation.epoch), reservation.kind, whole(reservation.pick), whole(reservation.port), reservation.queue
   )
   return answers[at]
 end
 
 local function hold_port(at, port)
   answers[at] = whole(port)
-  last_port, given[port] = port, true
+  last_port, used_ports[port] = port, true
   ports[#ports + 1] = answers[at]
   ports[#ports + 1] = keys[at]
 end
 
-local function admit(at, own, demand, port)
+local function admit(at, queue_book, demand, port)
   number = (number or tonumber(redis.call('GET', 'torchq:pick') or 0)) + 1
   first_number = first_number or number
-  charge_alike(own, demand, 1)
-  charge_cohort(own, demand.counted, 1)
+  charge_alike(queue_book, demand, 1)
+  charge_cohort(queue_book, demand.counted, 1)
   if pool then
     charge_alike(books[ALL], demand, 1)
   else
-    demand.taken = demand.taken + 1
+    demand.picks_of_demand = demand.picks_of_demand + 1
   end
   if port > 0 then
     hold_port(at, port)
-    return reservation_text(demand.attempt, demand.text, EPOCH, 'admit', whole(number), answers[at], own.queue)
+    return reservation_text(demand.attempt, demand.text, EPOCH, 'admit', whole(number), answers[at], queue_book.queue)
   end
-  return demand.head .. number .. ',"port":0,"queue":' .. quoted(own.queue) .. '}'
+  return demand.head .. number .. ',"port":0,"queue":' .. quoted(queue_book.queue) .. '}'
 end
 
 -- Add a pick to the picks of its queue, which are kept in the queue's book.
-local function take(at, own, tie)
-  local others, key = own.keys, keys[at]
+local function take(at, queue_book, tie)
+  local others, key = queue_book.keys, keys[at]
   local where = place(tie, key)
   if others then
     local count = #others + 1
-    others[count], own.places[count] = key, where
+    others[count], queue_book.places[count] = key, where
   else
-    own.keys, own.places = { key }, { where }
-    groups[#groups + 1] = own
-    touched[own.queue] = true
+    queue_book.keys, queue_book.places = { key }, { where }
+    groups[#groups + 1] = queue_book
+    touched[queue_book.queue] = true
   end
 end
 
@@ -183,19 +183,19 @@ end
 local function take_all()
   local versions, find, sub = picks.versions, string.find, string.sub
   for at = 1, #keys do
-    local key, entry, own, demand, port = keys[at], entries[at], owns[queue_of[at]], demands[demand_of[at]], 0
+    local key, entry, queue_book, demand, port = keys[at], entries[at], queue_books[queue_of[at]], demands[demand_of[at]], 0
     local first, last -- the span of the version; the tie-break in quotation marks follows it
-    if entry and not gone[key] then
+    if entry and not picked[key] then
       first, last = find(entry, versions[at], 1, true)
     end
     if first ~= 1 then
       return 'entry', at - 1
     end
     local grown = grows[at] or false
-    if grown ~= (held[at] ~= false) then
+    if grown ~= (reserved[at] ~= false) then
       return 'reservation', at - 1
     end
-    local over = own.limited and over_limits(own, demand) or pool and over_pool(pool, demand)
+    local over = queue_book.limited and over_limits(queue_book, demand) or pool and over_pool(pool, demand)
     if over then
       return over, at - 1
     end
@@ -205,9 +205,9 @@ local function take_all()
     if not (port or grown) then
       return 'port', at - 1
     end
-    take(at, own, sub(entry, last + 2, find(entry, '"', last + 2, true) - 1))
-    gone[key] = true
-    reservations[2 * at - 1], reservations[2 * at] = key, grown and grow(at, demand) or admit(at, own, demand, port)
+    take(at, queue_book, sub(entry, last + 2, find(entry, '"', last + 2, true) - 1))
+    picked[key] = true
+    reservations[2 * at - 1], reservations[2 * at] = key, grown and grow(at, demand) or admit(at, queue_book, demand, port)
   end
   return '', #keys
 end
@@ -215,9 +215,9 @@ end
 -- Return the last text of each queue in the changes of the first picks.
 local function last_texts(changes, count)
   local last, flat = {}, {}
-  for _, each in ipairs(changes) do
-    if each[1] <= count then
-      last[each[2]] = each[3]
+  for _, change in ipairs(changes) do
+    if change[1] <= count then
+      last[change[2]] = change[3]
     end
   end
   for queue, text in pairs(last) do
@@ -229,25 +229,25 @@ end
 
 -- Write texts by queue. An empty text deletes the field.
 local function keep(hash, changes)
-  local kept, lost = {}, {}
+  local fields, deleted = {}, {}
   for at = 1, #changes, 2 do
     touched[changes[at]] = true
     if changes[at + 1] == '' then
-      lost[#lost + 1] = changes[at]
+      deleted[#deleted + 1] = changes[at]
     else
-      kept[#kept + 1], kept[#kept + 2] = changes[at], changes[at + 1]
+      fields[#fields + 1], fields[#fields + 2] = changes[at], changes[at + 1]
     end
   end
-  write('HSET', hash, kept)
-  write('HDEL', hash, lost)
+  write('HSET', hash, fields)
+  write('HDEL', hash, deleted)
 end
 
 local function keep_turns(count)
   local clock, accounts, overtaken = picks.clock, picks.accounts, picks.overtaken
   if count < #keys then
-    local each = cjson.decode(ARGV[10])
-    clock = each.clocks[count]
-    accounts, overtaken = last_texts(each.accounts, count), last_texts(each.overtaken, count)
+    local single_changes = cjson.decode(ARGV[10])
+    clock = single_changes.clocks[count]
+    accounts, overtaken = last_texts(single_changes.accounts, count), last_texts(single_changes.overtaken, count)
   end
   if clock ~= '' then
     redis.call('SET', 'torchq:clock', clock)
@@ -261,8 +261,8 @@ local function save(count)
     keys[at] = nil
   end
   for _, demand in ipairs(demands) do
-    if demand.taken > 0 then
-      charge_alike(books[ALL], demand, demand.taken)
+    if demand.picks_of_demand > 0 then
+      charge_alike(books[ALL], demand, demand.picks_of_demand)
     end
   end
   write('HDEL', 'torchq:entries', keys)
@@ -302,19 +302,19 @@ end
 
 -- Add the next entries of the requested queues to the answer.
 local function show(answer)
-  local named, skipped, parts = {}, {}, {}
+  local names, skipped, parts = {}, {}, {}
   for at = 12, #ARGV, 2 do
-    named[#named + 1] = ARGV[at]
+    names[#names + 1] = ARGV[at]
     skipped[ARGV[at]] = tonumber(ARGV[at + 1])
   end
-  local line, count = line_up(named, skipped, tonumber(ARGV[11])), 0
-  for at, queue in ipairs(named) do
+  local line, count = line_up(names, skipped, tonumber(ARGV[11])), 0
+  for at, queue in ipairs(names) do
     parts[count + 1], parts[count + 2], parts[count + 3] = count == 0 and '[' or ',[', quoted(queue), ','
     parts[count + 4], parts[count + 5], parts[count + 6] = skipped[queue], ',', line.waiting[at]
     parts[count + 7] = ',['
     count = entries_of(line, at, parts, count + 7) + 1
     parts[count] = ']]'
-    count = joined(answer, parts, count, at == #named and 1 or TOGETHER)
+    count = joined(answer, parts, count, at == #names and 1 or TOGETHER)
   end
 end
 

@@ -6,11 +6,11 @@
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
 
 local function table_of(flat)
-  local found = {}
+  local fields = {}
   for at = 1, #flat, 2 do
-    found[flat[at]] = flat[at + 1]
+    fields[flat[at]] = flat[at + 1]
   end
-  return found
+  return fields
 end
 
 local function all_in(left, right)
@@ -45,16 +45,16 @@ local function forget_queue(queue, old_rules)
   end
 end
 
-local function change(known, wanted, known_rules, wanted_rules)
-  for queue in pairs(known) do
-    if not wanted[queue] then
-      forget_queue(queue, known_rules[queue])
+local function change(current, desired, current_rules, desired_rules)
+  for queue in pairs(current) do
+    if not desired[queue] then
+      forget_queue(queue, current_rules[queue])
     end
   end
-  for queue, spec in pairs(wanted) do
+  for queue, spec in pairs(desired) do
     redis.call('HSET', 'torchq:queues', queue, spec)
-    redis.call('HSET', 'torchq:rules', queue, wanted_rules[queue])
-    reorder(queue, aging_of(known_rules[queue]), aging_of(wanted_rules[queue]))
+    redis.call('HSET', 'torchq:rules', queue, desired_rules[queue])
+    reorder(queue, aging_of(current_rules[queue]), aging_of(desired_rules[queue]))
   end
 end
 
@@ -63,8 +63,8 @@ local function count_usage(names)
   redis.call('SET', 'torchq:counted', names)
   redis.call('DEL', 'torchq:usage')
   for _, text in ipairs(redis.call('HVALS', 'torchq:reservations')) do
-    local held = cjson.decode(text)
-    charge(held.queue, held.charge, 1)
+    local reservation = cjson.decode(text)
+    charge(reservation.queue, reservation.charge, 1)
   end
   save_books()
 end
@@ -73,18 +73,18 @@ local refused = refusal(ARGV[1])
 if refused then
   return refused
 end
-local pool, counted, wanted, wanted_rules = ARGV[2], ARGV[3], {}, {}
+local pool, counted, desired, desired_rules = ARGV[2], ARGV[3], {}, {}
 for at = 4, #ARGV, 3 do
-  wanted[ARGV[at]], wanted_rules[ARGV[at]] = ARGV[at + 1], ARGV[at + 2]
+  desired[ARGV[at]], desired_rules[ARGV[at]] = ARGV[at + 1], ARGV[at + 2]
 end
-local known = table_of(redis.call('HGETALL', 'torchq:queues'))
-local known_pool = redis.call('GET', 'torchq:pool') or ''
+local current = table_of(redis.call('HGETALL', 'torchq:queues'))
+local current_pool = redis.call('GET', 'torchq:pool') or ''
 local revision = redis.call('GET', 'torchq:revision')
 local same_names = counted == redis.call('GET', 'torchq:counted')
-if revision and same_names and pool == known_pool and all_in(known, wanted) and all_in(wanted, known) then
+if revision and same_names and pool == current_pool and all_in(current, desired) and all_in(desired, current) then
   return tonumber(revision)
 end
-change(known, wanted, table_of(redis.call('HGETALL', 'torchq:rules')), wanted_rules)
+change(current, desired, table_of(redis.call('HGETALL', 'torchq:rules')), desired_rules)
 if not same_names then
   count_usage(counted)
 end

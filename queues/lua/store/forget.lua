@@ -7,7 +7,7 @@
 -- Returns: number of deleted keys. Error STALEEPOCH, with nothing changed, if a rebuild under a higher epoch has begun or is
 -- done.
 
-local ours = tonumber(ARGV[1])
+local own_epoch = tonumber(ARGV[1])
 
 -- Return the epoch in a key. An unreadable value counts as 0.
 local function epoch(key)
@@ -15,15 +15,15 @@ local function epoch(key)
   return type(text) == 'string' and tonumber(text) or 0
 end
 
-local known = math.max(epoch('torchq:epoch'), epoch('torchq:rebuilding'))
-if known > ours then
-  return redis.error_reply('STALEEPOCH epoch ' .. ARGV[1] .. ' is over: the queues are at ' .. string.format('%.0f', known))
+local current_epoch = math.max(epoch('torchq:epoch'), epoch('torchq:rebuilding'))
+if current_epoch > own_epoch then
+  return redis.error_reply('STALEEPOCH epoch ' .. ARGV[1] .. ' is over: the queues are at ' .. string.format('%.0f', current_epoch))
 end
 redis.call('DEL', 'torchq:epoch', 'torchq:rebuilding')
-local gone = 0
+local deleted = 0
 for at = 2, #ARGV do
   if string.sub(ARGV[at], 1, 7) == 'torchq:' or string.sub(ARGV[at], 1, 3) == 'rq:' then
-    gone = gone + redis.call('UNLINK', ARGV[at])
+    deleted = deleted + redis.call('UNLINK', ARGV[at])
   end
 end
-return gone
+return deleted

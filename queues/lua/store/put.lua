@@ -15,7 +15,7 @@ local keys, leaving, added, entries = {}, {}, {}, {}
 for at = 2, #ARGV, 3 do
   keys[#keys + 1] = ARGV[at]
 end
-local held, known = values('torchq:reservations', keys), values('torchq:entries', keys)
+local reserved, stored = values('torchq:reservations', keys), values('torchq:entries', keys)
 
 local function leave(place, text)
   local queue = cjson.decode(text).queue
@@ -33,20 +33,20 @@ local function put(key, tie, text, entry)
 end
 
 local function scores(waiting, aging)
-  local found = {}
+  local flat = {}
   for _, entry in ipairs(waiting) do
-    found[#found + 1] = score(entry, aging)
-    found[#found + 1] = entry.place
+    flat[#flat + 1] = score(entry, aging)
+    flat[#flat + 1] = entry.place
   end
-  return found
+  return flat
 end
 
 for at = 1, #keys do
-  local text, before = ARGV[3 * at + 1], known[at] and content(known[at])
+  local text, before = ARGV[3 * at + 1], stored[at] and content(stored[at])
   if before ~= text then
     local entry = cjson.decode(text)
-    if (entry.kind == 'grow') == (held[at] ~= false) then
-      local tie = tie_of(known[at] or ARGV[3 * at])
+    if (entry.kind == 'grow') == (reserved[at] ~= false) then
+      local tie = tie_of(stored[at] or ARGV[3 * at])
       if before then
         leave(place(tie, keys[at]), before)
       end

@@ -17,16 +17,16 @@ local record, text = record_of(KEY), redis.call('HGET', 'torchq:reservations', K
 if not text or not record or record.token ~= TOKEN or record.epoch ~= redis.call('GET', 'torchq:epoch') then
   return 'reservation'
 end
-local held = cjson.decode(text)
-if held.attempt ~= ATTEMPT then
+local reservation = cjson.decode(text)
+if reservation.attempt ~= ATTEMPT then
   return 'reservation'
 end
 
 local more, names, sizes = {}, {}, {}
 for name, amount in pairs(cjson.decode(ARGV[4])) do
-  local size = amount - (held.charge[name] or 0)
+  local size = amount - (reservation.charge[name] or 0)
   if size > 0 then
-    more[name], held.charge[name] = size, amount
+    more[name], reservation.charge[name] = size, amount
     names[#names + 1], sizes[#sizes + 1] = name, size
   end
 end
@@ -34,17 +34,18 @@ if #names == 0 then
   return ''
 end
 
-open_books({ held.queue, ALL })
-local own, demand = books[held.queue], { names = names, sizes = sizes }
-used_of(own)
+open_books({ reservation.queue, ALL })
+local queue_book, demand = books[reservation.queue], { names = names, sizes = sizes }
+used_of(queue_book)
 local pool = read_limits()
-local over = over_limits(own, demand) or pool and over_pool(cjson.decode(pool), demand)
+local over = over_limits(queue_book, demand) or pool and over_pool(cjson.decode(pool), demand)
 if over then
   return over
 end
-charge(held.queue, more, 1)
+charge(reservation.queue, more, 1)
 redis.call('HSET', 'torchq:reservations', KEY, reservation_text(
-  whole(held.attempt), amounts_text(held.charge), whole(held.epoch), held.kind, whole(held.pick), whole(held.port), held.queue
+  whole(reservation.attempt), amounts_text(reservation.charge), whole(reservation.epoch), reservation.kind,
+  whole(reservation.pick), whole(reservation.port), reservation.queue
 ))
 save_books()
 number_change()

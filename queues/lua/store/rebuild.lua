@@ -6,7 +6,7 @@
 -- Returns: 1. Errors STALEEPOCH, STORELOST.
 
 local EPOCH, STEP = ARGV[1], ARGV[2]
-local ours = tonumber(EPOCH)
+local own_epoch = tonumber(EPOCH)
 
 local function number(key)
   return tonumber(redis.call('GET', key) or 0)
@@ -17,9 +17,9 @@ local function too_late(than)
 end
 
 local function begin()
-  local known, other = number('torchq:epoch'), number('torchq:rebuilding')
-  if ours <= known or ours < other then
-    return too_late(math.max(known, other))
+  local current, other = number('torchq:epoch'), number('torchq:rebuilding')
+  if own_epoch <= current or own_epoch < other then
+    return too_late(math.max(current, other))
   end
   redis.call('SET', 'torchq:rebuilding', EPOCH)
   redis.call('SET', 'torchq:layout', LAYOUT)
@@ -57,8 +57,8 @@ end
 local function open()
   prune_made()
   count_cohorts()
-  redis.call('SET', 'torchq:change', whole(ours * CHANGES_PER_EPOCH))
-  redis.call('SET', 'torchq:settled', whole(ours * CHANGES_PER_EPOCH))
+  redis.call('SET', 'torchq:change', whole(own_epoch * CHANGES_PER_EPOCH))
+  redis.call('SET', 'torchq:settled', whole(own_epoch * CHANGES_PER_EPOCH))
   redis.call('SET', 'torchq:epoch', EPOCH)
   redis.call('DEL', 'torchq:rebuilding')
   return 1
@@ -67,11 +67,11 @@ end
 if STEP == 'begin' then
   return begin()
 end
-if number('torchq:epoch') == ours then
+if number('torchq:epoch') == own_epoch then
   return 1
 end
 local other = number('torchq:rebuilding')
-if other ~= ours then
-  return other > ours and too_late(other) or redis.error_reply('STORELOST the rebuild under epoch ' .. EPOCH .. ' was lost')
+if other ~= own_epoch then
+  return other > own_epoch and too_late(other) or redis.error_reply('STORELOST the rebuild under epoch ' .. EPOCH .. ' was lost')
 end
 return STEP == 'charge' and reserve_all() or open()

@@ -24,12 +24,12 @@ local function may_have_pods(key)
   return record and record.run ~= nil
 end
 
-local keys, kept, gone = {}, {}, {}
+local keys, retained, done = {}, {}, {}
 local left, leaving, unmade = {}, {}, {}
 for at = 3, #ARGV do
   keys[#keys + 1] = ARGV[at]
 end
-local entries, held = values('torchq:entries', keys), values('torchq:reservations', keys)
+local entries, reserved = values('torchq:entries', keys), values('torchq:reservations', keys)
 
 local function forget_entry(key, text)
   local queue = cjson.decode(content(text)).queue
@@ -39,11 +39,11 @@ local function forget_entry(key, text)
 end
 
 local function charged_queues()
-  local queues, known = { ALL }, {}
+  local queues, included = { ALL }, {}
   for at = 1, #keys do
-    local queue = held[at] and decode(held[at]).queue
-    if queue and not known[queue] then
-      known[queue] = true
+    local queue = reserved[at] and decode(reserved[at]).queue
+    if queue and not included[queue] then
+      included[queue] = true
       queues[#queues + 1] = queue
     end
   end
@@ -52,18 +52,18 @@ end
 
 open_books(charged_queues())
 for at, key in ipairs(keys) do
-  if entries[at] and not gone[key] then
+  if entries[at] and not done[key] then
     forget_entry(key, entries[at])
   end
-  if held[at] and may_have_pods(key) then
-    kept[#kept + 1] = key
-  elseif not gone[key] then
+  if reserved[at] and may_have_pods(key) then
+    retained[#retained + 1] = key
+  elseif not done[key] then
     unmade[#unmade + 1] = key
-    if held[at] then
-      release(key, held[at])
+    if reserved[at] then
+      release(key, reserved[at])
     end
   end
-  gone[key] = true
+  done[key] = true
 end
 for queue, some in pairs(leaving) do
   write('ZREM', 'torchq:order:' .. queue, some)
@@ -72,4 +72,4 @@ write('HDEL', 'torchq:entries', left)
 write('HDEL', 'torchq:work:made', unmade)
 save_books()
 number_change()
-return kept
+return retained

@@ -11,12 +11,12 @@ end
 if ARGV[2] == 'all' then
   return redis.call('HGETALL', 'torchq:reservations')
 end
-local found = {}
+local answer = {}
 for at = 3, #ARGV do
   local text = redis.call('HGET', 'torchq:reservations', ARGV[at])
   if text then
-    found[#found + 1] = ARGV[at]
-    found[#found + 1] = text
+    answer[#answer + 1] = ARGV[at]
+    answer[#answer + 1] = text
   end
 end
-return found
+return answer

@@ -56,10 +56,10 @@ local line = line_up(queues, after, HEADS)
 
 -- Add the entries of a queue whose old entries are omitted.
 local function shorten(at)
-  for each = line.first[at], line.first[at + 1] - 1 do
-    local version = string.match(line.texts[each], '^%d+')
+  for index = line.first[at], line.first[at + 1] - 1 do
+    local version = string.match(line.texts[index], '^%d+')
     if version and tonumber(version) <= VERSION then
-      line.texts[each] = version .. ',0,0'
+      line.texts[index] = version .. ',0,0'
     end
   end
 end
@@ -70,11 +70,11 @@ end
 
 -- Return the accounts of queues that are not configured, as JSON.
 local function departed()
-  local known, found = 0, {}
+  local count, parts = 0, {}
   for at = 1, #queues do
-    known = known + (accounts[at] and 1 or 0)
+    count = count + (accounts[at] and 1 or 0)
   end
-  if not WHOLE or redis.call('HLEN', 'torchq:accounts') == known then
+  if not WHOLE or redis.call('HLEN', 'torchq:accounts') == count then
     return '{}'
   end
   local configured = {}
@@ -84,10 +84,10 @@ local function departed()
   local all = redis.call('HGETALL', 'torchq:accounts')
   for at = 1, #all, 2 do
     if not configured[all[at]] then
-      found[#found + 1] = quoted(all[at]) .. ':' .. text(all[at + 1])
+      parts[#parts + 1] = quoted(all[at]) .. ':' .. text(all[at + 1])
     end
   end
-  return '{' .. table.concat(found, ',') .. '}'
+  return '{' .. table.concat(parts, ',') .. '}'
 end
 
 local parts, size = {}, 0

@@ -21,7 +21,7 @@
 
 local WAKE = 1000  -- the most keys that one call makes ready; it limits the time that other clients wait
 
-local function woken(zset, now)
+local function wake(zset, now)
   local keys = redis.call('ZRANGEBYSCORE', zset, '-inf', seconds(now), 'LIMIT', 0, WAKE)
   for _, key in ipairs(keys) do
     redis.call('ZREM', zset, key)
@@ -86,8 +86,8 @@ if not epoch then
   return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
 end
 local now = clock(ARGV[1])
-woken('torchq:work:delayed', now)
-woken('torchq:work:leases', now)
+wake('torchq:work:delayed', now)
+wake('torchq:work:leases', now)
 
 local threads, workers = registered(now)
 local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
@@ -102,22 +102,22 @@ end
 local share = math.max(1, workers)
 local size = math.max(1, math.min(tonumber(ARGV[3]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
 local word = left > 0 and ARGV[4] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')
-local taken, batch = 0, {}
-while taken < left do
+local pushed, batch = 0, {}
+while pushed < left do
   local key = take()
   if not key then
     break
   end
-  taken = taken + 1
-  local token = epoch .. '-' .. word .. '-' .. taken
+  pushed = pushed + 1
+  local token = epoch .. '-' .. word .. '-' .. pushed
   lease(key, token, now + tonumber(ARGV[2]))
   batch[#batch + 1] = {key, token}
   if #batch == size then
-    push('torchq-' .. word .. '-' .. taken, batch)
+    push('torchq-' .. word .. '-' .. pushed, batch)
     batch = {}
   end
 end
 if #batch > 0 then
-  push('torchq-' .. word .. '-' .. taken, batch)
+  push('torchq-' .. word .. '-' .. pushed, batch)
 end
-return taken
+return pushed

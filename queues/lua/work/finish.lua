@@ -63,17 +63,17 @@ local function finish(key, record, requeue_after, failed, made, settled, now)
 end
 
 local now = clock(ARGV[1])
-local given = 0
+local count = 0
 for i = 5, #ARGV, 6 do
   local key, token = ARGV[i], ARGV[i + 1]
   local record = record_of(key)
   if record and record.token == token then
     note(key, ARGV[i + 3] == '1', ARGV[i + 4])
     finish(key, record, ARGV[i + 2], ARGV[i + 3] == '1', ARGV[i + 4], ARGV[i + 5], now)
-    given = given + 1
+    count = count + 1
   end
 end
-if given > 0 then
-  redis.call('HINCRBY', 'torchq:work:tally', 'runs', given)
+if count > 0 then
+  redis.call('HINCRBY', 'torchq:work:tally', 'runs', count)
 end
-return given
+return count

@@ -8,13 +8,13 @@
 -- Returns: number of leases prolonged.
 
 local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[2]))
-local kept = 0
+local renewed = 0
 for i = 3, #ARGV, 2 do
   local key = ARGV[i]
   local record = record_of(key)
   if record and record.token == ARGV[i + 1] then
     redis.call('ZADD', 'torchq:work:leases', ends, key)
-    kept = kept + 1
+    renewed = renewed + 1
   end
 end
-return kept
+return renewed
