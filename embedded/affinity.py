@@ -31,7 +31,7 @@ def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> 
 
 
 def _not_implemented(kind: str) -> str:
-    return f"spec.affinity.{kind} requires something, which this scheduler does not know; prefer it instead"
+    return f"spec.affinity.{kind} has a requirement that the embedded scheduler does not support; make it a preference"
 
 
 def _node_affinity(selector: Any, name: str, labels: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ def well_formed(conditions: Any) -> list[Mapping[str, Any]]:
 def merge_conditions(
     before: Iterable[Mapping[str, Any]], updates: Iterable[dict[str, str]], now: float
 ) -> list[dict[str, Any]]:
-    """Return the conditions `before` with the updates in place.
+    """Return the conditions in `before`, replaced or extended by the updates.
 
     Conditions of other types stay as they are. The time of a condition changes only with its status.
     """

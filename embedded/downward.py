@@ -51,7 +51,7 @@ def problems(source: Mapping[str, Any], path: str) -> Iterator[str]:
         item_problems = list(_item_problems(item, f"{path}.items[{index}]"))
         yield from item_problems
         if not item_problems and any(_overlap(item["path"], other) for other in paths):
-            yield f"{path}.items[{index}].path: {item['path']!r} is where another item is"
+            yield f"{path}.items[{index}].path: {item['path']!r} overlaps with the path of another item"
         paths += [] if item_problems else [item["path"]]
 
 

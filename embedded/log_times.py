@@ -1,4 +1,4 @@
-"""When the lines of a container's log were written.
+"""The time at which the lines of a container's log were written.
 
 One rule: the node records at intervals how much has been printed. The file `times`, beside the log, has one note per
 line: a time in seconds and a number of bytes.

@@ -4,8 +4,8 @@ One rule: the name of a file says where it begins, and a new file is begun only 
 first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a reader at the end of a
 file finds the next one by its name, and it misses and repeats nothing.
 
-The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container, of
-this run or of an earlier one, are removed until the others and the new file fit into the limit.
+The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container are
+removed, of this run or of an earlier one. Then the others and the new file fit into the limit.
 
 This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
 """
@@ -127,7 +127,7 @@ def start_of(name: str) -> int:
 
 
 def files(container: str) -> "list[tuple[str, int, str]]":
-    """Return the run, the first byte and the path of each file of a container's logs."""
+    """Return the number of the run, the position of the first byte, and the path of each file of a container's logs."""
     return [
         (run, start, os.path.join(container, run, name))
         for run in os.listdir(container)

@@ -28,7 +28,7 @@ NONSENSE = (ValueError, TypeError, AttributeError, LookupError)
 
 @dataclass(frozen=True, slots=True)
 class PodFailure:
-    """Why a pod failed as a whole, whatever its containers did."""
+    """The reason for which a pod failed as a whole, whatever its containers did."""
 
     reason: str
     message: str
@@ -64,7 +64,7 @@ class LocalPod:
     manifest: Manifest
     """The whole object as the API server sent it."""
     problem: str = ""
-    """Why the pod's needs cannot be read from its spec; empty if they can."""
+    """The reason why the pod's needs cannot be read from its spec; empty if they can."""
     pod_group: str = ""
     """The PodGroup of its namespace with which the pod is bound; empty if it names none."""
     task: str = ""

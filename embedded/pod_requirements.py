@@ -32,7 +32,7 @@ def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> P
     """Return why a pod cannot run on a node with these resources; None if it can."""
     lacking = short(demand, allocatable)
     if lacking:
-        return PodFailure(f"OutOf{lacking[0]}", f"the pod wants more {', '.join(lacking)} than the whole node has")
+        return PodFailure(f"OutOf{lacking[0]}", f"the pod requests more {', '.join(lacking)} than the whole node has")
     problem = next(problems(spec), None)
     return PodFailure("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
 

@@ -35,7 +35,7 @@ LONGEST_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     jobs: int = 20_000
     queues: int = 100

@@ -3,7 +3,7 @@ production.
 
 One rule: every figure is observed from outside: jobs by a watch, charges in Redis, requests by the API server's counts.
 
-Without pods (`none`, as in Kueue's test), workers only write the admission, and the benchmark writes that a job has
+Without pods (`none`, as in Kueue's test), workers only write the admission. The benchmark writes that a job has
 succeeded when its run time is over. With pods (`one`), each job has a pod, and the benchmark writes the pod's phases.
 """
 
@@ -48,14 +48,14 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     pods: str = "none"
     """`none`, or `one` for each job."""
     kubeconfig: str = ""
     """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether its own server is kube-apiserver, or the embedded one."""
+    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one."""
     jobs_factor: float = 1.0
     """The part of the 15,000 jobs that is run."""
     workers: int = 2

@@ -1,7 +1,7 @@
 """Measures how long a job waits for its admission and its pod when jobs arrive at a fixed rate and nothing is scarce.
 
-One rule: an open loop. The time of a job begins when it was due, not when its request was sent, and the next job is
-sent on time even if this one was not answered. So a stall counts for every job that it delays.
+One rule: an open loop. The time of a job begins when it was due, not when its request was sent. The next job is sent on
+time even if this one was not answered. So a stall counts for every job that it delays.
 """
 
 import random
@@ -35,7 +35,7 @@ STAGES = ("admitted", "pod_created")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     rate: float = 20.0
     """Jobs per second."""
@@ -48,7 +48,7 @@ class Options:
     kubeconfig: str = ""
     """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether its own server is kube-apiserver, or the embedded one."""
+    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one."""
     workers: int = 2
     threads: int = 32
     """The most create requests at the same time."""

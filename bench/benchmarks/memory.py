@@ -27,7 +27,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     jobs: int = 100_000
     queues: int = 1_000

@@ -41,16 +41,19 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     queues: int = 1_000
     jobs: int = 100_000
     hard: bool = False
-    """Whether every queue limits two resources, queues form cohorts of six, the first job of each tenth queue does not
-    fit, and jobs are put and released all the time."""
+    """Whether to run the hard case.
+
+    Every queue limits two resources, and six queues form a cohort. The first job of each tenth queue does not fit, and
+    jobs are put and released all the time.
+    """
     batch: int = _DEFAULTS.batch
     seconds: float = 10.0
-    """How long to pick, if there are enough jobs."""
+    """The duration of the picking, if there are enough jobs."""
 
 
 SHORT = Options(queues=100, jobs=5_000, seconds=2.0)
@@ -66,7 +69,7 @@ class Timed:
     longest: float = 0.0
     """The time of the longest commit, during which Redis may have served no other client."""
     answered: float = 0.0
-    """When the last commit was answered; the next one had to wait until then."""
+    """The time at which the last commit was answered; the next one had to wait until then."""
 
     def snapshot(
         self, heads: int, since: int | None = None, more: Collection[str] = (), known: Mapping[str, int] | None = None

@@ -37,7 +37,7 @@ _SENT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     pods: int = 1_000
     """The number of pods in each part of the run."""
@@ -45,11 +45,11 @@ class Options:
     """The number of jobs in the part with several jobs."""
     workers: int = 2
     rounds: int = 3
-    """How often each part is run."""
+    """The number of times that each part is run."""
     kubeconfig: str = ""
     """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether its own server is kube-apiserver, or the embedded one."""
+    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one."""
     seconds: float = 300.0
     """The time limit of each part."""
 

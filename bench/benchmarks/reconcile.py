@@ -31,13 +31,13 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     keys: int = 4_000
     plain_jobs: int = 300
     """The number of plain RQ jobs; fewer than keys, since they are slower."""
     work_ms: float = 0.0
-    """How long each reconcile, and each plain job, sleeps."""
+    """The time that each reconcile, and each plain job, sleeps."""
     threads: int = _DEFAULTS.threads
     sizes: tuple[int, ...] = full_reconcile.Options().sizes
     """The numbers of pods per job in whole reconciles; if empty, no whole reconciles are run."""

@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     jobs: int = 15_000
     queues: int = 30

@@ -2,8 +2,8 @@
 
 One rule: no figure depends on the clock of this machine. The same jobs give the same figures everywhere.
 
-A job is admitted with all of its pods or not at all, occupies the pool until its run time is over, and waits only for
-the pool. The pool is one number per resource; how pods fit on single nodes is not simulated. The other policies are
+A job is admitted with all of its pods or not at all. It occupies the pool until its run time is over, and it waits only
+for the pool. The pool is one number per resource; how pods fit on single nodes is not simulated. The other policies are
 FIFO and plain weighted round robin.
 """
 
@@ -29,7 +29,7 @@ _MOST_PANELS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to simulate."""
+    """The options of the simulation."""
 
     trace: str = ""
     """A CSV file of tasks: name, cpu_milli, memory_mib, num_gpu, qos, creation_time, deletion_time."""

@@ -30,11 +30,11 @@ UID = "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The options of the benchmark."""
 
     bytes: int = LARGEST
     rounds: int = 5
-    """How often each shape is read; the shortest time counts."""
+    """The number of times that each shape is read; the shortest time counts."""
 
 
 SHORT = Options(bytes=100_000, rounds=1)

@@ -29,12 +29,15 @@ DESK_STAGE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to start."""
+    """The parts of the installation."""
 
     kubeconfig: str = ""
     """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
-    """Whether its own server is kube-apiserver, from the folder that KUBEBUILDER_ASSETS names, or the embedded one."""
+    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one.
+
+    The environment variable KUBEBUILDER_ASSETS names the folder with its program.
+    """
     workers: int = 2
     coordinator: bool = True
     """Whether to start a coordinator; without one, the caller dispatches the work."""

@@ -1,4 +1,4 @@
-"""What an outside observer sees of many jobs: when each was admitted and ended, and how much the admitted ones use.
+"""Counts of many jobs as an outside observer sees them: admissions, ends, and the usage of the admitted jobs.
 
 One rule: pure, except for one lock; the caller passes the times. Events arrive in the order of the API server's
 versions. So usage beyond a quota here was usage beyond the quota there.

@@ -35,7 +35,7 @@ _MOST_DOUBLINGS = 4
 
 
 class ShutdownProgress:
-    """How far the kubelet is with the shutdown of the node."""
+    """The progress of the node's shutdown."""
 
     def __init__(self, shutdown: NodeShutdown) -> None:
         self._shutdown = shutdown

@@ -60,7 +60,7 @@ class NodeFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """How a node runs pods."""
+    """The settings of a node."""
 
     machine: Machine
     name: str = NAME

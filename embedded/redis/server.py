@@ -33,7 +33,7 @@ _STARTING, _READY = "is starting", "ready to accept connections"
 _LAST_OUTPUT_BYTES = 256 * 1024
 _REQUESTED_ENDS = (0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)
 _LONGEST_SOCKET_PATH = 100
-"""In bytes; the limit of the operating system is 107."""
+"""The longest path of a socket in bytes; the operating system allows 107."""
 _ANSWER_SECONDS = 1.0
 
 

@@ -1,4 +1,4 @@
-"""What the node has, how much of it is used, and whether further pods fit.
+"""The node's resources, the part of them that is used, and whether further pods fit.
 
 One rule: pure. A refusal is a reason and a sentence without numbers that change often.
 """
@@ -64,7 +64,7 @@ class NodeCapacity:
         return NodeCapacity(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports))
 
     def _pod_mismatch(self, pod: LocalPod) -> str:
-        """Return which requirement of the pod the node does not meet, or which the scheduler cannot read."""
+        """Return the requirement that the node does not meet or the scheduler cannot read; empty if there is none."""
         return affinity.objection(pod.spec, self.node.name, self.node.labels) or pod.problem
 
     def _missing_resources(self, members: Sequence[LocalPod]) -> str:
@@ -72,7 +72,7 @@ class NodeCapacity:
         demand = reduce(add, (pod.demand for pod in members), NOTHING)
         never = self.node.lacks(demand)
         if never:
-            return f"the whole node has less {', '.join(never)} than asked{together}"
+            return f"the whole node has less {', '.join(never)} than requested{together}"
         total = add(self.used, demand)
         short = sorted(name for name in demand if total[name] > self.node.allocatable.get(name, 0))
         if short:

@@ -33,7 +33,7 @@ def place(pods: Iterable[LocalPod], node: Node, gangs: Gangs = NO_GANGS) -> list
 
     `pods` are all pods of the cluster. Groups that have bound pods come first, since a replacement must not lose its
     place to a new group. The other groups follow by their oldest pod. A group that does not fit or is not complete
-    does not delay the groups behind it, because the queues decided the order before the pods were created.
+    does not delay the groups behind it: the queues decided the order before the pods were created.
     """
     pods = list(pods)
     capacity = NodeCapacity(node).with_pods(pod for pod in pods if pod.node == node.name and not pod.is_finished)

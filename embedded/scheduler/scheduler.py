@@ -27,7 +27,7 @@ from kube.object_errors import ObjectErrors
 logger = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.01
-"""How long to wait after a change for further changes of the same moment."""
+"""The time to wait after a change for further changes of the same moment."""
 _RETRY_SECONDS = 1.0
 _PASSING_SECONDS = 2.0
 """The age at which a pod's status says that it waits for other pods of its group. A group of a thousand pods takes a
@@ -39,7 +39,7 @@ _CORDONED = "0/1 nodes are available: 1 node(s) were unschedulable."
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """What other clients wrote into the Node object."""
+    """The node as other clients changed it in its Node object."""
 
     cordoned: bool = False
     """Whether the node takes no further pods."""

@@ -1,4 +1,4 @@
-"""What a container executes: its command, its environment and its working directory.
+"""The command, the environment and the working directory of a container.
 
 One rule: pure. The node's own environment does not leak in. A few variables of the machine are passed on; the pod
 defines the others.
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What the node provides to a container."""
+    """The paths, variables and devices that the node provides to a container."""
 
     base: Mapping[str, str]
     """The variables from which the environment of every container starts (`base_environment`)."""

@@ -1,4 +1,4 @@
-"""What the output of failed containers says.
+"""Reads the messages and the missing files from the output of failed containers.
 
 One rule: only the end of a container's output is read, and only after a run has failed.
 """

@@ -1,4 +1,4 @@
-"""What the workers of all pods on a node share.
+"""The parts of the node that the workers of all its pods share.
 
 One rule: values only. The node makes one context when it starts, and every pod worker reads from it.
 """

@@ -1,7 +1,7 @@
 """The containers of one pod: their runs, what starts and ends them, and their restarts in place.
 
-One rule: a restart in place is on disk before the first container is sent SIGTERM, so that the next node process
-continues it and does no restart twice.
+One rule: a restart in place is on disk before the first container is sent SIGTERM. So the next node process continues
+it and does no restart twice.
 """
 
 import json
@@ -52,7 +52,7 @@ class PodContainers:
         self.signalled = signalled
         """Container and restart of the runs that were sent SIGTERM."""
         self.start_problems: dict[str, str] = {}
-        """Why a container that is to start cannot start yet, by its name."""
+        """The reason why a container that is to start cannot start yet, by its name."""
         self._log_lengths: dict[tuple[str, int], int] = {}
 
     def observe(self) -> None:

@@ -24,7 +24,7 @@ from embedded.pod import LocalPod, PodFailure
 logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 2.0
-"""How often a running pod is synced although no file has changed: its shims may have been killed."""
+"""The interval of syncs of a running pod without changed files: its shims may have been killed."""
 
 
 class PodWorker:
@@ -33,7 +33,7 @@ class PodWorker:
     def __init__(self, pod: LocalPod, context: NodeContext) -> None:
         self.pod = pod
         self.wake_at = 0.0
-        """When the next sync is due if nothing changes before, in seconds since the epoch."""
+        """The time at which the next sync is due if nothing changes before, in seconds since the epoch."""
         self.failures = 0
         """The number of syncs in a row that raised an unforeseen error."""
         self._context = context

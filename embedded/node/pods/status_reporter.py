@@ -24,7 +24,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is to be written about a pod."""
+    """A status to write, the removal of the pod, or both."""
 
     pod: LocalPod
     status: Status | None

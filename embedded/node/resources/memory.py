@@ -1,4 +1,4 @@
-"""How much memory processes use, as a memory limit counts it.
+"""Measures the memory that processes use, as a memory limit counts it.
 
 One rule: memory that several processes share is counted once, divided among them. Otherwise every worker of a data
 loader would count the data set again. Pages of mapped files do not count, since the kernel can drop them at any time;
@@ -13,7 +13,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _RESIDENT, _SHARED = 1, 2
 """The positions of the fields in /proc/<pid>/statm."""
 _EXACT_SECONDS = 2.0
-"""How old the last exact figure may be while the upper bound is above the limit."""
+"""The largest age of the last exact figure while the upper bound is above the limit."""
 _MIB = 1024 * 1024
 
 

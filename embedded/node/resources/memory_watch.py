@@ -27,7 +27,7 @@ _TICK_SECONDS = 0.1
 _IDLE = 20.0
 """The pause after a check, as a multiple of the time that the check took."""
 _MEMBERS_SECONDS = 1.0
-"""How old the list of a container's processes may be. It is always updated before a container is killed."""
+"""The largest age of the list of a container's processes. It is always updated before a container is killed."""
 _NEAR_SECONDS = 0.2
 """The same while a container is near its limit."""
 

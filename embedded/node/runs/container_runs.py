@@ -61,7 +61,7 @@ class RunKey:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended."""
+    """The end of a run."""
 
     exit_code: int
     finished_at: float
@@ -70,8 +70,10 @@ class Ending:
     reason: str = ""
     message: str = ""
     signalled_at: float = 0.0
-    """When the shim received SIGTERM or SIGHUP, in seconds since the epoch; 0 if it did not. A shim receives them only
-    when a session or the machine ends, since every process receives them then."""
+    """The time at which the shim received SIGTERM or SIGHUP, in seconds since the epoch; 0 if it did not.
+
+    Only the end of a session or of the machine sends them to a shim, since it sends them to every process.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a container is to execute."""
+    """The command of a container, and the environment in which it is executed."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]

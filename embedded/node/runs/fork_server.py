@@ -17,7 +17,7 @@ from pathlib import Path
 from embedded.node.runs import shim
 
 _PATIENCE_SECONDS = 5.0
-"""How long the fork server may take to receive an order; after that it is replaced by a new process."""
+"""The time limit for the fork server to receive an order; after that a new process replaces it."""
 _PROGRAM = f"import sys; sys.path.append(sys.argv[1]); import {shim.__name__} as shim; shim.serve()"
 _ROOT = str(Path(shim.__file__).resolve().parents[shim.__name__.count(".")])
 """The folder from which the shim's module can be imported."""

@@ -9,14 +9,15 @@ whole or not at all. The lock is held from before the shim's start to its end. S
     `exited`                             the command ended as the file says
 
 If the command could not be executed, `problem` says why. The node reserves disk space for `exited` before the shim
-starts, so that the end of a container is recorded even if the disk is full by then.
+starts. So the end of a container is recorded even if the disk is full by then.
 
 The command writes into a pipe, and the shim copies its output into the log (`log_writer`). So the log never exceeds its
 limit, however fast the command prints, and a full disk costs lines of the log and not the container.
 
 A shim is a fork of the fork server, an isolated interpreter that receives orders through a socket on standard input. A
-fork takes a tenth of the CPU time of a new interpreter. Three descriptors come with each order: the order (marshalled
-in memory, so that no secret is on a command line or on disk), the locked file, and the file for the shim's own errors.
+fork takes a tenth of the CPU time of a new interpreter. Three descriptors come with each order: the order itself, the
+locked file, and the file for the shim's own errors. The order is marshalled in memory, so that no secret is on a
+command line or on disk.
 Shims outlive the fork server, which ends with the node. A shim stays in memory beside its container, so this module
 imports as little as possible.
 """
@@ -43,8 +44,8 @@ START_ERROR = 128
 """The exit code of a container whose command could not be executed, as in containerd."""
 
 Order = tuple[str, list[str], dict[str, str], str, int, str]
-"""The run's folder, the command, its environment, its working directory, the limit of the container's log in bytes, and
-the folder of the control group, if there is one."""
+"""The run's folder, the command, its environment, its working directory, the limit of the container's log in bytes, the
+folder of the control group (empty if there is none)."""
 
 _PIECE = 64 * 1024
 """The number of bytes of output that are read at once: the usual size of a pipe."""
@@ -60,7 +61,7 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _RECORDED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that a shim receives only when a session or the machine ends, since every process receives them then."""
 _signalled: list[float] = []
-"""When the shim received the first of these signals, in seconds since the epoch; empty if it received none."""
+"""The time of the first of these signals, in seconds since the epoch; empty if the shim received none."""
 
 
 def serve() -> None:

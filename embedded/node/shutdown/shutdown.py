@@ -30,12 +30,12 @@ FAILURE = PodFailure(
 )
 """Reason, message and disruption of a pod that a shutdown ends, as the kubelet writes them."""
 MARK_SECONDS = 10.0
-"""How long to wait until the API server shows a mark. After that the mark on disk is enough."""
+"""The time to wait until the API server shows a mark. After that the mark on disk is enough."""
 HURRIED_MARK_SECONDS = 2.0
 HOLD_SECONDS = 1.0
-"""How long the report of an end is held back that a shutdown may explain."""
+"""The time for which the report of an end is held back if a shutdown may explain the end."""
 NEAR_SECONDS = 10.0
-"""How far apart the signals of one shutdown may arrive."""
+"""The largest time between the signals of one shutdown."""
 _STOP_SIGNALS = (1, 15)
 """SIGHUP, SIGTERM."""
 AskedRuns = frozenset[tuple[str, int]]
@@ -49,10 +49,10 @@ class NodeShutdown:
         self._layout = layout
         self._clock = clock
         self.began = clock()
-        """When this node began, in seconds since the epoch."""
+        """The time at which this node began, in seconds since the epoch."""
         self._before = shutdown_record.last_began(layout)
         self.since: float | None = None
-        """When the shutdown was requested, in seconds since the epoch; None if it was not."""
+        """The time at which the shutdown was requested, in seconds since the epoch; None if it was not."""
         self.released = False
         """Whether all pods are marked, so that containers may be sent SIGTERM."""
         self.hurried = False
@@ -87,7 +87,7 @@ class NodeShutdown:
 
 
 class PodShutdown:
-    """What the node's shutdown means for one pod."""
+    """The part of the node's shutdown that concerns one pod."""
 
     def __init__(self, layout: Layout, uid: str, node: NodeShutdown) -> None:
         self._layout = layout

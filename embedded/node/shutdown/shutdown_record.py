@@ -21,9 +21,9 @@ class Mark:
     """The mark of a pod that ends because its node shuts down."""
 
     at: float
-    """When the mark was made, in seconds since the epoch. A container that ended before that ended by itself."""
+    """The time of the mark, in seconds since the epoch. A container that ended before that ended by itself."""
     asked_at: float | None = None
-    """When the first container was sent SIGTERM; None if none was."""
+    """The time at which the first container was sent SIGTERM; None if none was."""
     asked: tuple[tuple[str, int], ...] = ()
     """Container and restart of the runs that were sent SIGTERM."""
 
@@ -37,7 +37,7 @@ class EndingPod:
     job: str
     """The TorchJob to which the pod belongs; empty if it belongs to none."""
     until: float | None
-    """When the pod is killed, in seconds since the epoch; None if it was not sent SIGTERM yet."""
+    """The time at which the pod is killed, in seconds since the epoch; None if it was not sent SIGTERM yet."""
 
 
 def read(layout: Layout, uid: str) -> Mark | None:

@@ -47,7 +47,7 @@ class Termination:
     grace: float
     """The seconds between SIGTERM and SIGKILL."""
     since: float
-    """When SIGTERM was due, in seconds since the epoch."""
+    """The time at which SIGTERM was due, in seconds since the epoch."""
     signalled: frozenset[tuple[str, int]] = frozenset()
     """Container and restart of the runs that were sent SIGTERM."""
 

@@ -36,7 +36,7 @@ class PodState:
     last_output: Mapping[tuple[str, int], str]
     """By container and restart: the end of the output of a failed run whose message it becomes."""
     start_problems: Mapping[str, str]
-    """Why a container that is to start cannot start yet, by its name."""
+    """The reason why a container that is to start cannot start yet, by its name."""
     stopping: bool
     failure: PodFailure | None = None
     missing_file: str = ""

@@ -63,7 +63,8 @@ def test_terms(terms: list[dict[str, Any]], met: bool) -> None:
 def test_what_is_not_known_keeps_the_pod_waiting(kind: str, required: Any) -> None:
     objection = affinity.objection({"affinity": {kind: {REQUIRED: required}}}, "local", LABELS)
     assert (
-        objection == f"spec.affinity.{kind} requires something, which this scheduler does not know; prefer it instead"
+        objection
+        == f"spec.affinity.{kind} has a requirement that the embedded scheduler does not support; make it a preference"
     )
 
 

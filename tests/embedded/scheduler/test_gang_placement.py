@@ -218,7 +218,9 @@ def test_every_waiting_pod_is_told_why_without_numbers_that_move() -> None:
     full = member("x", "", cpu=5, **RUNS)
     expected = "the minimum of the group does not fit together: insufficient cpu"
     assert messages(member("m1", cpu=2), member("m2", cpu=2), full) == dict.fromkeys(("m1", "m2"), expected)
-    assert messages(member("m1"), member("m2"), member("m3", cpu=9)) == {"m3": "the whole node has less cpu than asked"}
+    assert messages(member("m1"), member("m2"), member("m3", cpu=9)) == {
+        "m3": "the whole node has less cpu than requested"
+    }
     gated = messages(member("m1", schedulingGates=[{"name": "x"}]))
     assert gated == {"m1": "a scheduling gate is closed"}
 

@@ -121,7 +121,7 @@ def test_what_is_bound(pods: list[LocalPod], expected: list[str]) -> None:
     ("pods", "expected"),
     [
         ([pod("a", gpus=2), pod("x", node="local", gpus=3)], "insufficient nvidia.com/gpu"),
-        ([pod("a", gpus=5)], "the whole node has less nvidia.com/gpu than asked"),
+        ([pod("a", gpus=5)], "the whole node has less nvidia.com/gpu than requested"),
         ([pod("a", gang="g", size=3)], "the group has not all of its 3 pods yet"),
         ([pod("a", port=80), pod("x", node="local", port=80)], "host port 80 is taken"),
         ([pod("a", nodeSelector={"disk": "ssd"})], "disk=ssd"),

@@ -50,11 +50,11 @@ def test_a_reason_is_written_once_and_again_when_it_changes(bare: Stage) -> None
     first = bare.get(name)
     (condition,) = first["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
-    assert condition["message"] == "the whole node has less cpu than asked"
+    assert condition["message"] == "the whole node has less cpu than requested"
     scheduler.cycle()
     assert bare.get(name)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
     Scheduler(bare.cluster, Node("local", {"cpu": 9000}, {}), lambda: seen(bare), lambda: NOW).cycle()
-    assert bare.status(name)["conditions"][0]["message"] == "the whole node has less pods than asked"
+    assert bare.status(name)["conditions"][0]["message"] == "the whole node has less pods than requested"
     bare.delete(name)
 
 
