@@ -12,7 +12,7 @@ from kube.settings import RetrySettings
 TOO_MANY_REQUESTS = 429
 FIRST_SERVER_ERROR = 500
 NO_ROOM = 507
-"""The embedded API server's disk is full: it will not have room within the seconds that retries take."""
+"""The status of a full disk of the embedded API server: retries last only seconds, and the disk stays full longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 EXIT_CODE = 70
-"""EX_SOFTWARE of sysexits.h: a defect of the program."""
+"""The exit code of a defect of the program: EX_SOFTWARE of sysexits.h."""
 logger = logging.getLogger(__name__)
 
 

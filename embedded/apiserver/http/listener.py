@@ -56,7 +56,7 @@ class Listener:
         self._serve = serve
         self._open: set[Connection] = set()
         self._anonymous: dict[Connection, asyncio.TimerHandle] = {}
-        """Oldest first."""
+        """The connections without the token and the timers that close them, oldest first."""
         self._handshakes: set[asyncio.Task[None]] = set()
         self._most = descriptors() - _RESERVED
         self._warned = float("-inf")
@@ -169,5 +169,5 @@ def descriptors() -> int:
 def raise_limit() -> None:
     """Raise this process's limit on file descriptors to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS reports no hard limit, but accepts a lower value only
+    with contextlib.suppress(ValueError, OSError):  # macOS reports no hard limit, and refuses to set it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -12,7 +12,8 @@ from embedded.apiserver.status_errors import expired
 from embedded.apiserver.storage.objects import Stored
 
 WINDOW = 10_000
-"""The changes remembered per resource: those of seconds at the highest rate of writes, of hours at usual rates."""
+"""The most changes to remember per resource: the server writes as many in seconds at its highest rate, in hours at
+usual rates."""
 
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of these changes together: large objects are remembered for a shorter time."""

@@ -124,8 +124,7 @@ def duplicates(body: bytes, value: Any) -> list[str]:
 def _has_single_keys(body: bytes, value: Any) -> bool:
     """Return whether a text certainly has no repeated key: it has as many colons behind quotes as its value has keys.
 
-    The count is cheap. The result is False in doubt: if a colon may belong to a string, or does not follow its quote
-    directly.
+    The count is cheap. In doubt the result is False: if a colon may be part of a string, or is not next to its quote.
     """
     if b'\\\\"' in body or _LATE_COLON.search(body):
         return False
