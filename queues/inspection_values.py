@@ -59,7 +59,7 @@ class WorkRecord:
     """The record of one work key, with its entries in the lists of delayed and leased keys, read at one moment."""
 
     state: str
-    """ready, delayed or leased."""
+    """The state of the key: ready, delayed or leased."""
     tenant: str = ""
     since: str = ""
     """When the key became ready, as text. It differs from one wait to the next."""

@@ -14,12 +14,12 @@ before it. No job that is submitted more than twice this after a job of the lowe
 
 
 RETURNING_SECONDS = 4 * BOOST_LIMIT_SECONDS
-"""How far a job moves ahead that was running when its queue was drained. Two boosts differ by at most 2 limits, so the
-job goes before all that were submitted after it or up to 2 limits before it. A job that was submitted 6 limits before
-it stays ahead. The job asks for no more than it had (`coordinator.cache.views.JobView.returning`)."""
+"""How far a job moves ahead that was running when its queue was drained. Two boosts differ by at most 2 limits. So the
+job goes before all jobs that were submitted after it, or up to 2 limits before it. A job that was submitted 6 limits
+before it stays ahead. The job asks for no more than it had (`coordinator.cache.views.JobView.returning`)."""
 
 LAST_SECOND = 10**10 - 1
-"""The latest second of creation that differs from later ones, in seconds since 1970: it has ten digits."""
+"""The latest time of creation that a tie-break can hold, in seconds since 1970. It has ten digits."""
 NO_SEQUENCE = "~"
 """Stands for a missing sequence. It sorts after all digits."""
 _DIGITS = re.compile(r"[0-9]+")
@@ -56,7 +56,7 @@ def member(entry: Entry) -> str:
 
 
 def place_of(tie: str, key: str) -> str:
-    """Return the text of `member` from its parts. It ends with the length of the tie-break, to find the key in it."""
+    """Return the text of `member` from its parts. It ends with the length of the tie-break, for `key_in`."""
     return f"{tie}{key} {len(tie):03d}"
 
 

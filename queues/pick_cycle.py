@@ -89,13 +89,12 @@ class Rounds:
         self._due += charges
 
     def round(self, now: float, limit: int, most: int) -> Round:
-        """Read up to `most` entries of each queue, pick and commit in batches of at most `limit`, return the result.
+        """Read the store, then pick and commit in batches of at most `limit` jobs, and return the result.
 
-        `now` is in seconds since 1970. Raises what the store raises.
+        Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises what the store raises.
 
-        While more jobs could go than a batch holds, the next batches are picked and sent before the store has answered
-        the last one, as if it stood. If it does not stand, the store refuses what follows it, and the picker is
-        dropped.
+        If more jobs can go than a batch holds, the next batch is picked and sent before the store has answered the last
+        one. If that one does not stand, the store refuses what follows it, and the picker is dropped.
         """
         picker, self._picker = self._picker, None
         picker = self._read(picker, most)

@@ -19,7 +19,7 @@ class Patience:
     """The longest time in which picks may overtake the job, from the first of them on."""
 
     def ends(self, overtaken: Overtaken, now: float) -> bool:
-        """Return whether no other job may overtake the job any more."""
+        """Return whether other jobs may no longer overtake the job."""
         return overtaken.times >= self.times or now - overtaken.since >= self.seconds
 
 

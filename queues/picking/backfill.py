@@ -2,10 +2,10 @@
 
 One rule: pure. The job for which room is reserved starts no later than without the jobs that borrow the room.
 
-Reserved room becomes free bit by bit, and is idle meanwhile. A job whose `activeDeadlineSeconds` is known has a latest
-moment at which its room is free. So there may be a moment at which the large job fits at the latest, its shadow time:
-the first moment at which the room that is free now, with that of the running jobs that have ended by then, is enough.
-A pool of 8, reserved as a whole for one job at time 0:
+Room that is reserved for a large job becomes free bit by bit, and is idle meanwhile. A job whose
+`activeDeadlineSeconds` is known has a latest moment at which its room is free. So there may be a moment at which the
+large job fits at the latest, its shadow time: the first moment at which the room that is free now, with that of the
+running jobs that have ended by then, is enough. A pool of 8, reserved as a whole for one job at time 0:
 
     job    uses    free again at the latest
     a          3   60
@@ -15,7 +15,7 @@ A pool of 8, reserved as a whole for one job at time 0:
     The large job asks for 7: 1 is free, 4 are at 60, 7 are at 100. Its shadow time is 100.
     The large job asks for 8: it needs the room of c. Its shadow time is unknown, and no job may borrow.
 
-A waiting job may borrow if it fits the room that is free now, and if its room is free again at the shadow time at the
+A waiting job may borrow if it fits the room that is free now. Its room must be free again at the shadow time at the
 latest. Jobs that fit beside the large one need no loan. Only deadlines that are enforced count, never estimates. Loans
 are made where no other job can go, in the order of turns, and their queues pay for them like for every pick.
 
@@ -56,7 +56,7 @@ class JobEnds:
     """By the key in a job's ticket (`Waiting.ticket`), the most seconds from its pick until its room is free again.
     A job that is missing here may run for any time."""
     queues: frozenset[str]
-    """The queues in which these jobs wait."""
+    """The queues that have waiting jobs in `longest`."""
 
 
 def no_job_ends() -> JobEnds | None:

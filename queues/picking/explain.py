@@ -121,7 +121,7 @@ def _format_free(place: str, demand: Amounts, used: Amounts, limits: Amounts) ->
 
 
 def _format_demand(demand: Amounts) -> str:
-    """Return a demand as text, without the 1 job that every job counts as."""
+    """Return a demand as text. The 1 job that every demand includes is left out."""
     limited = {name: amount for name, amount in sorted(demand.items()) if amount and name != amounts.JOBS}
     return ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in limited.items()) or "1 job"
 

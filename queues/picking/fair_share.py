@@ -1,7 +1,7 @@
 """Whose turn it is: smooth weighted round robin by cost, in which a queue keeps its account while it is away.
 
-One rule: a queue that is ahead of its share keeps its account, whether it contends or not, until the service of the
-other queues has made it even.
+One rule: a queue that is ahead of its share keeps its account until the service of the other queues has made it even,
+whether it contends or not.
 
 The members are the queues that contend, and those that do not but are ahead. `base` is what a member was served; B is
 the sum of the bases, W the sum of the weights. A member of weight w should have been served w*B/W, so it is behind its
@@ -35,10 +35,10 @@ contend are ahead, so the lags of those that contend sum to 0 or more. The picke
 `lag + w*k/W - k/2` of all, so it has at least minus half of a largest job; after the pick its lag is that less k/2.
 
 A contending queue whose next job finds no room is not picked. Its lag grows without this bound, while the others get
-ever further ahead. Where a pick brings a queue more than 3/2 of the largest job ahead, the lags of queues that wait for
-room are cut to 3/2 of it, and the others get the rest by weight. So the order among the others stays. The lag of a
-picked queue counts as 3/2 of the largest job at most. Where there is room for every job, no lag was observed to reach
-that, unless weights are multiplied while queues contend.
+ever further ahead. So there is a cut where a pick brings a queue more than 3/2 of the largest job ahead: the lags of
+queues that wait for room become 3/2 of that job, and the others get the rest by weight. The order among the others
+stays. The lag of a picked queue counts as 3/2 of the largest job at most. Where there is room for every job, no lag was
+observed to reach that, unless weights are multiplied while queues contend.
 
 Each pick changes one account, apart from those cuts. Bases are whole numbers of 1/UNIT. They are rounded up where a
 queue joins or its weight changes, so that such a queue gains nothing by it, and are exact otherwise.
@@ -71,7 +71,7 @@ class FairShare(ShareAccounts):
 
     @property
     def groups_without_room(self) -> set[int]:
-        """The groups that are not open."""
+        """The groups whose state is not open."""
         return self._lines.groups_without_room
 
     def set_state(self, group: int, state: State) -> None:
@@ -175,8 +175,8 @@ class FairShare(ShareAccounts):
     def refund(self, name: str, cost: int) -> None:
         """Undo the charge of a job of that cost, which was picked but not granted.
 
-        No queue gets further behind its share than that job by it. A queue that is even and does not contend gets
-        nothing.
+        The refund leaves no queue further behind its share than that one job. A queue that is even and does not contend
+        gets nothing.
         """
         member = self._members.get(name)
         if member is None or not member.weight:

@@ -23,7 +23,7 @@ STATES: tuple[State, ...] = ("open", "waiting", "aside")
 Item = tuple[int, str, int]
 """Rank, name and group."""
 _HEAP_FROM = 2
-"""The number of groups from which on the index needs heaps."""
+"""The index has heaps if it has this number of groups or more."""
 
 
 class GroupedIndex:

@@ -7,17 +7,17 @@ same, once, if the job leaves its position instead: it is deleted, suspended, he
 is edited, or another job of the queue goes before it. The queue pays, too, if its quota or its cohort does not allow
 the job any more. The job's patience then begins again. So a reservation costs what the use of the room costs.
 
-A queue is liable from the moment when room is first reserved for its job, also while the reservation serves a job of
-another queue that was overtaken earlier. Other jobs of a liable queue pass its first one only if they leave the quota
-and the room that it needs.
+A queue is liable (it owes for its job) from the moment when room is first reserved for the job. It stays liable while
+the reservation serves a job of another queue that was overtaken earlier. Other jobs of a liable queue pass its first
+one only if they leave the quota and the room that it needs.
 
 No room is reserved for a job that would not fit beside its own queue's usage: a small job of its owner that never ends
 would keep the whole pool idle, and the owner would pay nothing. Once the queue's own jobs have made room, the job is
 overtaken as often as any other, and then room is reserved for it. No room is reserved for a job that borrows quota of
 its cohort: a lender that takes its quota back would make the borrower pay for room that nothing used.
 
-A queue owes nothing for a job that is larger than the queue or the pool can give any more, nor for a job that leaves a
-queue that its admin has closed: the owner did not cause it.
+A queue owes nothing for a job that has become larger than the queue or the pool can ever give. A queue that its admin
+has closed owes nothing for a job that leaves it. The owner of the job caused neither.
 """
 
 from collections.abc import Collection, Mapping
@@ -121,7 +121,7 @@ class PoolReservation:
         return names
 
     def settle(self, fair_share: FairShare, name: str, cost: int) -> None:
-        """Charge a queue without a pick, or refund a cost below 0. A queue that is not configured has no account."""
+        """Charge a queue without a pick, or refund it if the cost is below 0. Ignore a queue that is not configured."""
         if name not in self._queues:
             return
         if cost < 0:

@@ -31,7 +31,7 @@ class Lines:
     def __init__(self) -> None:
         self.by_bid: dict[Line, GroupedIndex] = {}
         self.groups_without_room: set[int] = set()
-        """The groups that are not open."""
+        """The groups whose state is not open."""
         self._states: dict[int, State] = {}
 
     def line(self, bid: Bid, queues: int) -> GroupedIndex:

@@ -3,13 +3,13 @@
 One rule: pure. The picks depend on what the store showed and on `now`; a picker to which every difference was applied
 picks what a new one would pick.
 
-The turn of a contending queue comes by its lag (`queues.picking.fair_share`). If the pool has no room for the first
+The turn of a contending queue comes by its lag (`queues.picking.fair_share`). The pool may have no room for the first
 job of the
-queue whose turn it is, the queue keeps its turn while others go first, and each time counts, for this one queue. When
-the job's patience ends, it holds the pool's one reservation: nothing is admitted into the room it needs until it runs
-or leaves. Without a reservation a stream of small jobs would delay a large one without end. So from its first turn on,
-a job is overtaken at most `patience.times` times, and for at most `patience.seconds`, before room is reserved for it,
-unless the reservation serves a job that was overtaken earlier. A queue pays for reserved room whether the job starts or
+queue whose turn it is. Then the queue keeps its turn while others go first, and each pick that overtakes the job
+counts. From its first turn on, a job is overtaken at most `patience.times` times and for at most `patience.seconds`.
+Then the job's patience ends, and it gets the pool's one reservation, unless that serves a job that was overtaken
+earlier. Nothing is admitted into the room that the job needs until the job runs or leaves. Without a reservation a
+stream of small jobs would delay a large one without end. A queue pays for reserved room whether the job starts or
 is withdrawn (`queues.picking.kept_room`). Jobs that end before the room is needed may borrow it
 (`queues.picking.backfill`).
 
@@ -147,8 +147,9 @@ class Picker(PickerState):
     def _overtake(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Records:
         """Record the jobs that a pick overtakes, and return the records.
 
-        These are the first job of the queue whose turn it was before but for want of room, and the first job of the
-        picked queue, if it is passed. Only one queue counts, so that a pick's work does not grow with their number.
+        One of them is the first job of the queue whose turn is before this one, but whose job finds no room. Only the
+        first such queue counts, so that a pick's work does not grow with their number. The other one is the first job
+        of the picked queue itself, if it is passed.
         """
         blocked = self._fair_share.first("waiting") if self._fair_share.groups_without_room else None
         passed = [self._queues[blocked[-1]]] if blocked is not None and blocked < turn else []

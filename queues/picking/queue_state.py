@@ -39,8 +39,8 @@ class QueueState(KnownEntries):
         """The jobs that quota and cohort allow now, in order. The queue contends while there are any."""
         self.reservable = False
         """Whether the pool may reserve room for the first job: the queue contends with this job, and it would fit
-        beside the queue's own usage. The owner decides when that usage ends, so the reservation could last without
-        end."""
+        beside the queue's own usage. Else the reservation could last without end, because the owner decides when that
+        usage ends."""
         super().__init__(view, ceiling)
 
     def find_eligible(self, allows: "Allows", bypasses: int, *, scarce: bool) -> tuple[Candidate, ...]:
@@ -157,7 +157,7 @@ class QueueState(KnownEntries):
     def impatient_since(self, now: float, patience: Patience) -> float | None:
         """Return when the first job was first overtaken, once its patience has ended; else None.
 
-        The result is None, too, while the job waits for something else than the pool.
+        The result is None, too, while the job waits for something other than the pool.
         """
         record = self.first_overtaken
         return record.since if record and self.reservable and patience.ends(record, now) else None

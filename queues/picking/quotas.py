@@ -84,7 +84,7 @@ class Cohort:
                     self.roomy = False
 
     def observe(self, demand: Amounts) -> None:
-        """Note how large a member's first job is, or a job that it may take."""
+        """Note a demand of a member: `roomy` must have room for the largest one."""
         if demand is self._last_demand:
             return
         self._last_demand = demand

@@ -62,7 +62,7 @@ class ShareAccounts:
 
     @property
     def clock(self) -> Clock:
-        """The clock as it is now."""
+        """The clock, which has the sums of all bases and weights, as it is now."""
         return Clock._make((self._served, self._weights, LAW))
 
     @property

@@ -87,9 +87,9 @@ def merged(whole: Snapshot, difference: Snapshot) -> Snapshot:
 
 
 def nearly_used_up(snapshot: Snapshot, picks: Collection[Pick]) -> frozenset[str]:
-    """Return the queues at least half of whose known jobs are picked, though more wait.
+    """Return the queues that soon need more entries: half of their known jobs or more are picked, and more wait.
 
-    Return none unless all known jobs of some queue are picked.
+    The result is empty unless all known jobs of some queue are picked.
     """
     picked = Counter(pick.waiting.entry.queue for pick in picks)
     counts = {view.spec.name: len(view.heads) for view in snapshot.queues if view.waiting > len(view.heads)}
