@@ -80,7 +80,7 @@ class Objectless:
 
     def trim(self, _manifest: Manifest) -> GroupView:
         """Raise NotImplementedError, because there are no groups."""
-        raise NotImplementedError("there is no object of this gang scheduler's that is ours")
+        raise NotImplementedError("this gang scheduler has no object for a gang")
 
     def refusal(self, _queue: str, _manifest: Manifest | None) -> tuple[str, str] | None:
         """Return no refusal."""

@@ -32,8 +32,8 @@ DEFAULT_QUEUE = "default"
 SIZE = ("minMember", "minTaskMember", "minResources")
 WAITS_FOR = {
     "NotEnoughResources": "it has no room for the gang",
-    "NotEnoughTasks": "not all pods of the gang are there",
-    "NotEnoughPodsOfTask": "not all pods of one of its tasks are there",
+    "NotEnoughTasks": "not all pods of the gang exist",
+    "NotEnoughPodsOfTask": "not all pods of one of its tasks exist",
 }
 
 
@@ -112,4 +112,4 @@ def _message(status: Mapping[str, Any]) -> str:
     )
     reason = next((str(condition.get("reason") or "") for condition in against), "")
     why = WAITS_FOR.get(reason, reason)
-    return "Volcano has not let it in yet" + (f": {why}" if why else "")
+    return "Volcano has not let the group in yet" + (f": {why}" if why else "")

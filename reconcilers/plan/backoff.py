@@ -162,7 +162,7 @@ def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime)
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
     when = timestamps.format_time(status.restart_not_before)
-    return f"; back-off: {subject} made again at {when}"
+    return f"; back-off: {subject} created again at {when}"
 
 
 def _whole_second_after(now: datetime, seconds: float) -> datetime:

@@ -145,7 +145,7 @@ def missing_pod_fault(job: TorchJob, name: str, task_type: str) -> PodFault:
         restart=0,
         deleting=True,
     )
-    return PodFault(pod, "Disruption", f"pod {name} was deleted at once")
+    return PodFault(pod, "Disruption", f"pod {name} was deleted without a grace period")
 
 
 def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:
@@ -237,7 +237,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         limit = f"no restart left of backoffLimit {job.spec.backoff_limit}"
         return JobVerdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
     if root.kind == "Disruption" and job.status.disruptions >= most_disruptions:
-        limit = f"not the job's fault, but it was disrupted {job.status.disruptions} times before"
+        limit = f"not the job's fault, but the job was disrupted {job.status.disruptions} times before"
         return JobVerdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
     return JobVerdict(
         False,

@@ -8,9 +8,8 @@ do not wait for the group. `reconcilers.plan.start_gates` decides which of them 
 
 A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
 in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the
-group fills has no such room. Volcano sends a group back when none of its pods runs and one is missing. That happens
-when
-a master fails while its workers wait for it.
+group fills has no such room. Volcano sends a group back when none of its pods runs and one is missing, as when a master
+fails while its workers wait for it.
 """
 
 from collections import Counter
@@ -166,7 +165,7 @@ class Scheduling:
                 return Blocker(
                     OTHER_SCHEDULER,
                     f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {template_scheduler}, but "
-                    f"{self.backend.name} is to bind the job's pods: leave it out, or set "
+                    f"{self.backend.name} binds the job's pods: leave it out, or set "
                     "spec.schedulingPolicy.gangScheduler to none",
                 )
         return None
@@ -183,7 +182,7 @@ def _stuck_blocker(groups: Iterable[GroupView]) -> Blocker | None:
     stuck_group = next((group for group in groups if group.deleting), None)
     if stuck_group is None:
         return None
-    return Blocker(STUCK, f"{stuck_group.resource.kind} {stuck_group.name} should be gone, but finalizers keep it")
+    return Blocker(STUCK, f"{stuck_group.resource.kind} {stuck_group.name} should be deleted, but finalizers keep it")
 
 
 def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:

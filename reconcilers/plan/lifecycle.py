@@ -99,7 +99,7 @@ class Requeue:
     """What kept the job from running, where its status does not say it."""
 
 
-GRACE = "its pods are given their grace"
+GRACE = "its pods keep their grace period"
 JobState = Deleted | Invalid | Finished | DeletePodsFirst | NotAdmitted | Requeue | Active
 
 
@@ -127,7 +127,9 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
     if admission is None:
         return DeletePodsFirst(pods) if pods else _wait(job)
     if (workers := _worker_count(job)) != (admission.workers or workers):
-        cause = DeletionCause(job, "Resizing", f"to be resized from {admission.workers} to {workers} workers: {GRACE}")
+        cause = DeletionCause(
+            job, "Resizing", f"the job is to be resized from {admission.workers} to {workers} workers: {GRACE}"
+        )
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "Resized")
     expected = task_members.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
@@ -158,7 +160,7 @@ def _give_back(job: TorchJob, observation: Observation, deadline: Deadline) -> D
         )
     if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, pods):
         message = not_running_reason.describe(job, pods, observation.groups)
-        cause = DeletionCause(job, "NotRunningInTime", message or "not all of it ran in time")
+        cause = DeletionCause(job, "NotRunningInTime", message or "not all of its pods ran in time")
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "NotRunningInTime", message)
     return None
 
@@ -218,7 +220,9 @@ def _worker_count(job: TorchJob) -> int | None:
 
 def _wait(job: TorchJob) -> NotAdmitted:
     if job.admission is not None:
-        return NotAdmitted(job, "Queued", "AdmissionRevoked", f"its room in queue {job.admission.queue} was taken back")
+        return NotAdmitted(
+            job, "Queued", "AdmissionRevoked", f"its reservation in queue {job.admission.queue} was taken back"
+        )
     if job.spec.scheduling_policy.hold:
         return NotAdmitted(job, "Queued", "Held", "held back by its owner (schedulingPolicy.hold)")
     return NotAdmitted(job, "Queued", "Waiting", f"waits in queue {job.queue}")

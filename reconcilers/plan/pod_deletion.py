@@ -14,7 +14,7 @@ from reconcilers.views.pod_view import PodView
 
 MOST_NAMED = 10
 UNPAID_SECONDS = 30.0
-UNPAID = "they take more room than the job is charged for"
+UNPAID = "they take more resources than the job is charged for"
 SHORTENED = "GracePeriodShortened"
 """The reason of an event: pods request a longer grace than the setting `longest_grace` allows."""
 
@@ -73,7 +73,7 @@ class PodDeletion:
         more = f" and {len(affected) - MOST_NAMED} more" if len(affected) > MOST_NAMED else ""
         names = ", ".join(pod.name for pod in affected[:MOST_NAMED]) + more
         requested = max(pod.grace or 0 for pod in affected)
-        message = f"asked for up to {requested} s of grace, get {self._max_grace} s ({self.limit_reason}): {names}"
+        message = f"pods request up to {requested} s of grace, get {self._max_grace} s ({self.limit_reason}): {names}"
         return (EmitEvent(SHORTENED, message, warning=True),)
 
     def next_change(self, pods: Iterable[PodView]) -> float | None:
@@ -92,9 +92,8 @@ class PodDeletion:
         """Return a message with the names of stuck pods."""
         stuck_pods = tuple(stuck)
         more = f" and {len(stuck_pods) - MOST_NAMED} more" if len(stuck_pods) > MOST_NAMED else ""
-        return (
-            f"should be gone, but finalizers keep them: {', '.join(pod.name for pod in stuck_pods[:MOST_NAMED])}{more}"
-        )
+        names = ", ".join(pod.name for pod in stuck_pods[:MOST_NAMED])
+        return f"pods should be deleted, but finalizers keep them: {names}{more}"
 
     def _is_on_dead_node(self, pod: PodView) -> bool:
         return pod.node in self.dead

@@ -172,7 +172,9 @@ class RecoveryContext:
         """
         if not status.is_leaving(self.job.status):
             return None
-        after = status.enter(self.job, "Admitted", "Restarting", "it goes on before its pods were gone", self.now)
+        after = status.enter(
+            self.job, "Admitted", "Restarting", "the job goes on although its pods were being deleted", self.now
+        )
         stages = {str(stage.index): StageStatus(began=self.now) for stage in progress.begun_stages(self.job)}
         admission = self.job.admission
         since = admission.admitted_at if admission is not None else None
@@ -211,7 +213,7 @@ class RecoveryContext:
         asked_for = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
         after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=asked_for)
         names = ", ".join(pod.name for pod in targets[:10])
-        event = _request_event(request, names or "no pod: there is none of that task and index")
+        event = _request_event(request, names or "no pod: no pod has that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
         asking = self._restarts.request_restart(in_place, request.id)
         return Recovery(after, actions=(event, *self._first_step(after)), before=asking)

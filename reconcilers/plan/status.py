@@ -91,7 +91,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
     request = restart_requests.requested(job)
     if request is not None:
         update["restart_request"] = request.id  # new pods fulfil the request
-    message = f"room taken from queue {admission.queue}, attempt {admission.attempt}"
+    message = f"admitted to queue {admission.queue}, attempt {admission.attempt}"
     return enter(job, "Admitted", "Admitted", message, now).model_copy(update=update)
 
 
@@ -133,7 +133,7 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
     condition = conditions.find(job.status.conditions, "Admitted")
     if condition is not None and is_blocked(job.status):
         why = condition.message if condition.reason == LATE else f"{condition.reason}: {condition.message}"
-    message = "admitted, but not all of it ran in time: " + ("parked" if parked else "it is tried again later")
+    message = "admitted, but not all of its pods ran in time: " + ("parked" if parked else "it is tried again later")
     message += f" ({why})" if why else ""
     return release(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
 
@@ -159,7 +159,7 @@ def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetim
     queue = QueueStatus(name=name, since=now, tries=admission_tries(job, now), drained=True, held=charge)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
-        "Resized": "it has given its room back, and asks for that of its new size",
+        "Resized": "it has given its resources back, and requests those of its new size",
     }
     return release(job, "Queued", why, messages[why], now).model_copy(update={"queue": queue})
 
@@ -190,7 +190,7 @@ def block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
 
 def unblock(job: TorchJob, now: datetime) -> TorchJobStatus:
     """Return the status of a job that is no longer blocked."""
-    message = "what it needs can be made again"
+    message = "the objects that it needs can be created again"
     return block(job, Blocker("Admitted", message), now)
 
 

@@ -45,7 +45,7 @@ class Excess:
         names = sorted(self.more)
         parts = [f"{name} {quantities.text(name, self.more[name])}" for name in names[:MOST_NAMED]]
         parts += [f"{len(names) - MOST_NAMED} resources"] if len(names) > MOST_NAMED else []
-        return f"as the API server made them, its pods ask for more than their templates: {', '.join(parts)} more"
+        return f"as the API server created them, its pods request more than their templates: {', '.join(parts)} more"
 
     def describe_refusal(self, queue: str, by: Literal["quota", "cohort", "pool"]) -> str:
         """Return the message for a queue without room for this charge."""

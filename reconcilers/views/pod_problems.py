@@ -89,7 +89,7 @@ def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
         for container_status in status.get("initContainerStatuses") or ()
     }
     closed = "running" in states.get(containers.GATE, {})
-    return PodProblem("StartGate", "its upstreams are not there yet") if closed else None
+    return PodProblem("StartGate", "its upstream tasks have not progressed far enough") if closed else None
 
 
 def _crash_problem(pod: Manifest) -> PodProblem | None:

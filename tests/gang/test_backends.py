@@ -212,7 +212,7 @@ def test_volcanos_phases(said: str | None, phase: str) -> None:
 def test_why_volcano_does_not_let_it_in_without_its_numbers() -> None:
     condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "2/4 tasks"}
     found = view("volcano", status={"phase": "Pending", "conditions": [condition]})
-    assert found.message == "Volcano has not let it in yet: it has no room for the gang"
+    assert found.message == "Volcano has not let the group in yet: it has no room for the gang"
     assert found.queue == "research"
     assert view("volcano", replace(GANG, queue="")).queue == "default"
 

@@ -80,7 +80,7 @@ LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
         (
             {"initContainerStatuses": [{"name": containers.GATE, "state": {"running": {}}}]},
             "n",
-            "StartGate: its upstreams are not there yet",
+            "StartGate: its upstream tasks have not progressed far enough",
         ),
         ({"phase": "Failed", "containerStatuses": ENDED}, "n", "Error: exit code 3"),
         ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "n", "Evicted: low on disk"),
@@ -220,10 +220,10 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
     said = torchq("job", "show", "train").output
     assert "Restarts:   2 of 6, 1 not its fault\n" in said
     assert "Avoids:     bad " in said
-    assert "Gang:       volcano, train-0 Pending (Volcano has not let it in yet)\n" in said
+    assert "Gang:       volcano, train-0 Pending (Volcano has not let the group in yet)\n" in said
     assert "Master: 1 Pending (train-master-0): not bound to a node yet" not in said
     assert "Master: 1 ImagePullBackOff (train-master-0): no such image\n" in said
-    assert "Worker: 1 PodGroupPending: Volcano has not let it in yet" in said
+    assert "Worker: 1 PodGroupPending: Volcano has not let the group in yet" in said
     assert "Restarting   worker 1 failed" in said
     found = json.loads(torchq("job", "show", "train", "-o", "json").output)
     assert found["metadata"]["uid"] == made["uid"]
@@ -231,7 +231,7 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
     assert [each["short"] for each in found["details"]["tasks"]] == [True, True]
     why = torchq("job", "why", "train").output
     assert "holds its room, but does not run: ImagePullBackOff" in why
-    assert "  Worker: 1 PodGroupPending: Volcano has not let it in yet\n" in why
+    assert "  Worker: 1 PodGroupPending: Volcano has not let the group in yet\n" in why
 
 
 @pytest.mark.parametrize(("phase", "reason"), [("Pending", "GangQueueClosed"), ("Running", "")])

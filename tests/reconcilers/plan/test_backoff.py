@@ -254,7 +254,7 @@ class TestInThePause:
         assert (world.pods, world.status.phase, said.reason) == ({}, "Admitted", "Restarting")
         assert world.status.admission is not None
         when = world.status.manifest()["restartNotBefore"]
-        assert said.message.endswith(f"back-off: all pods are made again at {when}")
+        assert said.message.endswith(f"back-off: all pods are created again at {when}")
         assert not world.plan().actions
         assert world.plan().requeue_after == pytest.approx(world.left)
 

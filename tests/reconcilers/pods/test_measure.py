@@ -65,7 +65,7 @@ class TestExcess:
         assert found.more == {GPU: 16}
         assert found.measured == Measured(templates=ADMITTED.spec.digest, pods={"Worker": dict(LARGE)})
         assert str(found) == (
-            "as the API server made them, its pods ask for more than their templates: nvidia.com/gpu 16 more"
+            "as the API server created them, its pods request more than their templates: nvidia.com/gpu 16 more"
         )
 
     def test_what_was_measured_before_is_known_and_what_is_measured_now_is_added(self) -> None:
@@ -181,7 +181,7 @@ class TestPlan:
                    for each in action.pods}  # fmt: skip
         assert deleted == {"digits-master-0": None, "digits-worker-0": 30}
         (said,) = (each.message for each in found.actions if isinstance(each, EmitEvent))
-        assert "they take more room than the job is charged for" in said
+        assert "they take more resources than the job is charged for" in said
         leaving = status("Admitted", restartGeneration=1)
         leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs"}
         (again,) = decide(observe(job(status=leaving), large)).actions[:1]
