@@ -153,7 +153,7 @@ def run(options: Options) -> Figures:
         put = len(waiting) / (time.perf_counter() - started)
         del waiting  # a coordinator does not have them in memory either
         gc_tuning.look_seldom()
-        gc_tuning.settle()  # as after a rebuild
+        gc_tuning.settle()  # as the coordinator does after a rebuild
         worked = Worked(client)
         figures = pick(store, options)
         figures |= worked.per("pick", figures["picked"])

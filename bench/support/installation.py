@@ -124,7 +124,7 @@ def _real(bench: Bench) -> Server:
 
 
 def _start_embedded(bench: Bench) -> Server:
-    kubeconfig = stack.start_apiserver(bench, "--port", str(bench.port()))  # the same after a restart
+    kubeconfig = stack.start_apiserver(bench, "--port", str(bench.port()))  # a restarted server has the same port
     admin = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT))
     local_stack.install(admin)
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))

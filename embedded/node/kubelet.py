@@ -190,7 +190,7 @@ class Kubelet:
         self._unread.pop(pod.uid, None)
         try:
             self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
-        except NONSENSE as e:  # the API server of this version rejects such a pod; an older one may have taken it
+        except NONSENSE as e:  # the API server rejects such a pod today, but one of an older version may have stored it
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
             self._errors.met(_subject(pod), e)

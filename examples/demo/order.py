@@ -21,7 +21,7 @@ def smooth(weights: Mapping[str, int], picks: int) -> list[str]:
     for _ in range(picks):
         for name, weight in weights.items():
             current[name] += weight
-        winner = max(current, key=lambda name: current[name])  # the first of equals
+        winner = max(current, key=lambda name: current[name])  # among equal values, the first queue
         current[winner] -= sum(weights.values())
         order.append(winner)
     return order

@@ -44,7 +44,7 @@ class Volumes:
 
     def _write(self, path: Path, file: File) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._layout.pod(self._uid) / _DRAFT  # outside the volume, where a container could list it
+        draft = self._layout.pod(self._uid) / _DRAFT  # outside the volume, so that no container lists it
         draft.write_text(file.text, encoding="utf-8")
         os.chmod(draft, file.mode)
         draft.rename(path)

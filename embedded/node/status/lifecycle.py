@@ -16,8 +16,8 @@ Histories = Mapping[str, Sequence[Run]]
 """The runs of each container, oldest first."""
 
 _LONG_RUN_SECONDS = 600.0
-"""A run of this length ends a series of failures: after it, the back-off starts from its base again. The kubelet takes
-twice the longest back-off, as here."""
+"""The length of a run that ends a series of failures, so that the next back-off starts from its base. It is twice the
+longest back-off, as in the kubelet."""
 _KILL_AGAIN_SECONDS = 0.2
 
 

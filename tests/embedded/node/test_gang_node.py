@@ -66,7 +66,7 @@ def test_a_gangs_life(stage: Stage) -> None:
     for name in (first, second):
         stage.delete(name)
         stage.gone(name)
-    other = stage.run("true")  # looked at after them
+    other = stage.run("true")  # the scheduler handles this pod after the deletions
     stage.phase(other, "Succeeded")
     assert get(stage, group)["metadata"]["resourceVersion"] == version
 

@@ -1,4 +1,4 @@
-"""Limits of memory: what counts, and what becomes of a container that uses more."""
+"""Memory limits: what counts, and how a container that exceeds its limit ends."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What becomes of pods when the node, or the process that watches over them, is killed."""
+"""The pods of a node that is killed, and the pods whose shim is killed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A node that shuts down ends its pods, and that is nobody's failure, whatever is killed meanwhile."""
+"""A node that shuts down ends its pods without failures, whichever process is killed in between."""
 
 import os
 import signal
@@ -263,7 +263,7 @@ def test_the_end_of_a_session_that_no_node_lived_to_see_is_nobodys_failure(
         until((bare.folder(each) / "containers" / "c0" / "0" / "exited").exists)
     start()
     assert nobodys_failure(bare.phase(name, "Succeeded", "Failed"))
-    status = bare.phase(alone, "Failed", "Succeeded")  # its shim was sent nothing: somebody ended this one container
+    status = bare.phase(alone, "Failed", "Succeeded")  # its shim got no signal: only this container was ended
     assert (terminated(status)["exitCode"], status.get("reason")) == (3, None)
 
 

@@ -188,7 +188,7 @@ def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> 
 
 def test_a_pid_of_another_time_is_another_process() -> None:
     assert not Process(os.getpid(), 1).alive()
-    processes.signal_group(Process(os.getpid(), 1), signal.SIGKILL)  # nobody is hit
+    processes.signal_group(Process(os.getpid(), 1), signal.SIGKILL)  # no process gets the signal
 
 
 def test_gpus_stay_assigned_over_a_restart(layout: Layout) -> None:

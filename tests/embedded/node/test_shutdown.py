@@ -26,7 +26,7 @@ from kube.object_errors import ObjectErrors
 from tests.support.waiting import until
 
 BEGAN, TOLD = 1_000.0, 2_000.0
-"""When the node began, and when it was told to shut down."""
+"""The times of the node's start and of its shutdown."""
 
 
 def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
@@ -42,7 +42,7 @@ def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
         (ending(TOLD - 0.1, signal=1), False, True),
         (ending(TOLD + 5, signalled=TOLD - 0.1), False, True),
         (ending(TOLD + 5, signalled=TOLD + 0.1), False, True),
-        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early: somebody ended it
+        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early: a user ended it
         (ending(TOLD + 5, signalled=TOLD - NEAR_SECONDS - 1), False, False),
         (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # no node lived to see it
         (ending(BEGAN - 500, signal=15), False, False),

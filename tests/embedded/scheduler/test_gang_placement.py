@@ -277,7 +277,7 @@ def test_never_over_the_nodes_size_and_a_minimum_whole(minimums: dict[str, int],
 def test_gangs_that_fit_the_empty_node_all_run_in_the_end(
     minimums: dict[str, int], drawn: list[tuple[Any, ...]]
 ) -> None:
-    """Each round binds what it says and then ends whatever runs: no gang keeps another out for ever."""
+    """Each round carries out the decisions and then ends all running pods, so every gang gets its turn."""
     pods = [replace(pod, node="", phase="Pending", deletion_grace=None) for pod in _drawn(drawn)]
     gangs = known(*(group(count, name) for name, count in minimums.items()))
     for _ in range(len(pods) + 1):
