@@ -50,9 +50,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "hostile": lambda: measure("hostile", hostile.SHORT, hostile.run),
 }
 _JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-_PLOT = click.option(
-    "--plot", type=click.Path(dir_okay=False), default="", help="write a PNG of the curves to this file"
-)
+_PLOT = click.option("--plot", type=click.Path(dir_okay=False), default="", help="write the curves to this PNG file")
 Options = TypeVar("Options")
 _COUNT = click.IntRange(min=1)
 
@@ -92,13 +90,11 @@ def main(context: click.Context, as_json: bool) -> None:
 @click.option("--queues", type=_COUNT, default=picks.Options().queues, show_default=True)
 @click.option("--jobs", type=_COUNT, default=picks.Options().jobs, show_default=True)
 @click.option("--hard", is_flag=True, help="with quotas, cohorts, jobs that do not fit, and jobs that come and go")
-@click.option(
-    "--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="the most picks per commit"
-)
+@click.option("--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
 @_JSON
 def picks_command(as_json: bool, **options: Any) -> None:
-    """Measure durable picks per second through a real Redis."""
+    """Measure picks per second on a real Redis."""
     _show(measure("picks", picks.Options(**options), picks.run), as_json)
 
 
@@ -108,7 +104,9 @@ def picks_command(as_json: bool, **options: Any) -> None:
 @click.option("--worst", "is_worst", is_flag=True, help="measure the objects that are slowest to read, one by one")
 @_JSON
 def ingest_command(as_json: bool, is_worst: bool, **options: Any) -> None:
-    """Measure the path from watch events to entries in Redis, in events per second."""
+    """Measure how fast watch events are read.
+
+    A figure counts watch events per second, from their text to the entries in Redis."""
     if is_worst:
         _show(measure("worst", worst.Options(), worst.run), as_json)
         return
@@ -121,7 +119,9 @@ def ingest_command(as_json: bool, is_worst: bool, **options: Any) -> None:
 @click.option("--seconds", type=click.FloatRange(min=1), default=memory.Options().seconds, help="the time limit")
 @_JSON
 def memory_command(as_json: bool, **options: Any) -> None:
-    """Measure the memory of the coordinator and of Redis while many jobs wait."""
+    """Measure memory while many jobs wait.
+
+    The figures are of the coordinator and of Redis."""
     _show(measure("memory", memory.Options(**options), memory.run), as_json)
 
 
@@ -139,28 +139,29 @@ def memory_command(as_json: bool, **options: Any) -> None:
     show_default=True,
     help="pods of a job",
 )
-@click.option(
-    "--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="pods of all jobs of one size"
-)
+@click.option("--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="pods of all jobs")
 @click.option("--real", is_flag=True, help="reconcile on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
 @_JSON
 def reconcile_command(as_json: bool, **options: Any) -> None:
-    """Measure reconciles per second, compared with plain RQ jobs and with the API calls alone."""
+    """Measure reconciles per second.
+
+    No-op reconciles are compared with plain RQ jobs, whole reconciles with the same API calls alone."""
     _show(measure("reconcile", reconcile.Options(**options), reconcile.run), as_json)
 
 
 @main.command("fairness")
 @click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
 @click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
-@click.option(
-    "--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="the most picks per commit"
-)
+@click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--games", is_flag=True, help="measure queues that try to gain more than their share")
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
 @_PLOT
 @_JSON
 def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
-    """Measure how close admitted GPUs stay to the weights, and how long jobs wait."""
+    """Measure how fairly queues are served.
+
+    The figures are how close admitted GPUs stay to the weights, how long jobs wait, and how many small jobs pass a
+    large one."""
     if 0 < options["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
     _show(measure("fairness", fairness.Options(**options), fairness.run), as_json, plot)
@@ -169,9 +170,7 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
 @main.command("simulate")
 @click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
 @click.option("--scenario", type=click.Path(dir_okay=False), default="", help="a YAML file of queues, jobs and a pool")
-@click.option(
-    "--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="the number of jobs without a file"
-)
+@click.option("--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="jobs without a file")
 @click.option(
     "--room",
     type=click.FloatRange(min=0, min_open=True),
@@ -179,15 +178,15 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
     show_default=True,
     help="the pool as a part of the trace's peak",
 )
-@click.option(
-    "--cost", default=simulate.Options().cost, show_default=True, help="the measure of cost: jobs or a resource"
-)
+@click.option("--cost", default=simulate.Options().cost, show_default=True, help="jobs or a resource")
 @click.option("--against/--alone", default=True, show_default=True, help="compare with FIFO and plain round robin")
 @click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
 @_PLOT
 @_JSON
 def simulate_command(as_json: bool, plot: str, **options: Any) -> None:
-    """Simulate waits, utilisation and fairness of many jobs under a virtual clock."""
+    """Simulate many jobs under a virtual clock.
+
+    The figures are waits, utilisation and fairness, compared with FIFO and plain round robin."""
     _show(measure("simulate", simulate.Options(**options), simulate.run), as_json, plot)
 
 
@@ -196,7 +195,9 @@ def simulate_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--threads", type=_COUNT, default=apiserver.Options().threads, show_default=True)
 @_JSON
 def apiserver_command(as_json: bool, **options: Any) -> None:
-    """Measure requests per second and watch lag of the embedded API server."""
+    """Measure the embedded API server.
+
+    The figures are requests per second and the lag of a watch."""
     _show(measure("apiserver", apiserver.Options(**options), apiserver.run), as_json)
 
 
@@ -204,20 +205,16 @@ def apiserver_command(as_json: bool, **options: Any) -> None:
 @click.option("--jobs", type=_COUNT, default=burst.Options().jobs, show_default=True)
 @click.option("--pods", type=_COUNT, default=burst.Options().pods, show_default=True, help="pods of each job")
 @click.option("--queues", type=_COUNT, default=burst.Options().queues, show_default=True)
-@click.option(
-    "--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="processes that create jobs"
-)
-@click.option(
-    "--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="threads of each client"
-)
-@click.option(
-    "--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="cpus of the node, one for each pod"
-)
+@click.option("--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="client processes")
+@click.option("--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="threads per client")
+@click.option("--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="cpus, one per pod")
 @click.option("--workers", type=_COUNT, default=burst.Options().workers, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=burst.Options().seconds, help="the time limit")
 @_JSON
 def burst_command(as_json: bool, **options: Any) -> None:
-    """Measure thousands of TorchJobs created at once on an embedded stack."""
+    """Measure many TorchJobs created at once.
+
+    They run on an embedded stack, until all have ended."""
     _show(measure("burst", burst.Options(**options), burst.run), as_json)
 
 
@@ -225,27 +222,21 @@ def burst_command(as_json: bool, **options: Any) -> None:
 @click.option("--jobs", type=_COUNT, default=scale.Options().jobs, show_default=True)
 @click.option("--queues", type=_COUNT, default=scale.Options().queues, show_default=True)
 @click.option("--workers", type=_COUNT, default=scale.Options().workers, show_default=True)
-@click.option(
-    "--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="cpus of the node, one for each job"
-)
-@click.option(
-    "--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="processes that create jobs"
-)
-@click.option(
-    "--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="threads of each client"
-)
+@click.option("--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="cpus, one per job")
+@click.option("--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="client processes")
+@click.option("--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="threads per client")
 @click.option("--seconds", type=click.FloatRange(min=1), default=scale.Options().seconds, help="the time limit")
 @_JSON
 def scale_command(as_json: bool, **options: Any) -> None:
-    """Measure many jobs on a real API server (KUBEBUILDER_ASSETS), with one account per process."""
+    """Measure many jobs on a real API server.
+
+    The server is started from KUBEBUILDER_ASSETS, and each process has an account of its own."""
     _show(measure("scale", scale.Options(**options), scale.run), as_json)
 
 
 @main.command("churn")
 @click.option("--jobs", type=_COUNT, default=churn.Options().jobs, show_default=True)
-@click.option(
-    "--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="the most jobs at the same time"
-)
+@click.option("--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="most jobs at a time")
 @click.option("--pods", type=click.Choice(["played", "real"]), default="played", show_default=True)
 @click.option("--ttl", type=click.IntRange(min=0), default=churn.Options().ttl, show_default=True, help="seconds")
 @click.option("--samples", type=click.IntRange(min=2), default=churn.Options().samples, show_default=True)
@@ -255,7 +246,9 @@ def scale_command(as_json: bool, **options: Any) -> None:
 @click.option("--log", type=click.Path(dir_okay=False), default="", help="append each sample to this file at once")
 @_JSON
 def churn_command(as_json: bool, **options: Any) -> None:
-    """Measure memory, files and keys while jobs come and go."""
+    """Measure growth while jobs come and go.
+
+    The figures are memory, files and keys per 1,000 jobs."""
     _show(measure("churn", churn.Options(**options), churn.run), as_json)
 
 
@@ -288,7 +281,9 @@ _SERVER_NOTE = "The benchmark starts an embedded API server, unless --kubeconfig
 @_PLOT
 @_JSON
 def kueue_baseline_command(as_json: bool, plot: str, **server_options: Any) -> None:
-    """Run Kueue's scalability test: 15,000 jobs in 30 queues of 5 cohorts."""
+    """Run Kueue's scalability test.
+
+    It has 15,000 jobs in 30 queues of 5 cohorts."""
     options = kueue_baseline.Options(**_check_server(server_options))
     _show(measure("kueue-baseline", options, kueue_baseline.run), as_json, plot)
 
@@ -315,7 +310,9 @@ def kueue_baseline_command(as_json: bool, plot: str, **server_options: Any) -> N
 @_PLOT
 @_JSON
 def latency_command(as_json: bool, plot: str, **options: Any) -> None:
-    """Measure the time from a job's arrival to its admission and its pod, at a fixed rate."""
+    """Measure the time from arrival to admission.
+
+    Jobs arrive at a fixed rate; the time counts from the planned arrival to admission and to the pod."""
     _show(measure("latency", latency.Options(**_check_server(options)), latency.run), as_json, plot)
 
 
@@ -335,15 +332,15 @@ def latency_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--workers", type=_COUNT, default=hostile.Options().workers, show_default=True)
 @_JSON
 def hostile_command(as_json: bool, **options: Any) -> None:
-    """Measure a tenant's times to admission, without and with another tenant's attack."""
+    """Measure the effect of a hostile tenant.
+
+    The figures are another tenant's times from submission to admission, without and with the attack."""
     _show(measure("hostile", hostile.Options(**options), hostile.run), as_json)
 
 
 @main.command("pods", epilog=_SERVER_NOTE)
 @click.option("--pods", type=click.IntRange(min=4), default=pods.Options().pods, show_default=True)
-@click.option(
-    "--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="jobs in the part with many jobs"
-)
+@click.option("--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="jobs of the many-jobs part")
 @click.option("--workers", type=_COUNT, default=pods.Options().workers, show_default=True)
 @click.option("--rounds", type=_COUNT, default=pods.Options().rounds, show_default=True, help="rounds of each part")
 @click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="the time limit")
@@ -351,7 +348,9 @@ def hostile_command(as_json: bool, **options: Any) -> None:
 @_REAL
 @_JSON
 def pods_command(as_json: bool, **options: Any) -> None:
-    """Measure pods created per second, compared with the same API calls alone."""
+    """Measure pods created per second.
+
+    The figures for one job and for several jobs are compared with the same API calls alone."""
     if options["pods"] < 2 * options["jobs"]:
         raise click.UsageError("--pods must be at least twice --jobs: each job needs two pods")
     _show(measure("pods", pods.Options(**_check_server(options)), pods.run), as_json)
