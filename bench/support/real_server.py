@@ -73,7 +73,7 @@ def start(bench: Bench, assets: Path) -> RealServer:
     bench.wait(lambda: _ready(admin), "kube-apiserver", START_SECONDS)
     stack.install(admin)
     for role in ROLES.values():
-        for document in manifests.role(role, Places()):
+        for document in manifests.role_manifests(role, Places()):
             _apply(admin, document)
     return RealServer(url, bench.folder, admin)
 

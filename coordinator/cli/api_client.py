@@ -87,8 +87,8 @@ def find(session: Session) -> Reading:
 def coordinator(session: Session) -> Fetch:
     """Return access to the coordinator that the invocation names, else to the one that the cluster names."""
     if session.settings.coordinator:
-        return direct(session.settings.coordinator)
-    service = proxied(session.cluster)
+        return via_url(session.settings.coordinator)
+    service = via_api_server(session.cluster)
     try:
         announced = _leader_fetch(session)
     except errors.Forbidden as error:
@@ -112,7 +112,7 @@ def _leader_fetch(session: Session) -> Fetch | None:
     except errors.NotFound:
         return None
     url = str((lease["metadata"].get("annotations") or {}).get(API, ""))
-    return direct(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None
+    return via_url(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
@@ -130,7 +130,7 @@ def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
     return fetch
 
 
-def proxied(cluster: KubernetesCluster) -> Fetch:
+def via_api_server(cluster: KubernetesCluster) -> Fetch:
     """Return access to the coordinator's service through the API server."""
 
     def fetch(path: str) -> Any:
@@ -144,7 +144,7 @@ def proxied(cluster: KubernetesCluster) -> Fetch:
     return fetch
 
 
-def direct(url: str, identity: str = "") -> Fetch:
+def via_url(url: str, identity: str = "") -> Fetch:
     """Return access to a coordinator by URL.
 
     Raises NoCoordinator for an invalid URL, and if a process with another identity answers.

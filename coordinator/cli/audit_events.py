@@ -40,27 +40,27 @@ _CHANGING = (
 )
 
 
-def changing(command: Callable[..., Any]) -> Callable[..., Any]:
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that changes an object: `dry_run` and `reason`."""
     for option in reversed(_CHANGING):
         command = option(command)
     return command
 
 
-def tell(session: Session, item: Manifest, code: str, change_text: str, change: Change) -> None:
+def report(session: Session, item: Manifest, code: str, change_text: str, change: Change) -> None:
     """Print what was changed and in which cluster, then write an Event with that reason code."""
     if change.dry_run:
-        click.echo(f"{change_text} on {session.cluster_word} (dry run)")
+        click.echo(f"{change_text} on {session.cluster_name} (dry run)")
         return
-    click.echo(f"{change_text} on {session.cluster_word}")
+    click.echo(f"{change_text} on {session.cluster_name}")
     try:
-        body = event(item, code, change_text, change.reason, whoami(session), datetime.now(UTC))
+        body = build_event(item, code, change_text, change.reason, whoami(session), datetime.now(UTC))
         session.cluster.create(EVENTS, body, body["metadata"]["namespace"])
     except errors.ClusterError as error:
         click.echo(f"note: the change is done, but its event could not be written: {error}", err=True)
 
 
-def event(item: Manifest, code: str, change_text: str, reason: str, user: str, now: datetime) -> Manifest:
+def build_event(item: Manifest, code: str, change_text: str, reason: str, user: str, now: datetime) -> Manifest:
     """Build the Event. Its message names the change, the user, and the reason if one was given."""
     metadata = item["metadata"]
     timestamp, namespace = timestamps.format_time(now), metadata.get("namespace") or CLUSTER_SCOPE

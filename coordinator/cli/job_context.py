@@ -17,7 +17,7 @@ from kube.client import KubernetesCluster
 from reconcilers.views.pod_group_view import GroupReader
 
 
-def of(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
+def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
     """Read pods, groups and events of a job; `embedded` means a local cluster. ClusterError if pods cannot be read."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"

@@ -41,7 +41,7 @@ class Around:
     """Whether pods run on an embedded node, which starts them in the folder of submission."""
 
 
-def of(item: Manifest, job_context: Around) -> Document:
+def describe(item: Manifest, job_context: Around) -> Document:
     """Return the document of a job."""
     status, policy = item.get("status") or {}, item["spec"].get("schedulingPolicy") or {}
     admission = status.get("admission")

@@ -17,14 +17,14 @@ NAME = click.argument("name", metavar="JOB")
 
 def find(session: Session, handle: str) -> Manifest:
     """Read the job that a reference names. Raises NotFound if the uid belongs to an earlier job of that name."""
-    namespace, name, uid = parts(session, handle)
+    namespace, name, uid = parse(session, handle)
     item = session.cluster.get(TORCHJOBS, name, namespace)
     if uid and item["metadata"]["uid"] != uid:
         raise errors.NotFound(f"job {handle} is gone; {namespace}/{name} is another job now")
     return item
 
 
-def parts(session: Session, handle: str) -> tuple[str, str, str]:
+def parse(session: Session, handle: str) -> tuple[str, str, str]:
     """Split a reference into namespace, name and uid. Without a uid, any job of that name matches."""
     match handle.split("/"):
         case [name]:
@@ -42,16 +42,16 @@ def key(item: Manifest) -> JobKey:
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
-def admitted(item: Manifest) -> bool:
+def is_admitted(item: Manifest) -> bool:
     """Return whether the job is admitted, and so holds room."""
-    return bool((item.get("status") or {}).get("admission")) and not finished(item)
+    return bool((item.get("status") or {}).get("admission")) and not is_finished(item)
 
 
-def finished(item: Manifest) -> bool:
+def is_finished(item: Manifest) -> bool:
     """Return whether the job has finished."""
     return (item.get("status") or {}).get("phase") in FINISHED
 
 
-def shown(item: Manifest) -> str:
+def display_name(item: Manifest) -> str:
     """Return `namespace/name` of the job, for people."""
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

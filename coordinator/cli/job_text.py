@@ -24,7 +24,7 @@ LONGEST_COMMAND = 80
 """The most characters of a command in a column."""
 
 
-def show(item: Manifest, document: Document, pods: Iterable[Manifest]) -> str:
+def format_job(item: Manifest, document: Document, pods: Iterable[Manifest]) -> str:
     """Format everything about a job, in paragraphs."""
     facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, document))
     return "\n\n".join(filter(None, [facts, *_tables(item, document, pods), *document["notes"]]))
@@ -66,7 +66,9 @@ def _tables(item: Manifest, document: Document, pods: Iterable[Manifest]) -> Ite
     if document["tasks"]:
         yield output.columns(TASKS, [_task(task) for task in document["tasks"]])
         yield output.columns(WORKLOADS, [_workload(task) for task in document["tasks"]])
-        yield "\n".join(text.short(task["task"], blocker) for task in document["tasks"] for blocker in task["why"])
+        yield "\n".join(
+            text.format_blocker(task["task"], blocker) for task in document["tasks"] for blocker in task["why"]
+        )
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON"), map(_pod, pods))

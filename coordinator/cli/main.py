@@ -67,7 +67,7 @@ def config(session: Session, form: str | None) -> None:
     sources = {**resolved.sources, "kubeconfig": session.target.source}
     values["kubeconfig"] = session.target.kubeconfig
     if form:
-        output.show({name: {"value": value, "source": sources[name]} for name, value in values.items()}, form)
+        output.print_document({name: {"value": value, "source": sources[name]} for name, value in values.items()}, form)
         return
     rows = [(name, value or '""', sources[name]) for name, value in values.items()]
     click.echo(output.columns(("SETTING", "VALUE", "SOURCE"), rows))

@@ -58,7 +58,7 @@ class Listing:
         """Print the items. Raises UsageError for an unknown column."""
         ordered = self._sort(shape, items)
         if self.form in ("json", "yaml"):
-            show({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
+            print_document({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
         elif text := self._text(shape, ordered):
             click.echo(text)
 
@@ -99,12 +99,12 @@ def listing(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def asked(options: Mapping[str, Any]) -> Listing:
+def parse_list_options(options: Mapping[str, Any]) -> Listing:
     """Return the values of the options that `listing` added."""
     return Listing(options["form"] or "", options["no_headers"], options["sort_by"])
 
 
-def show(value: Any, form: str) -> None:
+def print_document(value: Any, form: str) -> None:
     """Print a JSON value as JSON or YAML, as `-o` says."""
     if form == "json":
         click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

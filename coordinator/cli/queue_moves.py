@@ -16,40 +16,40 @@ from kube.api import Manifest
 
 def empty(session: Session, name: str, move_to: str, change: Change) -> None:
     """Move all unfinished jobs of a queue to `move_to`. Raises Conflict if `move_to` is empty or a job holds room."""
-    users = using(session, name)
+    users = jobs_of(session, name)
     if not users:
         return
     if not move_to:
         raise errors.Conflict(
-            f"queue {name} has {len(users)} unfinished jobs, {job_ref.shown(users[0])} among them; "
+            f"queue {name} has {len(users)} unfinished jobs, {job_ref.display_name(users[0])} among them; "
             "cancel them, let them end first, or name another queue with --move-to"
         )
     if move_to == name:
         raise click.UsageError("--move-to: name another queue than the one to delete")
     session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names the missing queue
     _refuse_admitted(name, move_to, users)
-    owner = session.acting_as(USER)  # changing jobs takes a user's permissions
+    owner = session.with_role(USER)  # changing jobs takes a user's permissions
     for job in users:
         _patch_queue(owner, job, move_to, dry_run=True)
     if not change.dry_run:  # no job may be admitted from it while its jobs leave
         session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
-        users = using(session, name)
+        users = jobs_of(session, name)
         _refuse_admitted(name, move_to, users)
     for job in users:
         move(owner, job, move_to, change)
 
 
-def using(session: Session, name: str) -> list[Manifest]:
+def jobs_of(session: Session, name: str) -> list[Manifest]:
     """Return the unfinished jobs that name a queue."""
     items = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
-    return [item for item in items if not job_ref.finished(item) and columns.queue_of(item) == name]
+    return [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) == name]
 
 
 def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
     """Move a job that holds no room to another queue; the job keeps its age."""
     item = _patch_queue(session, job, queue, resume=resume, dry_run=change.dry_run)
-    change_text = f"job {job_ref.shown(job)} moved from queue {columns.queue_of(job)} to {queue}"
-    audit_events.tell(session, item, "JobMoved", change_text, change)
+    change_text = f"job {job_ref.display_name(job)} moved from queue {columns.queue_of(job)} to {queue}"
+    audit_events.report(session, item, "JobMoved", change_text, change)
 
 
 def _patch_queue(session: Session, job: Manifest, queue: str, *, resume: bool = False, dry_run: bool) -> Manifest:
@@ -60,9 +60,9 @@ def _patch_queue(session: Session, job: Manifest, queue: str, *, resume: bool = 
 
 
 def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:
-    holding = [job for job in users if job_ref.admitted(job)]
+    holding = [job for job in users if job_ref.is_admitted(job)]
     if holding:
         raise errors.Conflict(
-            f"queue {name} has {len(holding)} jobs that hold room, {job_ref.shown(holding[0])} among them; "
+            f"queue {name} has {len(holding)} jobs that hold room, {job_ref.display_name(holding[0])} among them; "
             f"let them end, or move each with: torchq job move JOB {move_to} --requeue"
         )

@@ -63,11 +63,11 @@ class Session:
         given_flags = {name: value for name, value in flags.items() if value is not None}
         return replace(self, flags={**self.flags, **given_flags})
 
-    def introduced(self, agent: str) -> "Session":
+    def with_user_agent(self, agent: str) -> "Session":
         """Return the same invocation with another user agent."""
         return replace(self, agent=agent)
 
-    def acting_as(self, role: Role) -> "Session":
+    def with_role(self, role: Role) -> "Session":
         """Return the same invocation with another role."""
         return replace(self, role=role)
 
@@ -82,9 +82,9 @@ class Session:
         return target.find(self.resolved, self.environ, serves=self.role in SERVING)
 
     @cached_property
-    def cluster_word(self) -> str:
+    def cluster_name(self) -> str:
         """The short name of the cluster, for people."""
-        return target.word(self.target, self.settings.context, self.environ)
+        return target.short_name(self.target, self.settings.context, self.environ)
 
     @property
     def connection(self) -> ConnectionSettings:
@@ -103,7 +103,7 @@ class Session:
         )
 
     @cached_property
-    def impatient(self) -> KubernetesCluster:
+    def lease_cluster(self) -> KubernetesCluster:
         """The same API for the leader's Lease. A request without an answer within `renew_seconds` fails and is not
         repeated. Two such requests fit into the duration of a lease."""
         seconds = min(self.settings.renew_seconds, self.settings.api_timeout)
@@ -150,7 +150,7 @@ class Commands(OnDemand):
         try:
             return super().invoke(ctx)
         except errors.Invalid as error:
-            raise click.ClickException(invalid(error)) from error
+            raise click.ClickException(format_invalid(error)) from error
         except SHOWN as error:
             raise click.ClickException(str(error)) from error
         except BrokenPipeError:
@@ -158,7 +158,7 @@ class Commands(OnDemand):
             raise SystemExit(0) from None
 
 
-def invalid(error: errors.Invalid) -> str:
+def format_invalid(error: errors.Invalid) -> str:
     """Format a refusal with one line per field, in the server's words. The server's own summary line is left out."""
     if not error.causes:
         return str(error)

@@ -16,13 +16,13 @@ from kube.api import Manifest
 LABEL = 14
 
 
-def waits(item: Manifest) -> bool:
+def is_waiting(item: Manifest) -> bool:
     """Return whether a TorchJob waits for room, or would wait if it were in its queue."""
     status = item.get("status") or {}
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 
 
-def settled(
+def describe_settled(
     item: Manifest,
     tasks: Iterable[Document] = (),
     restart_not_before: str = "",
@@ -58,7 +58,7 @@ def settled(
     return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
 
 
-def waiting(item: Manifest, place: Document) -> Document:
+def describe_waiting(item: Manifest, place: Document) -> Document:
     """Return the document of a job that waits: its position, or why it is not in the order."""
     queue: Document = (item.get("status") or {}).get("queue") or {}
     if_resumed = {"ifResumed": place["ifResumed"]} if place.get("ifResumed") else {}
@@ -120,7 +120,7 @@ def _condition(status: dict[str, Any], kind: str) -> str:
     return next((str(condition.get("message") or "") for condition in conditions if condition["type"] == kind), "")
 
 
-def why(document: Document) -> str:
+def format_why(document: Document) -> str:
     """Format the state of a job: a line with the reason, then lines with details and numbers."""
     if document.get("against"):
         lines = [
@@ -132,7 +132,9 @@ def why(document: Document) -> str:
             for blocker in document["against"]
             if not blocker["message"] or blocker["message"] not in document["message"]
         )
-        return "\n".join([*lines, *(f"  {short(blocker['task'], blocker)}" for blocker in more), *_backoff(document)])
+        return "\n".join(
+            [*lines, *(f"  {format_blocker(blocker['task'], blocker)}" for blocker in more), *_backoff(document)]
+        )
     if document["state"] in ("finished", "suspended", "admitted"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
         return "\n".join([*lines, *_backoff(document), *_if_resumed(document)])
@@ -168,7 +170,7 @@ def _backoff(document: Document) -> list[str]:
     return [f"  back-off until {until}; torchq job restart {document['job']} ends it"] if until else []
 
 
-def short(task: str, against: Document) -> str:
+def format_blocker(task: str, against: Document) -> str:
     """Format what keeps pods of a task from running."""
     example = f" ({against['pod']})" if against["pod"] else ""
     message = f": {against['message']}" if against["message"] else ""
@@ -178,10 +180,10 @@ def short(task: str, against: Document) -> str:
 _TIMES = (("notBefore", "not before"), ("since", "waiting since"))
 
 
-def position(document: Document) -> str:
+def format_position(document: Document) -> str:
     """Format the position of a job in one line."""
     if document["state"] != "waiting":
-        return why(document)
+        return format_why(document)
     return f"job {document['job']}: {_place(document)}"
 
 
@@ -226,7 +228,7 @@ def rates(before: Document, after: Document) -> Document:
     return {f"{name}PerSecond": round(count / seconds, 1) for name, count in counted.items()}
 
 
-def status(document: Document) -> str:
+def format_status(document: Document) -> str:
     """Format the health of the system, one line per part."""
     lines = [("Cluster", document["cluster"])] if "cluster" in document else []
     lines += [("Leader", _leader(document)), ("Workers", _workers(document))]
@@ -262,6 +264,6 @@ def _waits(waits: Document) -> str:
     return f"p50 {middle}, p95 {most} of the last {waits['admissions']} first admissions"
 
 
-def since(stamp: str | None, now: datetime) -> float | None:
+def seconds_since(stamp: str | None, now: datetime) -> float | None:
     """Return the seconds since a timestamp; None without a timestamp."""
     return max(0.0, round((now - timestamps.parse(stamp)).total_seconds(), 3)) if stamp else None

@@ -71,7 +71,7 @@ class Look:
     work: WorkPicture
 
 
-def confirmed(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
+def confirm(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
     """Return the findings that two readings have in common."""
     return tuple(sorted(set(first) & set(second)))
 

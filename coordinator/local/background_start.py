@@ -31,8 +31,8 @@ _LOOK_SECONDS = 0.1
 class Progress:
     """Prints each part that starts and its duration, if standard error is a terminal."""
 
-    def __init__(self, *, shown: bool | None = None) -> None:
-        self._visible = sys.stderr.isatty() if shown is None else shown
+    def __init__(self, *, is_visible: bool | None = None) -> None:
+        self._visible = sys.stderr.isatty() if is_visible is None else is_visible
         self._since = 0.0
         self._open = False
 
@@ -49,7 +49,7 @@ class Progress:
             click.echo(f" {time.monotonic() - self._since:.1f} s", err=True)
             self._open = False
 
-    def broken(self) -> None:
+    def abort(self) -> None:
         """Note that the last part has failed to start."""
         if self._open:
             click.echo("", err=True)
@@ -74,7 +74,7 @@ class Channel:
         """Report that all parts run."""
         self._tell({"ready": True})
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Report that the cluster has not started. All its processes have been stopped."""
         self._tell({"failed": str(error), "taken": isinstance(error, AlreadyRuns)})
 
@@ -106,7 +106,7 @@ def _is_up(data: Path) -> bool:
             deadline = time.monotonic() + SILENT_SECONDS
         if not reported:
             doing = (
-                f"is ending this cluster ({remaining_pods.progress(ending, time.time())})"
+                f"is ending this cluster ({remaining_pods.format_progress(ending, time.time())})"
                 if ending
                 else "is starting or stopping this cluster"
             )
@@ -137,11 +137,11 @@ def _start(data: Path, command: list[str], progress: Progress) -> bool:
         try:
             return _follow(_events(events), child, progress)
         except KeyboardInterrupt:
-            progress.broken()
+            progress.abort()
             _stop(child)
             raise LocalError("interrupted: the cluster was not started, and its processes are stopped") from None
         except EOFError:
-            progress.broken()
+            progress.abort()
             tail = "\n  ".join(["", *last_lines(log.read_bytes()[before:])])
             raise LocalError(f"the cluster did not start; the end of {log}:{tail}") from None
 
@@ -158,7 +158,7 @@ def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]
             child.wait()
             return False
         else:
-            progress.broken()
+            progress.abort()
             child.wait()
             raise LocalError(str(event["failed"]))
     _stop(child)

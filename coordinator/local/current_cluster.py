@@ -38,7 +38,7 @@ def note(environ: Mapping[str, str]) -> Path | None:
     return folder / NAME if folder else None
 
 
-def data(environ: Mapping[str, str]) -> Path | None:
+def data_folder(environ: Mapping[str, str]) -> Path | None:
     """Return the data folder of the current local cluster, running or not; None if no cluster is current.
 
     Raises LocalError if the note cannot be read, since commands must not use another cluster by mistake.
@@ -48,19 +48,19 @@ def data(environ: Mapping[str, str]) -> Path | None:
     return Path(local_entries[-1].data) if local_entries else None
 
 
-def take(environ: Mapping[str, str], folder: Path) -> None:
+def make_current(environ: Mapping[str, str], folder: Path) -> None:
     """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
     entry_of_folder = Entry(str(folder), socket.gethostname())
     _change(environ, lambda entries: [*(entry for entry in entries if entry != entry_of_folder), entry_of_folder])
 
 
-def give_back(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
+def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
     """Remove the cluster of a data folder from the note; return whether it was the current one.
 
     The next current cluster is the running one that was made current last, or the last one if none runs. Raises
     LocalError if the note cannot be written.
     """
-    entry, path, current = Entry(str(folder), socket.gethostname()), note(environ), data(environ)
+    entry, path, current = Entry(str(folder), socket.gethostname()), note(environ), data_folder(environ)
     if path and entry in _read(path):
         _change(environ, lambda entries: without(entries, entry, runs))
     return current == folder

@@ -18,7 +18,7 @@ program that does not end at SIGINT gets SIGKILL: kube-apiserver does not end wi
 """
 
 
-def held(command: Iterable[str], at_death: signal.Signals = signal.SIGINT) -> list[str]:
+def wrap_command(command: Iterable[str], at_death: signal.Signals = signal.SIGINT) -> list[str]:
     """Return the command line that starts `command` through this script.
 
     This process must start it, from a thread that lives as long as the program.

@@ -27,7 +27,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
     """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if that is not possible."""
     pid = stack_state.supervisor_pid(data)
     if pid is None and (keep or not remaining_pods.running(data)):
-        progress_lines.print_line(f"no cluster runs in {data}{left_running(data, '; ')}")
+        progress_lines.print_line(f"no cluster runs in {data}{describe_remaining_pods(data, '; ')}")
         return
     if keep and remaining_pods.ending(data):
         raise LocalError("--keep comes too late: the pods are already ending")
@@ -42,7 +42,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
         wait, kill = target.command("down", data), stack.hurry_command(data)
         progress_lines.print_line(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
-    progress_lines.print_line(f"the cluster is down{left_running(data, '; ')}")
+    progress_lines.print_line(f"the cluster is down{describe_remaining_pods(data, '; ')}")
 
 
 def _end_pods(data: Path, *, now: bool) -> None:
@@ -53,17 +53,17 @@ def _end_pods(data: Path, *, now: bool) -> None:
         _wait(data, stack_state.supervisor_pid(data) or _start_ending(data, now=now), None)
     pods = remaining_pods.running(data)
     if pods:
-        raise LocalError(f"{remaining_pods.counted(pods)} cannot be ended; see {_log(data)}")
+        raise LocalError(f"{remaining_pods.format_count(pods)} cannot be ended; see {_log(data)}")
 
 
-def left_running(data: Path, before: str = "") -> str:
+def describe_remaining_pods(data: Path, before: str = "") -> str:
     """Return a text about pods that run without their cluster, after the text `before`; empty without such pods."""
     pods = remaining_pods.running(data)
     if not pods:
         return ""
     verb = "runs" if len(pods) == 1 else "run"
     up, end = target.command("up", data), target.command("down", data)
-    return f"{before}{remaining_pods.counted(pods)} still {verb}: `{up}` takes over what runs, `{end}` ends it"
+    return f"{before}{remaining_pods.format_count(pods)} still {verb}: `{up}` takes over what runs, `{end}` ends it"
 
 
 def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
@@ -102,7 +102,7 @@ class _EndingProgress:
             return
         if pods:
             hint = "" if self._count else f" (Ctrl-C stops waiting, `{stack.hurry_command(self._data)}` kills them)"
-            progress_lines.print_line(remaining_pods.progress(pods, time.time()) + hint)
+            progress_lines.print_line(remaining_pods.format_progress(pods, time.time()) + hint)
         elif not self._count:
             progress_lines.print_line("waiting for the coordinator and the workers to end")
         self._count, self._said_at = len(pods), now

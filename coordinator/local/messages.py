@@ -18,13 +18,13 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
     target_now = target.find(resolved, environ)
     if target_now.data != data:
         hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
-        cluster_name = target.word(target_now, resolved.settings.context, environ)
+        cluster_name = target.short_name(target_now, resolved.settings.context, environ)
         if cluster_name == target.UNKNOWN:
             return [f"torchq's commands go to no cluster; {hint}"]
         name_source = resolved.sources["context"] if resolved.settings.context else target_now.source
         reason = f"{name_source} names it" if target_now.source != target.LOCAL_SOURCE else "it was made current before"
         return [f"torchq's commands still go to {cluster_name} ({reason}); {hint}"]
-    cluster_name = target.word(target_now, "", environ)
+    cluster_name = target.short_name(target_now, "", environ)
     if target_now.source != target.LOCAL_SOURCE:
         why = "no other cluster is configured" if target_now.source == "default" else f"{target_now.source} names it"
         return [f"torchq's commands go to it ({cluster_name}): {why}"]
@@ -36,7 +36,7 @@ def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
     target_now = target.find(resolved, environ)
     if target_now.source in ("default", target.LOCAL_SOURCE) and not target_now.runs:
         return "no other cluster is current: `torchq local up` starts this one again"
-    cluster_name = target.word(target_now, resolved.settings.context, environ)
+    cluster_name = target.short_name(target_now, resolved.settings.context, environ)
     if target_now.source == target.LOCAL_SOURCE:
         return f"torchq's commands go to {cluster_name} again"
     if target_now == target.elsewhere(environ):
@@ -47,7 +47,7 @@ def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
 def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
     """Describe where the current cluster is, if it is in another folder."""
     try:
-        folder = current_cluster.data(environ)
+        folder = current_cluster.data_folder(environ)
     except LocalError:
         return []
     if folder is None or folder == data:

@@ -34,7 +34,7 @@ def clear(data: Path) -> None:
     shutdown_record.clear_left(Files(data).layout)
 
 
-def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
+def format_count(pods: Iterable[EndingPod | RunningPod]) -> str:
     """Format the number of pods and their jobs: `4 pods of job team/digits`, `3 pods (2 of job team/digits, 1 of job
     team/words)`."""
     pod_list = list(pods)
@@ -47,7 +47,7 @@ def counted(pods: Iterable[EndingPod | RunningPod]) -> str:
     return f"{number} ({', '.join(parts + more)})" if parts else number
 
 
-def progress(pods: Iterable[EndingPod], now: float) -> str:
+def format_progress(pods: Iterable[EndingPod], now: float) -> str:
     """Format the number of pods that end and the longest remaining time: `1 pod of job team/digits still ends, 41 s at
     most`. `now` is in seconds since 1970."""
     pod_list = list(pods)
@@ -55,4 +55,4 @@ def progress(pods: Iterable[EndingPod], now: float) -> str:
     verb = "ends" if len(pod_list) == 1 else "end"
     seconds = math.ceil(max(times) - now) if times else None
     limit = "" if seconds is None else f", {seconds} s at most" if seconds > 0 else "; the rest is being killed"
-    return f"{counted(pod_list)} still {verb}{limit}"
+    return f"{format_count(pod_list)} still {verb}{limit}"

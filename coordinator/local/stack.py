@@ -18,7 +18,7 @@ from pathlib import Path
 from coordinator.errors import LocalError
 from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
-from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, unreported
+from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, ignore_report
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Command, Supervisor
 from coordinator.rbac.permissions import LEASE
@@ -73,7 +73,7 @@ class Options:
 
 def run(
     options: Options,
-    report: Report = unreported,
+    report: Report = ignore_report,
     ready: Callable[[], None] = lambda: None,
     say: Say = lambda _: None,
 ) -> int:
@@ -89,7 +89,7 @@ def run(
     options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     stop = PatientStop(LEAVE)
     stop.listen()
-    with stack_state.locked(files):
+    with stack_state.hold_lock(files):
         files.ready.unlink(missing_ok=True)
         remaining_pods.clear(options.data)
         supervisor = Supervisor()
@@ -115,7 +115,7 @@ def end_pods(data: Path, *, now: bool, say: Say) -> int:
     stop = PatientStop(LEAVE)
     stop.listen()
     stop.hurried = now
-    with stack_state.locked(files):
+    with stack_state.hold_lock(files):
         remaining_pods.clear(data)
         supervisor = Supervisor()
         try:
@@ -132,7 +132,7 @@ def hurry_command(data: Path) -> str:
     return f"{target.command('down', data)} --now"
 
 
-def checked_log_size(text: str) -> str:
+def check_log_size(text: str) -> str:
     """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept it."""
     machine.log_bytes(text)
     return text
@@ -171,11 +171,11 @@ def _start(options: Options, start: Start) -> None:
         )  # workers ask once which kinds are served, and the node may be registered from the last start
         url = _start_redis(options, plan, files, supervisor)
         start.wait("Redis", "redis", lambda: connection.is_reachable(url))
-        before = signs_of_life(cluster)
+        before = node_renew_times(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
         # jobs to it.
-        start.wait("the node", NODE_NAME, lambda: signs_of_life(cluster) not in ({}, before))
+        start.wait("the node", NODE_NAME, lambda: node_renew_times(cluster) not in ({}, before))
         for command in _coordinator_and_workers(options, files, url):
             supervisor.start(command)
         start.wait(
@@ -184,9 +184,9 @@ def _start(options: Options, start: Start) -> None:
             lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
         )
     except errors.ClusterError as error:
-        raise start.failed("the API server", "apiserver", str(error)) from error
+        raise start.error("the API server", "apiserver", str(error)) from error
     except QueueError as error:
-        raise start.failed("Redis", "redis", str(error)) from error
+        raise start.error("Redis", "redis", str(error)) from error
 
 
 def _start_api_server(start: Start, requested_port: int = 0) -> None:
@@ -213,7 +213,7 @@ def _node(files: Files, capacity: list[str]) -> Command:
     return _module(files, NODE_NAME, [*where, "--stop-pods", *capacity], NODE)
 
 
-def signs_of_life(cluster: Cluster) -> dict[str, str]:
+def node_renew_times(cluster: Cluster) -> dict[str, str]:
     """Return when each node renewed its Lease. A node renews it only once its Node object is up to date."""
     leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
@@ -338,8 +338,8 @@ def _capacity(options: Options) -> list[str]:
 def _default_port(files: Files) -> int:
     """Return the port of the last start, so that kubeconfigs stay valid; at the first start any free port."""
     with contextlib.suppress(OSError, ValueError):
-        if 0 < (kept := int(files.port.read_text())) < 65_536:
-            return kept
+        if 0 < (noted_port := int(files.port.read_text())) < 65_536:
+            return noted_port
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])

@@ -72,5 +72,5 @@ class _EndingReport:
         """Print how many pods still end, if that has changed or another stop signal has arrived."""
         pods = remaining_pods.ending(self._data) or ()
         if pods and (len(pods) != self._count or repeated != self._repeated):
-            self._say(f"{remaining_pods.progress(pods, time.time())}; `{self._hint}` kills them at once")
+            self._say(f"{remaining_pods.format_progress(pods, time.time())}; `{self._hint}` kills them at once")
         self._count, self._repeated = len(pods), repeated

@@ -30,7 +30,7 @@ class Stopped(Exception):
     """A stop signal arrived during the start."""
 
 
-def unreported(_part: str) -> None:
+def ignore_report(_part: str) -> None:
     """Ignore the report."""
 
 
@@ -47,7 +47,7 @@ class Start:
     files: Files
     supervisor: Supervisor
     stopping: Callable[[], bool]
-    report: Report = unreported
+    report: Report = ignore_report
     _part: str = ""
     """The part that is starting."""
     _lengths: dict[Path, int] = field(default_factory=dict)
@@ -72,10 +72,10 @@ class Start:
             self.supervisor.step()
             self._check()
             if time.monotonic() > deadline:
-                raise self.failed(part, process, f"it did not answer within {seconds:.0f} s")
+                raise self.error(part, process, f"it did not answer within {seconds:.0f} s")
             time.sleep(_LOOK_SECONDS)
 
-    def failed(self, part: str, process: str, why: str) -> LocalError:
+    def error(self, part: str, process: str, why: str) -> LocalError:
         """Return the error for a part that did not start."""
         log = self.files.layout.logs(process)
         lines = self._tail(log)
@@ -85,7 +85,7 @@ class Start:
     def _check(self) -> None:
         for name, (deaths, how) in self.supervisor.troubles().items():
             if deaths >= MOST_DEATHS:
-                raise self.failed(f"process {name}", name, f"it {how}, {deaths} times in a row")
+                raise self.error(f"process {name}", name, f"it {how}, {deaths} times in a row")
 
     def _tail(self, log: Path) -> list[str]:
         """Return the last lines that were written since the start began."""

@@ -50,7 +50,7 @@ class Files:
 
 
 @contextlib.contextmanager
-def locked(files: Files) -> Iterator[None]:
+def hold_lock(files: Files) -> Iterator[None]:
     """Hold the lock of a data folder. AlreadyRuns if another supervisor holds it; OSError if locks do not work."""
     files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
     with files.lock.open("a+") as lock:

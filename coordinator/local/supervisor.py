@@ -168,7 +168,9 @@ class Supervisor:
         command = child.command
         environment = {**(os.environ if command.environment is None else command.environment), PIPE: self._pipe}
         arguments = (
-            die_with_parent.held(command.arguments, command.at_death) if command.foreign else [*command.arguments]
+            die_with_parent.wrap_command(command.arguments, command.at_death)
+            if command.foreign
+            else [*command.arguments]
         )
         output = open(command.output, "ab") if command.output else None  # noqa: SIM115 - handed to the child
         try:

@@ -70,7 +70,7 @@ def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False
     usual = _usual(environ)
     if settings.context:
         return Target(usual or client.DEFAULT_KUBECONFIG, client.DEFAULT_KUBECONFIG)
-    if not serves and (data := current_cluster.data(environ)) is not None:
+    if not serves and (data := current_cluster.data_folder(environ)) is not None:
         return Target(str(Files(data).layout.kubeconfig), LOCAL_SOURCE, implied=True)
     return elsewhere(environ)
 
@@ -85,7 +85,7 @@ def elsewhere(environ: Mapping[str, str]) -> Target:
     return Target(str(embedded), "default", implied=True) if embedded and embedded.exists() else Target()
 
 
-def word(target: Target, context: str, environ: Mapping[str, str]) -> str:
+def short_name(target: Target, context: str, environ: Mapping[str, str]) -> str:
     """Return the short name of a cluster: `local`, `local:FOLDER`, the name of its context, or `in-cluster`."""
     if target.data is not None:
         embedded = _default_embedded(environ)

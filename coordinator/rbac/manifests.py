@@ -44,7 +44,7 @@ class Tenant:
     groups: Sequence[str] = ()
 
 
-def role(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
+def role_manifests(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
     """Return the manifests of one role. The role of users has no binding here; `tenant` binds it in each namespace.
 
     With `namespaces`, workers may write (pods, services, events) in these only. The ClusterRole then has the
@@ -69,7 +69,7 @@ def role(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Man
     return documents
 
 
-def tenant(tenant: Tenant) -> list[Manifest]:
+def tenant_manifests(tenant: Tenant) -> list[Manifest]:
     """Return the manifests that users of one namespace need beside the role of users."""
     queue = tenant.queue or tenant.namespace
     user_name, name = full_name(USER), f"torchq-queue-{queue}-of-{tenant.namespace}"
@@ -107,11 +107,13 @@ def text(documents: Iterable[Manifest]) -> str:
 def files() -> dict[str, str]:
     """Return the text of each file below deploy/rbac, by name."""
     manifests = {
-        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role(role_values, Places()))}"
+        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role_manifests(role_values, Places()))}"
         for name, role_values in ROLES.items()
     }
     comment = f"# What `torchq rbac --tenant {EXAMPLE}` prints for users of the namespace and the queue {EXAMPLE}.\n"
-    return manifests | {f"examples/{EXAMPLE}.yaml": HEADER + comment + text(tenant(Tenant(namespace=EXAMPLE)))}
+    return manifests | {
+        f"examples/{EXAMPLE}.yaml": HEADER + comment + text(tenant_manifests(Tenant(namespace=EXAMPLE)))
+    }
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> Manifest:

@@ -93,7 +93,7 @@ class Role:
             _filter_verbs(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere)
         )
 
-    def each(self) -> Iterator[Rule]:
+    def all_rules(self) -> Iterator[Rule]:
         """Yield all rules, whatever their scope."""
         yield from (*self.rules, *self.lease, *self.queue)
 
@@ -111,7 +111,7 @@ LEASE = "torchq-coordinator"
 SERVICE = "http:torchq-coordinator:http"
 """The coordinator's service in the API server's proxy: protocol, name and port."""
 _FOLLOW = ("list", "watch")
-_POD_GROUPS = {each.group: each for each in reversed(backends.KINDS)}.values()
+_POD_GROUPS = {kind.group: kind for kind in reversed(backends.KINDS)}.values()
 """One pod group kind per API group; RBAC does not know versions."""
 _ASK = (
     Rule(resource=LEASES, name=LEASE, verbs=("get",)),
@@ -133,7 +133,7 @@ COORDINATOR = Role(
         Rule(resource=RESOURCE_QUOTAS, verbs=_FOLLOW),
         Rule(resource=PODS, verbs=_FOLLOW),
         Rule(resource=NODES, verbs=_FOLLOW),
-        *(Rule(resource=each, verbs=_FOLLOW) for each in (*_POD_GROUPS, RECREATE_REQUESTS)),
+        *(Rule(resource=resource, verbs=_FOLLOW) for resource in (*_POD_GROUPS, RECREATE_REQUESTS)),
     ),
     lease=(
         # RBAC cannot restrict create to a name.
@@ -162,8 +162,8 @@ WORKER = Role(
         Rule(resource=EVENTS, verbs=("create",)),
         # These kinds exist only where a gang scheduler is installed.
         *(
-            Rule(resource=each, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW)
-            for each in _POD_GROUPS
+            Rule(resource=resource, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW)
+            for resource in _POD_GROUPS
         ),
         Rule(resource=GANG_QUEUES, verbs=("get",)),
         Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
@@ -183,7 +183,7 @@ USER = Role(
         Rule(resource=EVENTS, verbs=("list", "create")),
         # `job show` uses them for a job that waits for a ResourceQuota.
         Rule(resource=RESOURCE_QUOTAS, verbs=("list",)),
-        *(Rule(resource=each, verbs=("list",)) for each in _POD_GROUPS),
+        *(Rule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),
     ),
     queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
 )

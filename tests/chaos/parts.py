@@ -44,7 +44,7 @@ class Part:
         """On a leash: it ends with this process."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                die_with_parent.held(self.command),
+                die_with_parent.wrap_command(self.command),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -34,7 +34,7 @@ from tests.support.rbac.scenes import OTHERS, SCENES, Stage
 EACH = [
     pytest.param(role, rule, verb, id=f"{role.name}-{verb}-{of_rule(rule).replace('/', '.')}")
     for role in ROLES.values()
-    for rule in role.each()
+    for rule in role.all_rules()
     for verb in rule.all_verbs
 ]
 PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER) and not each.values[1].optional]
@@ -109,7 +109,7 @@ def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) 
         preflight.check(access.cluster(USER), role, SETTINGS)
     lacking = [
         (rule, verb)
-        for rule in role.each()
+        for rule in role.all_rules()
         for verb in rule.verbs
         if (of_rule(rule), verb) not in granted(USER) and not rule.optional
     ]
@@ -252,7 +252,7 @@ def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...])
 
 
 def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
-    found = {rule.resource.plural for role in ROLES.values() for rule in role.each()}
+    found = {rule.resource.plural for role in ROLES.values() for rule in role.all_rules()}
     assert found == {
         "torchjobs",
         "tenantqueues",
@@ -268,7 +268,7 @@ def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
         "queues",
         "containerrecreaterequests",
     }
-    assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.each())
+    assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.all_rules())
 
 
 def test_a_dry_run_of_a_pod_is_tried_and_done_without(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

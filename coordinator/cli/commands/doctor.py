@@ -53,7 +53,7 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
     Exit code 0: they agree; 1: they disagree; 2: the check could not be made.
     """
     try:
-        looker = _collector(session.introduced("torchq-doctor").acting_as(DOCTOR))
+        looker = _collector(session.with_user_agent("torchq-doctor").with_role(DOCTOR))
         findings = examine(looker, settle)
         remaining = _repair(looker, findings, settle, timeout) if fix else findings
     except SHOWN as error:
@@ -61,7 +61,7 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
         sys.exit(BLIND)
     mended = tuple(finding for finding in findings if finding not in remaining)
     if mended and not form:
-        click.echo(f"repaired on {session.cluster_word}: {_format_counts(mended)}")
+        click.echo(f"repaired on {session.cluster_name}: {_format_counts(mended)}")
     _print(remaining, mended, form)
     sys.exit(DISAGREE if any(not finding.harmless for finding in remaining) else 0)
 
@@ -80,7 +80,7 @@ def examine(looker: Looker, settle: float) -> tuple[Disagreement, ...]:
         return ()
     silent = look.cluster.lease.seconds + 1.0 if look.cluster.lease and _has(first, "lease-silent") else 0.0
     time.sleep(max(settle, silent))
-    return rules.confirmed(first, rules.compare(looker.look()))
+    return rules.confirm(first, rules.compare(looker.look()))
 
 
 def _repair(
@@ -112,7 +112,7 @@ def _has(findings: tuple[Disagreement, ...], code: str) -> bool:
 
 def _print(findings: tuple[Disagreement, ...], mended: tuple[Disagreement, ...], form: str | None) -> None:
     if form:
-        output.show({"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended)}, form)
+        output.print_document({"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended)}, form)
         return
     if not findings:
         click.echo("cluster, queues and RQ agree")

@@ -37,9 +37,9 @@ def why(session: Session, name: str, form: str | None) -> None:
     """Explain why a job waits, in numbers."""
     document = _locate(session, name)
     if form:
-        output.show(document, form)
+        output.print_document(document, form)
         return
-    click.echo(text.why(document))
+    click.echo(text.format_why(document))
 
 
 @click.command()
@@ -50,27 +50,27 @@ def position(session: Session, name: str, form: str | None) -> None:
     """Show a waiting job's position in its queue. Also shows which of the next picks it is."""
     document = _locate(session, name)
     if form:
-        output.show(document, form)
+        output.print_document(document, form)
         return
-    click.echo(text.position(document))
+    click.echo(text.format_position(document))
 
 
 def _locate(session: Session, name: str) -> Document:
     """Return the job's own state, and its position if it waits."""
     item = job_ref.find(session, name)
-    if not text.waits(item):
-        short = job_ref.admitted(item) and item["status"].get("phase") != "Running"
-        job_context = surroundings.of(session.cluster, item) if short else Around(now=output.now())
-        document = job_details.of(item, job_context)
-        return text.settled(
+    if not text.is_waiting(item):
+        short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
+        job_context = surroundings.read(session.cluster, item) if short else Around(now=output.now())
+        document = job_details.describe(item, job_context)
+        return text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
         )
-    return text.waiting(item, api_client.find(session).job(job_ref.key(item)))
+    return text.describe_waiting(item, api_client.find(session).job(job_ref.key(item)))
 
 
 def _if_resumed(session: Session, item: Manifest) -> Document | None:
     """Return the forecast for a suspended job that holds no room, if it were resumed now."""
-    if not item["spec"].get("suspend") or job_ref.admitted(item) or job_ref.finished(item):
+    if not item["spec"].get("suspend") or job_ref.is_admitted(item) or job_ref.is_finished(item):
         return None
     try:
         return api_client.find(session).job(job_ref.key(item)).get("ifResumed")
@@ -88,7 +88,7 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
 @pass_session
 def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """Show which jobs would be admitted next."""
-    listing = output.asked(options)
+    listing = output.parse_list_options(options)
     document = api_client.find(session).next(count, roomy=roomy)
     listing.show(columns.pick_columns(), document["items"])
     if not document["items"] and document["waiting"]:
@@ -108,11 +108,11 @@ def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
 def status(session: Session, seconds: float, form: str | None) -> None:
     """Show the health of the whole system. That is leader, workers, rates, waits, Redis and API server. Exit code 1:
     something is wrong."""
-    document = {"cluster": session.cluster_word, **_status(session, seconds)}
+    document = {"cluster": session.cluster_name, **_status(session, seconds)}
     if form:
-        output.show(document, form)
+        output.print_document(document, form)
     else:
-        click.echo(text.status(document))
+        click.echo(text.format_status(document))
     sys.exit(1 if document["trouble"] else 0)
 
 
@@ -146,7 +146,7 @@ def _lease(session: Session) -> Document:
     except errors.ClusterError as error:
         return {"apiServer": str(error)}
     spec = document.get("spec") or {}
-    silent = text.since(spec.get("renewTime"), output.now())
+    silent = text.seconds_since(spec.get("renewTime"), output.now())
     alive = silent is not None and silent < SILENT_SECONDS
     holder = str(spec.get("holderIdentity") or "") if alive else ""
     return {"apiServer": "", "leader": holder, "renewedSecondsAgo": silent}
@@ -184,16 +184,17 @@ def _ticks(every: float, count: int) -> Iterator[None]:
 
 def _screen(session: Session, before: Document, picks: int, listing: Listing) -> tuple[str, Document]:
     """Return the present screen and its numbers. A part that does not answer is named, and read again next time."""
-    cluster, lease = {"cluster": session.cluster_word}, _lease(session)
+    cluster, lease = {"cluster": session.cluster_name}, _lease(session)
     try:
         reading = api_client.find(session)
         numbers = reading.status()
         queues = reading.queues()
         upcoming = reading.next(picks)["items"] if picks else []
     except SHOWN as error:
-        return text.status(cluster | text.summary(lease, {"redis": str(error)}, {})), {}
+        return text.format_status(cluster | text.summary(lease, {"redis": str(error)}, {})), {}
+    rates = text.rates(before, numbers) if before else {}
     parts = [
-        text.status(cluster | text.summary(lease, numbers, text.rates(before, numbers) if before else {})),
+        text.format_status(cluster | text.summary(lease, numbers, rates)),
         listing.table(columns.queue_columns(output.now()), queues),
         listing.table(columns.pick_columns(), upcoming) if upcoming else "",
     ]

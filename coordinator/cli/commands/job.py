@@ -57,10 +57,10 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     ):
         click.echo(key)
     if dry_run:
-        click.echo(f"{len(documents)} valid on {session.cluster_word}, nothing created (dry run)")
+        click.echo(f"{len(documents)} valid on {session.cluster_name}, nothing created (dry run)")
     else:
         # Programs read standard output, so it has the handles alone.
-        click.echo(f"{len(documents)} submitted on {session.cluster_word}", err=True)
+        click.echo(f"{len(documents)} submitted on {session.cluster_name}", err=True)
 
 
 LATER = {
@@ -88,7 +88,9 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
     """List jobs in the order of submission."""
     items = session.cluster.list(TORCHJOBS, "" if all_namespaces else session.namespace).items
     items = [item for item in items if queue is None or columns.queue_of(item) == queue]
-    output.asked(options).show(columns.job_columns(output.now()), sorted(items, key=columns.submission_order))
+    output.parse_list_options(options).show(
+        columns.job_columns(output.now()), sorted(items, key=columns.submission_order)
+    )
 
 
 @job.command()
@@ -99,12 +101,12 @@ def show(session: Session, name: str, form: str | None) -> None:
     """Show one job in detail. The output has its state, the reason why a task is short of pods, restarts, conditions,
     pods and the last events."""
     item = job_ref.find(session, name)
-    job_context = surroundings.of(session.cluster, item, embedded=session.target.data is not None)
-    document = job_details.of(item, job_context)
+    job_context = surroundings.read(session.cluster, item, embedded=session.target.data is not None)
+    document = job_details.describe(item, job_context)
     if form:
-        output.show({**item, "details": document}, form)
+        output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_text.show(item, document, job_context.pods))
+        click.echo(job_text.format_job(item, document, job_context.pods))
 
 
 @job.command()

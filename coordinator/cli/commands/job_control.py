@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
-from coordinator.cli.audit_events import Change, changing
+from coordinator.cli.audit_events import Change, change_options
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
@@ -32,19 +32,21 @@ class NotMoved(CoordinatorError):
 
 @click.command()
 @NAME
-@changing
+@change_options
 @pass_session
 def cancel(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Delete a job and free its charge."""
     item = job_ref.find(session, name)
     metadata = item["metadata"]
     session.cluster.delete(TORCHJOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"], dry_run=dry_run)
-    audit_events.tell(session, item, "JobCancelled", f"job {job_ref.shown(item)} cancelled", Change(dry_run, reason))
+    audit_events.report(
+        session, item, "JobCancelled", f"job {job_ref.display_name(item)} cancelled", Change(dry_run, reason)
+    )
 
 
 @click.command()
 @NAME
-@changing
+@change_options
 @pass_session
 def suspend(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
@@ -54,20 +56,22 @@ def suspend(session: Session, name: str, dry_run: bool, reason: str) -> None:
 
 @click.command()
 @NAME
-@changing
+@change_options
 @pass_session
 def hold(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
     item = job_ref.find(session, name)
-    if job_ref.admitted(item):
-        raise errors.Conflict(f"job {job_ref.shown(item)} holds room already: torchq job suspend deletes its pods")
+    if job_ref.is_admitted(item):
+        raise errors.Conflict(
+            f"job {job_ref.display_name(item)} holds room already: torchq job suspend deletes its pods"
+        )
     patch = {"spec": {"schedulingPolicy": {"hold": True}}}
     _patch(session, item, patch, "JobHeld", "held", Change(dry_run, reason))
 
 
 @click.command()
 @NAME
-@changing
+@change_options
 @pass_session
 def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
@@ -82,21 +86,23 @@ def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
 
 @click.command()
 @NAME
-@changing
+@change_options
 @pass_session
 def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Move a waiting job to the head of its queue. Raises its priority and ends its back-off or parking."""
     item = job_ref.find(session, name)
     queue = columns.queue_of(item)
-    if job_ref.admitted(item) or job_ref.finished(item):
-        raise errors.Conflict(f"job {job_ref.shown(item)} does not wait, so its place in the queue cannot change")
+    if job_ref.is_admitted(item) or job_ref.is_finished(item):
+        raise errors.Conflict(
+            f"job {job_ref.display_name(item)} does not wait, so its place in the queue cannot change"
+        )
     figures = api_client.find(session).queue(queue)
     priority = _required_priority(item, figures)
     patch: dict[str, Any] = _retry() if _is_delayed(item) else {}
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}
     if not patch:
-        click.echo(f"job {job_ref.shown(item)} is already the first of queue {queue}")
+        click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
         return
     change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
     _patch(session, item, patch, "JobBumped", change_text, Change(dry_run, reason))
@@ -111,7 +117,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
 def _required_priority(item: Manifest, figures: Manifest) -> int | None:
     """Return the priority that makes a job the first of its queue, or comes nearest; None if it is already first."""
     first, score = figures["status"].get("first"), figures["status"].get("firstScore")
-    if first is None or first == job_ref.shown(item):
+    if first is None or first == job_ref.display_name(item):
         return None
     aging = figures["spec"]["agingSeconds"]
     most = min(MAX_PRIORITY, int(BOOST_LIMIT_SECONDS // aging))
@@ -137,7 +143,7 @@ def overtakes(item: Manifest, figures: Manifest, priority: int) -> bool:
     show_default=True,
     help="seconds to wait for its pods to end",
 )
-@changing
+@change_options
 @pass_session
 def move(
     session: Session,
@@ -154,16 +160,16 @@ def move(
         raise click.UsageError("name one queue to move the job to")
     queue = queue or str(to)
     item, change = job_ref.find(session, name), Change(dry_run, reason)
-    if job_ref.finished(item):
-        raise errors.Conflict(f"job {job_ref.shown(item)} has finished: submit a new job")
-    if job_ref.admitted(item) and columns.queue_of(item) != queue:
+    if job_ref.is_finished(item):
+        raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
+    if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
         item = _release(session, item, queue, requeue, timeout, change)
     resumed = requeue and bool(item["spec"].get("suspend"))
     if columns.queue_of(item) == queue and not resumed:
-        click.echo(f"job {job_ref.shown(item)} is in queue {queue} already")
+        click.echo(f"job {job_ref.display_name(item)} is in queue {queue} already")
         return
     if not (
-        dry_run and job_ref.admitted(item)
+        dry_run and job_ref.is_admitted(item)
     ):  # the API server refuses to move an admitted job, and a dry run does not suspend it
         queue_moves.move(session, item, queue, change, resume=resumed)
 
@@ -172,16 +178,16 @@ def _release(session: Session, item: Manifest, queue: str, requeue: bool, timeou
     """Suspend a job and return it once it holds no room. Called again after an interruption, it continues there."""
     if not requeue:
         raise errors.Conflict(
-            f"job {job_ref.shown(item)} holds room in queue {columns.queue_of(item)}: "
+            f"job {job_ref.display_name(item)} holds room in queue {columns.queue_of(item)}: "
             f"--requeue suspends it, moves it to {queue} and resumes it there"
         )
     change_text = f"suspended, to be moved to queue {queue}"
     item = _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", change_text, change)
     if change.dry_run:
         return item
-    name, deadline = job_ref.shown(item), time.monotonic() + timeout
-    while job_ref.admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
-        if job_ref.finished(item):
+    name, deadline = job_ref.display_name(item), time.monotonic() + timeout
+    while job_ref.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+        if job_ref.is_finished(item):
             raise NotMoved(f"job {name} finished before it could be suspended")
         if time.monotonic() > deadline:
             raise NotMoved(
@@ -219,5 +225,5 @@ def _patch(
     item_after = session.cluster.patch(
         TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run
     )
-    audit_events.tell(session, item_after, code, f"job {job_ref.shown(item)} {change_text}", change)
+    audit_events.report(session, item_after, code, f"job {job_ref.display_name(item)} {change_text}", change)
     return item_after

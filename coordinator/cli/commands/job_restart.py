@@ -8,7 +8,7 @@ import secrets
 import click
 
 from coordinator.cli import audit_events, job_ref
-from coordinator.cli.audit_events import Change, changing
+from coordinator.cli.audit_events import Change, change_options
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.session import Session, pass_session
 from crds import labels
@@ -28,7 +28,7 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 @click.option("--index", type=click.IntRange(0, 9_999), help="only this pod of the task")
 @click.option("--in-place", "how", flag_value="InPlace", help="keep the pods, restart their containers")
 @click.option("--recreate", "how", flag_value="Recreate", help="replace the pods")
-@changing
+@change_options
 @pass_session
 def restart(
     session: Session, name: str, task: str | None, index: int | None, how: str | None, dry_run: bool, reason: str
@@ -47,17 +47,17 @@ def restart(
     # The uid keeps the patch from a job of the same name that was submitted meanwhile.
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=dry_run)
-    change_text = f"job {job_ref.shown(item)}: {HOW[request.how]} of {_what(task, index)} requested"
-    audit_events.tell(session, item_after, "JobRestartRequested", change_text, Change(dry_run, reason))
+    change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {_what(task, index)} requested"
+    audit_events.report(session, item_after, "JobRestartRequested", change_text, Change(dry_run, reason))
 
 
 def _refuse_without_pods(item: Manifest) -> None:
-    name = job_ref.shown(item)
-    if job_ref.finished(item):
+    name = job_ref.display_name(item)
+    if job_ref.is_finished(item):
         raise errors.Conflict(f"job {name} has finished: submit a new job")
     if item["spec"].get("suspend"):
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
-    if not job_ref.admitted(item):
+    if not job_ref.is_admitted(item):
         raise errors.Conflict(f"job {name} waits and has no pods: torchq job why {name} explains why")
 
 

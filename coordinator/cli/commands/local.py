@@ -116,7 +116,7 @@ def local() -> None:
     "log_size",
     default="64Mi",
     show_default=True,
-    callback=_option_callback(stack.checked_log_size),
+    callback=_option_callback(stack.check_log_size),
     help="largest output kept per container, all its log files together",
 )
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
@@ -208,9 +208,9 @@ def _run_foreground(
         if not came_up:
             raise LocalError("the cluster was stopped while it started; none of its processes runs")
     except (*SHOWN, OSError) as error:
-        progress.broken()
+        progress.abort()
         if channel:
-            channel.failed(error)
+            channel.report_failure(error)
         raise
     if channel is None and not no_current:
         _announce_down(session, data)
@@ -222,7 +222,7 @@ def _announce_up(session: Session, data: Path, no_current: bool, headline: str) 
     progress_lines.print_line(f"{headline}; its data and logs are in {data}")
     try:
         if not no_current:
-            current_cluster.take(session.environ, data)
+            current_cluster.make_current(session.environ, data)
         for line in messages.after_up(session.resolved, session.environ, data):
             progress_lines.print_line(line)
     except LocalError as error:
@@ -233,7 +233,7 @@ def _announce_up(session: Session, data: Path, no_current: bool, headline: str) 
 def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
-        if current_cluster.give_back(session.environ, data, _runs):
+        if current_cluster.remove(session.environ, data, _runs):
             progress_lines.print_line(messages.after_down(session.resolved, session.environ))
         else:
             for line in messages.not_here(session.environ, data):
@@ -284,13 +284,13 @@ def status(session: Session, data: Path, form: str | None) -> None:
     layout, is_current = Files(data).layout, session.target.data == data
     if form:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
-        output.show(document, form)
+        output.print_document(document, form)
     elif pids:
         click.echo(
             output.columns(("PROCESS", "PID", "LOG"), [(name, pid, _log(data, name)) for name, pid in pids.items()])
         )
         click.echo(f"kubeconfig: {layout.kubeconfig}")
-        click.echo(f"torchq's commands go to: {session.cluster_word}{' (this cluster)' * is_current}")
+        click.echo(f"torchq's commands go to: {session.cluster_name}{' (this cluster)' * is_current}")
     else:
         click.echo(_not_up(data))
         for line in messages.not_here(session.environ, data):
@@ -313,10 +313,12 @@ def _not_up(data: Path) -> str:
     ending = remaining_pods.ending(data)
     if pid := stack_state.supervisor_pid(data):
         doing = (
-            f"is going down: {remaining_pods.progress(ending, time.time())}" if ending else "is starting or stopping"
+            f"is going down: {remaining_pods.format_progress(ending, time.time())}"
+            if ending
+            else "is starting or stopping"
         )
         return f"the cluster {doing} (process {pid}); see {_log(data, 'supervisor')}"
-    remaining = local_down.left_running(data)
+    remaining = local_down.describe_remaining_pods(data)
     return f"no cluster runs in {data}; " + (remaining or f"start it with: {target.command('up', data)}")
 
 

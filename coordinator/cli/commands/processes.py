@@ -45,13 +45,13 @@ PAUSE_SECONDS = 0.1
 @pass_session
 def coordinator(session: Session, health_port: int | None) -> None:
     """Watch jobs and admit them from the queues. Several coordinators may run; one of them leads."""
-    session = session.introduced("torchq-coordinator").acting_as(COORDINATOR).with_flags(health_port=health_port)
+    session = session.with_user_agent("torchq-coordinator").with_role(COORDINATOR).with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
     gc_tuning.look_seldom()
     threads.end_process_with_any()
     supervisor.end_with_parent()
-    log.info("coordinator of %s (%s)", session.cluster_word, session.target.source)
+    log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
     store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
@@ -65,7 +65,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         store,
         work,
         settings,
-        leases=session.impatient,
+        leases=session.lease_cluster,
         probe=RedisStore(probe),
         rebuilt=gc_tuning.settle,
     )
@@ -114,7 +114,7 @@ def _serve(coordinator: Coordinator, writer: QueueStatusWriter, close: Callable[
 @pass_session
 def worker(session: Session, count: int | None, single: bool) -> None:
     """Run workers that reconcile jobs. A worker observes a job, plans, and applies the plan."""
-    session = session.introduced("torchq-worker").acting_as(WORKER).with_flags(processes=count)
+    session = session.with_user_agent("torchq-worker").with_role(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
         gc_tuning.look_seldom()
@@ -122,7 +122,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         supervisor.end_with_parent()
         process.run(session.cluster, session.settings)
         return
-    log.info("workers of %s (%s)", session.cluster_word, session.target.source)
+    log.info("workers of %s (%s)", session.cluster_name, session.target.source)
     # An error that would stop every worker is reported once here, and not by each worker again and again.
     connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
     preflight.check(session.cluster, WORKER, session.settings)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, audit_events, columns, output
-from coordinator.cli.audit_events import Change, changing
+from coordinator.cli.audit_events import Change, change_options
 from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import SHOWN, Session, pass_session
 from coordinator.query.queries import NotKnown
@@ -28,7 +28,7 @@ NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.pass_context
 def queue(context: click.Context) -> None:
     """Show and control tenant queues."""
-    context.obj = context.find_object(Session).acting_as(QUEUE_ADMIN)  # type: ignore[union-attr]
+    context.obj = context.find_object(Session).with_role(QUEUE_ADMIN)  # type: ignore[union-attr]
 
 
 @queue.command("list")
@@ -39,7 +39,7 @@ def queue(context: click.Context) -> None:
 def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """List queues with shares and usage. Without NAME, all queues are listed."""
     items = _queues_with_figures(session, names)
-    output.asked(options).show(columns.queue_columns(output.now()), items)
+    output.parse_list_options(options).show(columns.queue_columns(output.now()), items)
 
 
 def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
@@ -47,7 +47,7 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
 
     If either objects or figures cannot be read, a note says so. An account that may read one queue only has to name it.
     """
-    session = session.acting_as(USER) if names else session
+    session = session.with_role(USER) if names else session
     try:
         board = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
     except api_client.NoneKnown:
@@ -101,7 +101,7 @@ def show(session: Session, name: str, form: str | None) -> None:
     """Show one queue in detail. The output has settings, figures and the first job."""
     (item,) = _queues_with_figures(session, (name,))
     if form:
-        output.show(item, form)
+        output.print_document(item, form)
         return
     spec, status = item["spec"], item.get("status") or {}
     facts = [(column.title.capitalize(), column.text(item)) for column in columns.queue_columns(output.now())]
@@ -161,13 +161,13 @@ def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[
 @click.option("--strict", is_flag=True, help="StrictFIFO: no job passes the first job")
 @click.option("--namespace", "namespaces", multiple=True, help="namespace whose jobs may use it (default: all)")
 @click.option("--hold", is_flag=True, help="admit no jobs from it until `torchq queue resume`")
-@changing
+@change_options
 @pass_session
 def create(session: Session, /, name: str, dry_run: bool, reason: str, **options: Any) -> None:
     """Create a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
     item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=dry_run)
-    audit_events.tell(session, item, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
+    audit_events.report(session, item, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
 
 
 def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
 @queue.command("set-weight", context_settings={"ignore_unknown_options": True})  # -3 is a weight, and is refused as one
 @click.argument("name")
 @click.argument("weight", type=WEIGHT)
-@changing
+@change_options
 @pass_session
 def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: str) -> None:
     """Change a queue's weight."""
@@ -196,7 +196,7 @@ def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: 
 @click.argument("name")
 @click.argument("quota", nargs=-1, callback=amounts, metavar="[NAME=QUANTITY]...")
 @click.option("--unset", multiple=True, metavar="NAME", help="remove this limit")
-@changing
+@change_options
 @pass_session
 def set_quota(
     session: Session, name: str, quota: dict[str, str], unset: tuple[str, ...], dry_run: bool, reason: str
@@ -214,7 +214,7 @@ def set_quota(
 @click.argument("cohort", required=False)
 @click.option("--none", "leave", is_flag=True, help="leave the cohort")
 @click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
-@changing
+@change_options
 @pass_session
 def set_cohort(
     session: Session,
@@ -238,7 +238,7 @@ def set_cohort(
 @queue.command()
 @NAMES
 @click.option("--drain", is_flag=True, help="also suspend admitted jobs; they are first on resume")
-@changing
+@change_options
 @pass_session
 def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, reason: str) -> None:
     """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them."""
@@ -249,7 +249,7 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, 
 
 @queue.command()
 @NAMES
-@changing
+@change_options
 @pass_session
 def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str) -> None:
     """Admit jobs from paused queues again. Several queues in one command start side by side."""
@@ -264,13 +264,13 @@ def _change(session: Session, name: str, spec: dict[str, Any], code: str, change
     except errors.Invalid as error:
         raise errors.Invalid(str(error), error.causes + _stored_problems(session, name)) from error
     form = f"queue {name} {change_text}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {change_text}"
-    audit_events.tell(session, item, code, form, change)
+    audit_events.report(session, item, code, form, change)
 
 
 @queue.command()
 @click.argument("name")
 @click.option("--move-to", default="", metavar="QUEUE", help="first move its waiting jobs to this queue")
-@changing
+@change_options
 @pass_session
 def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str) -> None:
     """Delete a queue that no unfinished job names."""
@@ -278,4 +278,4 @@ def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str
     item = session.cluster.get(TENANT_QUEUES, name)
     empty(session, name, move_to, change)
     session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=dry_run)
-    audit_events.tell(session, item, "QueueDeleted", f"queue {name} deleted", change)
+    audit_events.report(session, item, "QueueDeleted", f"queue {name} deleted", change)

@@ -54,12 +54,13 @@ def rbac(
         raise click.UsageError("--tenant prints the permissions of users; omit the roles")
     if namespaces is not None and (tenant is not None or (roles and WORKER.name not in roles)):
         raise click.UsageError("--namespaces is for the role worker")
-    some = _names(namespaces) if namespaces is not None else ()
+    worker_namespaces = _names(namespaces) if namespaces is not None else ()
     if tenant is not None:
-        documents = manifests.tenant(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
+        documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
     else:
         places = Places(accounts=system_namespace, lease=session.settings.lease_namespace)
-        documents = [document for name in roles or ROLES for document in manifests.role(ROLES[name], places, some)]
+        selected = [ROLES[name] for name in roles or ROLES]
+        documents = [item for role in selected for item in manifests.role_manifests(role, places, worker_namespaces)]
     click.echo(manifests.text(documents), nl=False)
 
 

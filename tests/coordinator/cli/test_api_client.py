@@ -89,7 +89,7 @@ def asked(torchq: Torchq, namespace: str, desk: Coordinator) -> Torchq:
 
 
 def fetch(desk: Coordinator, path: str) -> Any:
-    return api_client.direct(desk.leadership.address)(path)
+    return api_client.via_url(desk.leadership.address)(path)
 
 
 def test_the_leader_says_on_the_lease_where_it_answers(
@@ -261,7 +261,7 @@ def test_why_is_asked_of_the_job_and_of_the_queues(
 
 def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
     with pytest.raises(api_client.NoneKnown, match="namespace torchq-system"):
-        api_client.proxied(embedded_cluster)("/v1/queues")
+        api_client.via_api_server(embedded_cluster)("/v1/queues")
 
     class Proxy:
         def service(self, namespace: str, name: str, path: str) -> Any:
@@ -269,7 +269,7 @@ def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesC
                 raise cluster_errors.NotFound("there is no queue nobody in the queues")
             return {"items": [], "asked": [namespace, name, path]}
 
-    reading = api_client.RemoteReading(api_client.proxied(Proxy()))  # type: ignore[arg-type]
+    reading = api_client.RemoteReading(api_client.via_api_server(Proxy()))  # type: ignore[arg-type]
     assert reading.next(3)["asked"] == ["torchq-system", "http:torchq-coordinator:http", "/v1/next?n=3&roomy=0"]
     with pytest.raises(NotKnown):
         reading.queue("nobody")

@@ -116,7 +116,7 @@ def item(**status: Any) -> dict[str, Any]:
 
 def of_worker(found: dict[str, Any], *pods: dict[str, Any], **around: Any) -> dict[str, Any]:
     master = pod("master", phase="Running")
-    return job_details.of(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
+    return job_details.describe(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
 
 
 def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
@@ -159,7 +159,7 @@ def test_a_job_that_holds_nothing_is_short_of_nothing(status: dict[str, Any]) ->
 def test_a_group_that_is_going_is_not_ready() -> None:
     group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
                       phase="Ready", deleting=True)  # fmt: skip
-    (shown,) = job_details.of(item(), Around(groups=(group,)))["groups"]
+    (shown,) = job_details.describe(item(), Around(groups=(group,)))["groups"]
     assert (shown["phase"], shown["message"]) == ("Terminating", job_details.GOING)
     assert of_worker(item(), groups=(group,))["why"] == [
         {"reason": "PodGroupTerminating", "message": f"PodGroup train-0: {job_details.GOING}", "pod": "", "pods": 4}
@@ -184,12 +184,12 @@ def test_what_hinders_the_job_hinders_its_pods() -> None:
 def test_a_job_that_cannot_be_read_is_shown_without_tasks() -> None:
     found = item()
     found["spec"]["torchTaskSpecs"]["Worker"]["dependsOn"] = [{"taskType": "Worker"}]
-    assert job_details.of(found, Around())["tasks"] == []
+    assert job_details.describe(found, Around())["tasks"] == []
 
 
 def test_only_the_last_events_are_shown_the_newest_last() -> None:
     told = [{"reason": str(each), "lastTimestamp": f"2026-01-01T00:00:{each:02}Z"} for each in range(20, 0, -1)]
-    found = job_details.of(item(), Around(events=tuple(told)))["events"]
+    found = job_details.describe(item(), Around(events=tuple(told)))["events"]
     assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
 
 
@@ -274,10 +274,10 @@ def test_what_a_task_runs_and_where(container: dict[str, Any], embedded: bool, e
         {"name": "log", "image": "other"},
         {"name": "torch", **container},
     ]
-    document = job_details.of(found, Around(embedded=embedded))
+    document = job_details.describe(found, Around(embedded=embedded))
     task = document["tasks"][0]
     assert (task["image"], task["command"], task["folder"]) == expected
-    lines = job_text.show(found, document, ()).splitlines()
+    lines = job_text.format_job(found, document, ()).splitlines()
     header = next(number for number, line in enumerate(lines) if line.split() == ["TASK", "IMAGE", "FOLDER", "COMMAND"])
     image, command, folder = expected
     shown = ["Master", image or "-", folder or "-", shlex.join(command) or "-"]
@@ -293,16 +293,16 @@ def test_a_long_command_ends_at_the_border_of_a_word() -> None:
         "first line\nsecond line",
         *(f"--option-number-{each}" for each in range(9)),
     ]
-    shown = job_text.show(found, job_details.of(found, Around()), ())
+    shown = job_text.format_job(found, job_details.describe(found, Around()), ())
     assert "python -c 'first line second line' --option-number-0 --option-number-1 ..." in shown
     container["command"] = ["/" + "long/" * 40 + "train.py", "--fast"]
-    assert "/" + "long/" * 40 + "train.py ..." in job_text.show(found, job_details.of(found, Around()), ())
+    assert "/" + "long/" * 40 + "train.py ..." in job_text.format_job(found, job_details.describe(found, Around()), ())
 
 
 def test_what_the_condition_says_already_is_not_said_again() -> None:
     hindered = {"type": "Admitted", "status": "True", "reason": "PodsForbidden", "message": "no quota"}
     found = item(conditions=[{**hindered, "lastTransitionTime": NOW}])
-    said = cli_text.why(cli_text.settled(found, job_details.of(found, Around())["tasks"]))
+    said = cli_text.format_why(cli_text.describe_settled(found, job_details.describe(found, Around())["tasks"]))
     assert "holds its room, but does not run: PodsForbidden" in said
     assert said.count("no quota") == 1
 
@@ -310,9 +310,11 @@ def test_what_the_condition_says_already_is_not_said_again() -> None:
 def test_who_waits_again_says_what_its_last_try_waited_for() -> None:
     late = {"type": "Queued", "status": "True", "reason": "NotRunningInTime", "message": "ErrImagePull"}
     found = item(phase="Queued", admission=None, conditions=[{**late, "lastTransitionTime": NOW}])
-    assert "  its last try: ErrImagePull\n" in cli_text.why(cli_text.waiting(found, {"state": "absent"}))
+    assert "  its last try: ErrImagePull\n" in cli_text.format_why(
+        cli_text.describe_waiting(found, {"state": "absent"})
+    )
     found["status"]["conditions"][0]["status"] = "False"
-    assert "last try" not in cli_text.why(cli_text.waiting(found, {"state": "absent"}))
+    assert "last try" not in cli_text.format_why(cli_text.describe_waiting(found, {"state": "absent"}))
 
 
 def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
@@ -321,10 +323,10 @@ def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
-    document = job_details.of(found, Around(now=now))
+    document = job_details.describe(found, Around(now=now))
     until = document["restarts"].get("notBefore", "")
-    settled = cli_text.settled(found, document["tasks"], until)
-    return job_text.show(found, document, ()), cli_text.why(settled)
+    settled = cli_text.describe_settled(found, document["tasks"], until)
+    return job_text.format_job(found, document, ()), cli_text.format_why(settled)
 
 
 def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
@@ -349,5 +351,7 @@ def test_only_the_task_that_failed_backs_off() -> None:
 
 
 def test_the_pod_that_backs_off_is_named_for_programs() -> None:
-    found = job_details.of(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))["restarts"]
+    found = job_details.describe(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))[
+        "restarts"
+    ]
     assert (found["notBefore"], found["waiting"]) == ("2026-01-01T00:01:00Z", ["train-worker-1"])

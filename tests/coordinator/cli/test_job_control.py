@@ -116,7 +116,7 @@ def test_a_server_that_does_not_say_who_we_are_leaves_the_kubeconfigs_word(
 
 def test_an_event_is_no_longer_than_it_may_be() -> None:
     item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
-    body = audit_events.event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
+    body = audit_events.build_event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
     assert audit_events.LONGEST - len(" word") <= len(body["message"]) <= audit_events.LONGEST
     assert body["message"].endswith(" word ...")
 

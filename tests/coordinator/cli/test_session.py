@@ -37,7 +37,7 @@ def test_a_machine_with_no_other_cluster_uses_the_embedded_one(home: object) -> 
     embedded.write_text("{}")
     with pytest.raises(LocalError, match="is not running"):
         _ = made().connection
-    with stack_state.locked(stack_state.Files(embedded.parent)):
+    with stack_state.hold_lock(stack_state.Files(embedded.parent)):
         assert made().connection.kubeconfig == str(embedded)
 
 

@@ -265,7 +265,7 @@ def test_a_coordinator_that_has_not_read_the_cluster_says_so(place: Place, monke
 )
 def test_a_question_that_makes_no_sense_is_refused(place: Place, question: str) -> None:
     with pytest.raises(Exception, match="job"):
-        api_client.direct(place.desk.leadership.address)(f"/v1/check?{question}")
+        api_client.via_url(place.desk.leadership.address)(f"/v1/check?{question}")
 
 
 def test_only_a_dry_run_that_asks_for_it_is_refused_by_the_node(

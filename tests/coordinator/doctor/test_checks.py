@@ -260,14 +260,14 @@ def test_of_a_lost_store_only_that_is_told() -> None:
 def test_only_what_two_looks_show_alike_is_confirmed() -> None:
     first = checks.compare(look(pool_usage={"cpu": 2001, "jobs": 1}, unknown=("torchq:junk",)))
     moved = checks.compare(look(pool_usage={"cpu": 2002, "jobs": 1}, unknown=("torchq:junk",)))
-    assert [each.code for each in checks.confirmed(first, moved)] == ["unknown-key"]
+    assert [each.code for each in checks.confirm(first, moved)] == ["unknown-key"]
     renewed = replace(LEASED, lease_ends=NOW - 3)
     expired = [
         checks.compare(look(records={KEY: each}, leases={KEY: NOW - 5}))
         for each in (replace(LEASED, lease_ends=NOW - 5), renewed, replace(LEASED, token="t2", lease_ends=NOW - 5))
     ]
-    assert checks.confirmed(expired[0], expired[0])
-    assert checks.confirmed(expired[0], expired[1]) == checks.confirmed(expired[0], expired[2]) == ()
+    assert checks.confirm(expired[0], expired[0])
+    assert checks.confirm(expired[0], expired[1]) == checks.confirm(expired[0], expired[2]) == ()
 
 
 def test_every_kind_says_what_mends_it() -> None:

@@ -17,7 +17,7 @@ from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.local import current_cluster, messages, stack_state, target
 from coordinator.local.current_cluster import Entry
-from coordinator.local.stack_state import Files, locked
+from coordinator.local.stack_state import Files, hold_lock
 from coordinator.local.target import Target
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 
@@ -63,7 +63,7 @@ def another_cluster(home: Path, context: str = "prod") -> Path:
 @contextmanager
 def running(folder: Path) -> Iterator[None]:
     """The time in which a supervisor, this process, runs the stack of a data folder."""
-    with locked(Files(folder)):
+    with hold_lock(Files(folder)):
         yield
 
 
@@ -75,26 +75,26 @@ def test_the_last_cluster_that_came_up_is_current_and_what_was_before_comes_back
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     first, second = data_folder(tmp_path / "first"), data_folder(tmp_path / "second")
-    assert current_cluster.data(environ) is None
+    assert current_cluster.data_folder(environ) is None
     with running(first), running(second):
-        current_cluster.take(environ, first)
-        current_cluster.take(environ, second)
-        assert current_cluster.data(environ) == second
-        assert current_cluster.give_back(environ, second, lambda _: True)
-        assert current_cluster.data(environ) == first
-        assert current_cluster.give_back(environ, first, lambda _: True)
-    assert current_cluster.data(environ) is None
-    assert not current_cluster.give_back(environ, first, lambda _: True)
+        current_cluster.make_current(environ, first)
+        current_cluster.make_current(environ, second)
+        assert current_cluster.data_folder(environ) == second
+        assert current_cluster.remove(environ, second, lambda _: True)
+        assert current_cluster.data_folder(environ) == first
+        assert current_cluster.remove(environ, first, lambda _: True)
+    assert current_cluster.data_folder(environ) is None
+    assert not current_cluster.remove(environ, first, lambda _: True)
 
 
 def test_a_cluster_that_runs_comes_back_before_one_that_does_not(environ: dict[str, str], tmp_path: Path) -> None:
     runs, crashed, last = (data_folder(tmp_path / name) for name in ("runs", "crashed", "last"))
     for folder in (runs, crashed, last):
-        current_cluster.take(environ, folder)
-    current_cluster.give_back(environ, last, lambda folder: folder == runs)
-    assert current_cluster.data(environ) == runs
-    current_cluster.give_back(environ, runs, lambda _: False)
-    assert current_cluster.data(environ) == crashed, "its commands say that it does not run"
+        current_cluster.make_current(environ, folder)
+    current_cluster.remove(environ, last, lambda folder: folder == runs)
+    assert current_cluster.data_folder(environ) == runs
+    current_cluster.remove(environ, runs, lambda _: False)
+    assert current_cluster.data_folder(environ) == crashed, "its commands say that it does not run"
 
 
 @given(ENTRIES, st.sampled_from(["/", "/usr"]))
@@ -110,12 +110,12 @@ def test_nothing_but_the_one_given_back_and_removed_folders_is_forgotten(entries
 
 def test_the_note_is_its_users_alone_and_goes_with_the_last_cluster(environ: dict[str, str], tmp_path: Path) -> None:
     folder = data_folder(tmp_path / "data")
-    current_cluster.take(environ, folder)
+    current_cluster.make_current(environ, folder)
     note = current_cluster.note(environ)
     assert note is not None
     assert note.stat().st_mode & 0o077 == 0
     assert note.parent.stat().st_mode & 0o077 == 0
-    current_cluster.give_back(environ, folder, lambda _: False)
+    current_cluster.remove(environ, folder, lambda _: False)
     assert list(note.parent.iterdir()) == []
 
 
@@ -123,12 +123,12 @@ def test_a_home_folder_that_machines_share_has_a_current_cluster_for_each(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = data_folder(tmp_path / "data")
-    current_cluster.take(environ, folder)
+    current_cluster.make_current(environ, folder)
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(socket, "gethostname", lambda: "elsewhere")
-        assert current_cluster.data(environ) is None
-        assert not current_cluster.give_back(environ, folder, lambda _: True)
-    assert current_cluster.data(environ) == folder
+        assert current_cluster.data_folder(environ) is None
+        assert not current_cluster.remove(environ, folder, lambda _: True)
+    assert current_cluster.data_folder(environ) == folder
 
 
 _HAND_EDITED = [
@@ -157,14 +157,14 @@ def test_a_damaged_note_is_named_and_no_other_cluster_is_used(
 def test_what_cannot_be_remembered_is_a_message(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / ".config").write_text("in the way")
     with pytest.raises(LocalError, match="cannot store which local cluster is current"):
-        current_cluster.take(environ, tmp_path / "data")
+        current_cluster.make_current(environ, tmp_path / "data")
 
 
 def test_the_order_of_what_names_the_cluster(environ: dict[str, str], tmp_path: Path) -> None:
     folder, usual = data_folder(tmp_path / "data"), str(another_cluster(tmp_path))
     local = str(folder / "kubeconfig")
     assert (found(environ).kubeconfig, found(environ).source) == (usual, "~/.kube/config")
-    current_cluster.take(environ, folder)
+    current_cluster.make_current(environ, folder)
     assert (found(environ).kubeconfig, found(environ).source) == (local, "torchq local up")
     in_pod = {**environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert found(in_pod).kubeconfig == local
@@ -182,12 +182,12 @@ def test_the_order_of_what_names_the_cluster(environ: dict[str, str], tmp_path: 
 def test_processes_that_serve_do_not_follow_what_is_current(
     environ: dict[str, str], tmp_path: Path, role: object
 ) -> None:
-    current_cluster.take(environ, data_folder(tmp_path / "data"))
+    current_cluster.make_current(environ, data_folder(tmp_path / "data"))
     pod = Session({}, None, {**environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert pod.target.source == "torchq local up"
-    assert pod.acting_as(role).target == Target("", "in-cluster")  # type: ignore[arg-type]
+    assert pod.with_role(role).target == Target("", "in-cluster")  # type: ignore[arg-type]
     another_cluster(tmp_path)
-    assert Session({}, None, environ).acting_as(role).target.source == "~/.kube/config"  # type: ignore[arg-type]
+    assert Session({}, None, environ).with_role(role).target.source == "~/.kube/config"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("named", [{}, {"KUBECONFIG": "data/kubeconfig"}, {"TORCHQ_KUBECONFIG": "data/kubeconfig"}])
@@ -196,7 +196,7 @@ def test_a_local_cluster_that_does_not_run_is_said_and_not_replaced(
 ) -> None:
     another_cluster(tmp_path)
     folder = data_folder(tmp_path / "data")
-    current_cluster.take(environ, folder)
+    current_cluster.make_current(environ, folder)
     session = Session({}, None, environ | {name: str(tmp_path / path) for name, path in named.items()})
     with pytest.raises(LocalError, match=f"{folder} is not running: start it with `torchq local up --data {folder}`"):
         _ = session.connection
@@ -212,14 +212,14 @@ def test_a_cluster_has_one_word(environ: dict[str, str], tmp_path: Path) -> None
     usual = data_folder(tmp_path / ".local" / "state" / "torchq")
     other = data_folder(tmp_path / "other")
     another_cluster(tmp_path, "prod")
-    assert Session({}, None, environ).cluster_word == "prod"
-    assert Session({"context": "test"}, None, environ).cluster_word == "test"
-    current_cluster.take(environ, usual)
-    assert Session({}, None, environ).cluster_word == "local"
-    current_cluster.take(environ, other)
-    assert Session({}, None, environ).cluster_word == f"local:{other}"
+    assert Session({}, None, environ).cluster_name == "prod"
+    assert Session({"context": "test"}, None, environ).cluster_name == "test"
+    current_cluster.make_current(environ, usual)
+    assert Session({}, None, environ).cluster_name == "local"
+    current_cluster.make_current(environ, other)
+    assert Session({}, None, environ).cluster_name == f"local:{other}"
     in_pod = {"HOME": str(tmp_path / "nobody"), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert Session({}, None, in_pod).cluster_word == "in-cluster"
+    assert Session({}, None, in_pod).cluster_name == "in-cluster"
 
 
 def test_a_private_cluster_on_a_machine_without_another_one_says_so(environ: dict[str, str], tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Pa
     named = {**environ, "TORCHQ_CONTEXT": "test"}
     (said,) = messages.after_up(settings.resolve({}, named, None), named, folder)
     assert "still go to test (TORCHQ_CONTEXT names it)" in said
-    current_cluster.take(environ, folder)
+    current_cluster.make_current(environ, folder)
     (said,) = messages.after_up(resolved, environ, folder)
     assert said == (
         f"torchq's commands now go to it (local:{folder}); "
@@ -247,12 +247,12 @@ def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Pa
     named = {**environ, "KUBECONFIG": str(tmp_path / ".kube" / "config")}
     (said,) = messages.after_up(resolved, named, folder)
     assert said.startswith("torchq's commands still go to my prod (KUBECONFIG names it)")
-    current_cluster.give_back(environ, folder, lambda _: False)
+    current_cluster.remove(environ, folder, lambda _: False)
     assert messages.after_down(resolved, environ) == "torchq's commands go to my prod again (~/.kube/config)"
     named = {**environ, "KUBECONFIG": str(tmp_path / ".kube" / "config")}
     assert messages.after_down(resolved, named) == "torchq's commands go to my prod: KUBECONFIG names it"
     with running(folder):
-        current_cluster.take(environ, folder)
+        current_cluster.make_current(environ, folder)
         assert messages.after_down(resolved, environ) == f"torchq's commands go to local:{folder} again"
 
 
@@ -263,7 +263,7 @@ def test_a_look_at_the_lock_does_not_keep_a_cluster_from_starting(
     with (folder / "lock").open() as looks:
         fcntl.flock(looks, fcntl.LOCK_SH)
         monkeypatch.setattr(stack_state.time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
-        with locked(Files(folder)):
+        with hold_lock(Files(folder)):
             assert stack_state.supervisor_pid(folder) == os.getpid()
 
 
@@ -271,21 +271,21 @@ def test_notes_of_an_earlier_supervisor_say_nothing(tmp_path: Path) -> None:
     """After kill -9 the files are still there; in a container, the next supervisor may have the same process id."""
     folder = data_folder(tmp_path / "data")
     files = Files(folder)
-    with locked(files):
+    with hold_lock(files):
         stack_state.note_ready(files, {"node": 7})
         stale = files.ready.read_bytes().replace(b" ", b" 1")
         assert stack_state.members(folder) == {"supervisor": os.getpid(), "node": 7}
     assert stack_state.members(folder) == {}
     assert stack_state.supervisor_pid(folder) is None
     files.ready.write_bytes(stale)
-    with locked(files):
+    with hold_lock(files):
         assert stack_state.members(folder) == {}
         assert stack_state.supervisor_pid(folder) == os.getpid()
 
 
 def test_a_stack_that_the_version_before_started_is_seen(tmp_path: Path) -> None:
     folder = data_folder(tmp_path / "data")
-    with locked(Files(folder)):
+    with hold_lock(Files(folder)):
         (folder / "lock").write_text("77")
         (folder / "ready").write_text('{"supervisor": 77, "node": 78}')
         assert stack_state.supervisor_pid(folder) == 77
@@ -297,7 +297,7 @@ def test_a_stack_that_the_version_before_started_is_seen(tmp_path: Path) -> None
 def test_a_lock_whose_holder_cannot_be_seen_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = data_folder(tmp_path / "data")
     monkeypatch.setattr(stack_state, "_PATIENCE_SECONDS", 0.0)
-    with locked(Files(folder)):
+    with hold_lock(Files(folder)):
         (folder / "lock").write_text(f"{os.getpid()} 1")
         with pytest.raises(LocalError, match="is not visible here"):
             stack_state.supervisor_pid(folder)

@@ -29,7 +29,7 @@ def pods(**jobs: int) -> list[RunningPod]:
     ],
 )
 def test_pods_are_counted_by_job(found: list[RunningPod], said: str) -> None:
-    assert remaining_pods.counted(found) == said
+    assert remaining_pods.format_count(found) == said
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_pods_are_counted_by_job(found: list[RunningPod], said: str) -> None:
 )
 def test_the_longest_time_that_is_left_is_said(untils: list[float | None], said: str) -> None:
     found = [EndingPod("team", f"digits-{number}", "digits", until) for number, until in enumerate(untils)]
-    assert remaining_pods.progress(found, 1000.0) == said
+    assert remaining_pods.format_progress(found, 1000.0) == said

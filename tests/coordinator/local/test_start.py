@@ -28,14 +28,14 @@ def gone(embedded_cluster: KubernetesCluster) -> Iterator[None]:
 @pytest.mark.usefixtures("gone")
 def test_a_node_object_of_an_earlier_start_is_no_sign_of_the_node(embedded_cluster: KubernetesCluster) -> None:
     for gpus in (2, 1, 0):
-        before = stack.signs_of_life(embedded_cluster)
+        before = stack.node_renew_times(embedded_cluster)
         node = registration.node("here", Machine(8_000, 8 << 30, tuple(map(str, range(gpus)))))
         registration.register(embedded_cluster, node, time.time())
-        assert stack.signs_of_life(embedded_cluster) == before
+        assert stack.node_renew_times(embedded_cluster) == before
         heartbeat = Heartbeat(embedded_cluster, node)
         heartbeat.start()
         try:
-            until(lambda before=before: stack.signs_of_life(embedded_cluster) not in ({}, before))
+            until(lambda before=before: stack.node_renew_times(embedded_cluster) not in ({}, before))
             offered = embedded_cluster.get(NODES, "here")["status"]["allocatable"]
             assert offered.get("nvidia.com/gpu", "0") == str(gpus)
         finally:

@@ -72,14 +72,14 @@ def follow(*steps: object) -> bool:
     channel = Channel(writing)
     for step in steps:
         if isinstance(step, Exception):
-            channel.failed(step)
+            channel.report_failure(step)
         elif step is True:
             channel.ready()
         else:
             channel.part(str(step))
     os.close(writing)
     with subprocess.Popen([sys.executable, "-c", ""]) as ended, open(reading, "rb", buffering=0) as stream:
-        return background_start._follow(background_start._events(stream), ended, Progress(shown=True))
+        return background_start._follow(background_start._events(stream), ended, Progress(is_visible=True))
 
 
 def test_a_start_is_followed_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:

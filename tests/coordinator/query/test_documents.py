@@ -202,11 +202,11 @@ ABSENT = {"state": "absent", "job": "team/train", "uid": "u1"}
 )
 def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str, Any], code: str, words: str) -> None:
     item = manifest(status, **spec_of_job)
-    assert cli_text.waits(item)
-    found = cli_text.waiting(item, ABSENT)
+    assert cli_text.is_waiting(item)
+    found = cli_text.describe_waiting(item, ABSENT)
     assert found["code"] == code
-    assert words in cli_text.why(found)
-    assert cli_text.why(found).startswith("job team/train waits in queue team: ")
+    assert words in cli_text.format_why(found)
+    assert cli_text.format_why(found).startswith("job team/train waits in queue team: ")
 
 
 @pytest.mark.parametrize(
@@ -231,19 +231,19 @@ def test_a_job_that_does_not_wait_says_what_it_does(
     status: dict[str, Any], spec_of_job: dict[str, Any], state: str, words: str
 ) -> None:
     item = manifest(status, **spec_of_job)
-    assert not cli_text.waits(item)
-    found = cli_text.settled(item)
+    assert not cli_text.is_waiting(item)
+    found = cli_text.describe_settled(item)
     assert found["state"] == state
-    assert words in cli_text.why(found)
-    assert "does not wait" in cli_text.position(found)
+    assert words in cli_text.format_why(found)
+    assert "does not wait" in cli_text.format_position(found)
 
 
 def test_a_waiting_jobs_lines() -> None:
     store = opened(spec("a", 1, gpu=24), held=[reservation("x", "a", gpu=21)], waiting=entries("a", 3, gpu=8))
-    found = cli_text.waiting(
+    found = cli_text.describe_waiting(
         manifest({"phase": "Queued"}, schedulingPolicy={"queue": "a"}), reading(store).job(key("a-0000"))
     )
-    assert cli_text.why(found).splitlines() == [
+    assert cli_text.format_why(found).splitlines() == [
         "job team/train waits in queue a: WaitingForQuota",
         "  queue a has no quota left for the job",
         "  needs 8 nvidia.com/gpu; queue a: 3 of 24 nvidia.com/gpu free; 0 jobs ahead in queue a",
@@ -255,7 +255,7 @@ def test_a_waiting_jobs_lines() -> None:
 def test_a_drained_job_says_so() -> None:
     store = opened(replace(spec("a"), open=False), waiting=entries("a", 1))
     told = {"queue": {"reason": "QueueDrained", "message": "it ran when its queue was drained"}}
-    found = cli_text.waiting(manifest(told), reading(store).job(key("a-0000")))
+    found = cli_text.describe_waiting(manifest(told), reading(store).job(key("a-0000")))
     assert (found["code"], found["message"]) == ("QueueDrained", "it ran when its queue was drained")
 
 
@@ -282,12 +282,12 @@ def test_rates_are_between_two_looks_at_one_redis() -> None:
 def test_what_is_wrong_is_named(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
     found = cli_text.summary(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
-    assert all(word in cli_text.status(found) for word in words)
+    assert all(word in cli_text.format_status(found) for word in words)
 
 
 def test_the_numbers_of_a_status() -> None:
     numbers = documents.vitals(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
-    text = cli_text.status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
+    text = cli_text.format_status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
     assert "me (epoch 3)" in text
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text

@@ -104,14 +104,14 @@ SUSPENDED = manifest({"phase": "Suspended"}, suspend=True)
     ],
 )
 def test_a_suspended_jobs_lines(would: Document | None, lines: list[str]) -> None:
-    found = cli_text.settled(SUSPENDED, if_resumed=would)
-    assert cli_text.why(found).splitlines()[2:] == lines
+    found = cli_text.describe_settled(SUSPENDED, if_resumed=would)
+    assert cli_text.format_why(found).splitlines()[2:] == lines
 
 
 def test_a_job_that_backs_off_says_what_a_try_would_bring() -> None:
     item = manifest({"queue": {"reason": "BackingOff", "message": "later", "notBefore": "2026-01-01T01:00:00Z"}})
     place = {"state": "absent", "job": "team/train", "uid": "u1", "ifResumed": FITS}
-    lines = cli_text.why(cli_text.waiting(item, place)).splitlines()
+    lines = cli_text.format_why(cli_text.describe_waiting(item, place)).splitlines()
     assert lines[-2] == "  if it were tried again now, it would fit: the job goes with queue a's next turn"
     assert "  not before 2026-01-01T01:00:00Z" in lines
 
@@ -121,7 +121,7 @@ def test_a_job_that_can_never_run_is_told_no_pick() -> None:
         "state": "waiting", "job": "team/train", "uid": "u1", "position": 1, "of": 2, "queue": "a",
         "nextPick": None, "pickWithRoom": 1, "code": "ExceedsQuota", "message": "too much", "numbers": "",
     }  # fmt: skip
-    for said in (cli_text.why, cli_text.position):
-        text = said(cli_text.waiting(manifest(), place))
+    for said in (cli_text.format_why, cli_text.format_position):
+        text = said(cli_text.describe_waiting(manifest(), place))
         assert "number 1 of 2 in queue a, not picked until that changes" in text
         assert "once the pool has room" not in text

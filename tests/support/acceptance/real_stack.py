@@ -83,7 +83,7 @@ class RealStack(Stack):
         """Start a process that `close` ends; its output is its log."""
         with self.log(name).open("ab") as log:
             started = subprocess.Popen(
-                die_with_parent.held(command),
+                die_with_parent.wrap_command(command),
                 env=environment or clean_environment(),
                 stdout=log,
                 stderr=log,
@@ -157,7 +157,7 @@ class RealStack(Stack):
         for file in sorted(access.FILES.glob("*.yaml")):
             for document in yaml.safe_load_all(file.read_text()):
                 access.apply(self.server, document)
-        for document in manifests.tenant(Tenant(namespace=NAMESPACE)):
+        for document in manifests.tenant_manifests(Tenant(namespace=NAMESPACE)):
             access.apply(self.server, document)
         for role in ROLES.values():
             home = NAMESPACE if role is USER else manifests.SYSTEM_NAMESPACE

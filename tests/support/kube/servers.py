@@ -138,7 +138,9 @@ def _wait_ready(server: Server, log: Path) -> None:
 @contextlib.contextmanager
 def _process(command: list[Any], log: Path) -> Iterator[None]:
     with open(log, "wb") as output:
-        held = die_with_parent.held(map(str, command), signal.SIGKILL)  # they end by nothing less without each other
+        held = die_with_parent.wrap_command(
+            map(str, command), signal.SIGKILL
+        )  # they end by nothing less without each other
         process = subprocess.Popen(held, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield

@@ -114,7 +114,7 @@ class Granted:
             for document in yaml.safe_load_all(file.read_text()):
                 apply(server, document)
         for role in ROLES.values():
-            for rule in role.each():
+            for rule in role.all_rules():
                 for verb in rule.all_verbs:
                     until(lambda role=role, rule=rule, verb=verb: self._may(role, rule, verb))  # type: ignore[misc]
 
@@ -127,10 +127,10 @@ class Granted:
     @contextlib.contextmanager
     def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
         name, pods = manifests.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
-        for document in manifests.role(WORKER, manifests.Places(), namespaces):
+        for document in manifests.role_manifests(WORKER, manifests.Places(), namespaces):
             apply(self.server, document)
         wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
-        [narrow] = [each for each in manifests.role(WORKER, manifests.Places(), namespaces)
+        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.Places(), namespaces)
                     if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
         self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
         until(lambda: not self._may(WORKER, pods, "create"))

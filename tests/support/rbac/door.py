@@ -61,7 +61,7 @@ def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | N
         return False
     if role is USER and request.verb == "create" and request.group == "authorization.k8s.io":
         return True  # system:basic-user lets every account ask about itself
-    for rule in role.each():
+    for rule in role.all_rules():
         bound = tenant if rule in role.queue and not rule.name else rule.name
         if (
             request.verb in rule.all_verbs

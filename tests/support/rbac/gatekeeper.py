@@ -32,7 +32,7 @@ def of_rule(rule: Rule) -> str:
 
 def granted(role: Role) -> set[Asked]:
     """Everything a role grants."""
-    return {(of_rule(rule), verb) for rule in role.each() for verb in rule.all_verbs}
+    return {(of_rule(rule), verb) for rule in role.all_rules() for verb in rule.all_verbs}
 
 
 class Gatekeeper:
