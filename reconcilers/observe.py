@@ -91,7 +91,7 @@ class Observer:
         pods = self._pods(task)
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
-        sight = node_view.node_health(self.nodes, pods, self.settings.dead_node_grace, self.clock())
+        health = node_view.node_health(self.nodes, pods, self.settings.dead_node_grace, self.clock())
         return Observation(
             key=task.key,
             job=job,
@@ -100,10 +100,10 @@ class Observer:
             draining=self._draining(job, task.reservation),
             groups=self._groups(task.key, job),
             recreations=self._recreations(task.key),
-            dead_nodes=sight.dead,
-            next_dead=sight.next,
+            dead_nodes=health.dead,
+            next_dead=health.next,
             ready_again=self._ready_again(job),
-            other_nodes=self._elsewhere(job, sight.dead),
+            other_nodes=self._elsewhere(job, health.dead),
         )
 
     def _groups(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
@@ -134,8 +134,8 @@ class Observer:
         since = job.admission.admitted_at if isinstance(job, TorchJob) and job.admission else None
         if since is None or not isinstance(job, TorchJob):
             return None
-        due = job.status.phase == "Admitted" or len(job.spec.stages) > 1
-        return node_view.ready_again(self.nodes, since.timestamp()) if due else None
+        must_run = job.status.phase == "Admitted" or len(job.spec.stages) > 1
+        return node_view.ready_again(self.nodes, since.timestamp()) if must_run else None
 
     def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
         """Return whether the queue that pays for the job, or is about to pay, is being drained."""

@@ -117,7 +117,7 @@ class Reconciler:
     def _carry_out(
         self, holds: Callable[[], bool], raise_charge: Callable[[int, Amounts], Refusal], observation: Observation
     ) -> Outcome:
-        decided = self._decide(observation)
+        current_plan = self._decide(observation)
         application = Application(
             self._cluster,
             self._settings,
@@ -128,19 +128,19 @@ class Reconciler:
             raise_charge,
         )
         try:
-            return application.run(decided)
+            return application.run(current_plan)
         finally:
             if application.pod_versions:
                 self._observer.wrote(observation.key, max(application.pod_versions))
 
     def _decide(self, observation: Observation) -> Plan:
         """Return the plan, after the log of the pod that caused a failure has been read."""
-        decided = plan(observation, self._settings, self._now())
+        current_plan = plan(observation, self._settings, self._now())
         for _ in range(failure_text.MOST):
-            if decided.unexplained is None:
-                return decided
-            observation = failure_text.explain_failure(self._cluster, observation, decided.unexplained)
-            decided = plan(observation, self._settings, self._now())
+            if current_plan.unexplained is None:
+                return current_plan
+            observation = failure_text.explain_failure(self._cluster, observation, current_plan.unexplained)
+            current_plan = plan(observation, self._settings, self._now())
         return plan(failure_text.give_up(observation), self._settings, self._now())
 
     def close(self) -> None:

@@ -132,9 +132,9 @@ def count_disruption(
     """
     ahead = timedelta(seconds=DISRUPTION_SECONDS * DISRUPTIONS_AT_ONCE)
     spaced_until = before.disruptions_spaced_until or now
-    paid = min(max(spaced_until, now), now + ahead) + timedelta(seconds=DISRUPTION_SECONDS)
-    spaced: dict[str, Any] = {"disruptions_spaced_until": paid}
-    seconds = (paid - ahead - now).total_seconds()
+    next_free = min(max(spaced_until, now), now + ahead) + timedelta(seconds=DISRUPTION_SECONDS)
+    spaced: dict[str, Any] = {"disruptions_spaced_until": next_free}
+    seconds = (next_free - ahead - now).total_seconds()
     if seconds <= 0 or not settings.restart_backoff:
         return spaced
     if remaining_pause(before, settings, now) > 0:

@@ -153,8 +153,8 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
         return PodFault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
         return PodFault(pod, "Disruption", f"pod {pod.name} was deleted{_deletion_reason(pod)}")
-    again = _is_restarted_by_node(pod) and policy != "Always" and not restarting
-    if pod.phase == "Failed" or again:
+    is_restart = _is_restarted_by_node(pod) and policy != "Always" and not restarting
+    if pod.phase == "Failed" or is_restart:
         return PodFault(pod, classify(policy, pod), describe(pod))
     return None
 

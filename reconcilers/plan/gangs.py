@@ -47,7 +47,7 @@ class Groups:
     ready: frozenset[int] = frozenset()
     """The stages whose pods may be created."""
     blocker: Blocker | None = None
-    again: float | None = None
+    requeue_after: float | None = None
     """Seconds after which the key is observed again: no event reports that a gang scheduler's own queue was opened."""
 
 
@@ -117,7 +117,7 @@ class Scheduling:
             frozenset(stage for step in steps for stage in step.ready),
             next((step.blocker for step in steps if step.blocker is not None), None)
             or _stuck_blocker(group for group in others if group.name in expected),
-            next((step.again for step in steps if step.again is not None), None),
+            next((step.requeue_after for step in steps if step.requeue_after is not None), None),
         )
 
     def _expected_gangs(self, progress: JobProgress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
@@ -140,8 +140,8 @@ class Scheduling:
             if manifest is None or self.backend.resource is None:
                 return Groups(ready=frozenset({stage.index}))
             at_once = self.at_once or bool(pods)
-            make = CreateObject(self.backend.resource, manifest, remedy=_remedy(self.backend))
-            return Groups((make,), frozenset({stage.index} if at_once else ()))
+            creation = CreateObject(self.backend.resource, manifest, remedy=_remedy(self.backend))
+            return Groups((creation,), frozenset({stage.index} if at_once else ()))
         # The gang's minimum must not exceed the number of pods.
         target = replace(gang, resources=NOTHING) if _is_partly_bound(gang, group, pods) else gang
         change = self.backend.resize(target, group) if not pods or gang.size <= len(pods) else None

@@ -35,10 +35,10 @@ def describe(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]
 def _describe_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
     """Yield the most common problem of a task's pods, with the first pod that has it."""
     task_pods = (pod for pod in pods if pod.task == task_type.lower())
-    ailing = [pod for pod in task_pods if not (pod.running or pod.finished)]
-    if ailing:
-        reason, count = Counter(map(_reason, ailing)).most_common(1)[0]
-        example = next(pod for pod in ailing if _reason(pod) == reason)
+    troubled = [pod for pod in task_pods if not (pod.running or pod.finished)]
+    if troubled:
+        reason, count = Counter(map(_reason, troubled)).most_common(1)[0]
+        example = next(pod for pod in troubled if _reason(pod) == reason)
         message = example.problem.removeprefix(reason)
         yield f"{task_type}: {count} {reason} ({example.name}){message}"
 

@@ -79,8 +79,8 @@ def count_refusal(job: TorchJob, refused: OverQuota) -> QueueStatus:
     """
     queue = job.status.queue or QueueStatus()
     before, generation = queue.refused_by, job.metadata.generation
-    again = before is not None and before.generation == generation and not _is_changed(before, refused)
-    times = before.times + 1 if before is not None and again else 1
+    is_repetition = before is not None and before.generation == generation and not _is_changed(before, refused)
+    times = before.times + 1 if before is not None and is_repetition else 1
     refusal = QuotaRefusal(name=refused.quota, hard=dict(refused.hard), generation=generation, times=times)
     return queue.model_copy(update={"refused_by": refusal})
 

@@ -99,13 +99,13 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
             return Plan(
                 _write_status(deletion_cause.job, after, in_the_way) + deletion.delete(in_the_way, shorten=True)
             )
-        case NotAdmitted() as idle:
-            return Plan(_plan_not_admitted(idle, now) + groups)
-        case Requeue() as back:
-            after = _requeue_status(back, settings, now)
+        case NotAdmitted() as state:
+            return Plan(_plan_not_admitted(state, now) + groups)
+        case Requeue() as requeue:
+            after = _requeue_status(requeue, settings, now)
             # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
-            services = _delete_all_services(back.job, ()) if back.why == "NamespaceQuota" else ()
-            return Plan(services + _write_status(back.job, after, ()) + groups + _requeue_events(after))
+            services = _delete_all_services(requeue.job, ()) if requeue.why == "NamespaceQuota" else ()
+            return Plan(services + _write_status(requeue.job, after, ()) + groups + _requeue_events(after))
         case Active() as run:
             return _plan_active(run, observation, settings, deletion, deadline)
 
@@ -127,8 +127,8 @@ def _seconds_to_deadline(observation: Observation, deadline: Deadline) -> float 
 def _deadline(observation: Observation, settings: ReconcileSettings, now: datetime) -> Deadline:
     job = observation.job
     pause = backoff.remaining_pause(job.status, settings, now) if isinstance(job, TorchJob) else 0.0
-    again = None if observation.ready_again is None else datetime.fromtimestamp(observation.ready_again, UTC)
-    return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause, again)
+    ready_again = None if observation.ready_again is None else datetime.fromtimestamp(observation.ready_again, UTC)
+    return Deadline(settings.admission_timeout if settings.make_pods else 0.0, now, pause, ready_again)
 
 
 def _requeue_events(after: TorchJobStatus) -> tuple[Action, ...]:
@@ -143,15 +143,15 @@ def _requeue_events(after: TorchJobStatus) -> tuple[Action, ...]:
     return (EmitEvent("NotRunningInTime", condition.message, warning=True),)
 
 
-def _requeue_status(back: Requeue, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
-    if back.why == "ExceedsQuota":
-        return status.requeue_exceeding(back.job, back.message, now)
-    if back.why == "NamespaceQuota":
-        waits = back.job.status.queue
-        return over_quota.send_back(back.job, waits.refused_by if waits else None, back.message, now)
-    if back.why != "NotRunningInTime":
-        return status.requeue(back.job, back.why, now)
-    return status.requeue_late(back.job, settings.admission_backoff, settings.admission_tries, now, back.message)
+def _requeue_status(requeue: Requeue, settings: ReconcileSettings, now: datetime) -> TorchJobStatus:
+    if requeue.why == "ExceedsQuota":
+        return status.requeue_exceeding(requeue.job, requeue.message, now)
+    if requeue.why == "NamespaceQuota":
+        waits = requeue.job.status.queue
+        return over_quota.send_back(requeue.job, waits.refused_by if waits else None, requeue.message, now)
+    if requeue.why != "NotRunningInTime":
+        return status.requeue(requeue.job, requeue.why, now)
+    return status.requeue_late(requeue.job, settings.admission_backoff, settings.admission_tries, now, requeue.message)
 
 
 def _plan_active(
@@ -185,11 +185,13 @@ def _plan_active(
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, deletion)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    again = earliest((remaining, deadline.remaining(job, run.pods), recovery.again, observation.next_dead, pauses))
+    requeue_after = earliest(
+        (remaining, deadline.remaining(job, run.pods), recovery.requeue_after, observation.next_dead, pauses)
+    )
     if recovery.after is not None:
-        return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, again)
+        return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, requeue_after)
     if recovery.blocked:
-        return Plan(recovery.actions, again, recovery.unexplained)
+        return Plan(recovery.actions, requeue_after, recovery.unexplained)
     # 4. Missing pods are created, and the status follows the existing ones.
     stuck = bool(deletion.stuck_pods(run.pods))
     advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
@@ -198,7 +200,7 @@ def _plan_active(
     over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
     steps = deletion.delete(over) if over else advance.actions()
     actions = _write_status(job, advance.status(), run.pods) + recovery.actions + steps
-    return Plan(actions, earliest((again, advance.groups.again)))
+    return Plan(actions, earliest((requeue_after, advance.groups.requeue_after)))
 
 
 def _plan_excess(run: Active, excess: Excess, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
@@ -278,15 +280,15 @@ def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, dele
     """End the job. The services are deleted first, because nothing shows later that they exist. The status is written
     next, and the pods that prove it are deleted last."""
     pods = observation.pods
-    going = _leftovers(job.spec.clean_pod_policy, after, pods)
-    uids = {pod.uid for pod in going}
-    staying = tuple(pod for pod in pods if pod.uid not in uids)
+    to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
+    uids = {pod.uid for pod in to_delete}
+    remaining = tuple(pod for pod in pods if pod.uid not in uids)
     services = _delete_all_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
     groups = gangs.delete_groups(observation.groups)
     return Plan(
         services
-        + _write_status(job, after, staying)
-        + deletion.delete(going, shorten=True)
+        + _write_status(job, after, remaining)
+        + deletion.delete(to_delete, shorten=True)
         + groups
         + _failure_events(after)
     )
@@ -312,12 +314,12 @@ def _plan_finished(job: TorchJob, observation: Observation, deletion: PodDeletio
     # its pods kept.
     policy = job.spec.clean_pod_policy
     active = Deadline(0.0, now).active_remaining(job)
-    back = observation.draining or (active is not None and active <= 0)
-    leftovers = _leftovers("Running" if back and policy == "None" else policy, job.status, observation.pods)
+    is_returning = observation.draining or (active is not None and active <= 0)
+    leftovers = _leftovers("Running" if is_returning and policy == "None" else policy, job.status, observation.pods)
     deletions = deletion.delete(leftovers, shorten=True) + _report_stuck_pods(observation, deletion, now)
-    stays = any(pod_view.occupies(pod) for pod in observation.pods)
-    again = earliest((remaining, active if stays and not back else None))
-    return Plan(_observe_spec(job) + deletions + gangs.delete_groups(observation.groups), requeue_after=again)
+    has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
+    requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
+    return Plan(_observe_spec(job) + deletions + gangs.delete_groups(observation.groups), requeue_after=requeue_after)
 
 
 def _observe_spec(job: TorchJob) -> tuple[Action, ...]:
@@ -342,11 +344,11 @@ def _leftovers(policy: str, after: TorchJobStatus, pods: Pods) -> Pods:
     return ()
 
 
-def _plan_not_admitted(idle: NotAdmitted, now: datetime) -> tuple[Action, ...]:
-    job = idle.job
-    if job.status.phase == idle.phase and job.admission is None:
+def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:
+    job = state.job
+    if job.status.phase == state.phase and job.admission is None:
         return _write_status(job, status.observe_generation(job), ())
-    return _write_status(job, status.release(job, idle.phase, idle.reason, idle.message, now), ())
+    return _write_status(job, status.release(job, state.phase, state.reason, state.message, now), ())
 
 
 def _plan_invalid(job: InvalidJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:

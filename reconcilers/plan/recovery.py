@@ -37,7 +37,7 @@ class Recovery:
     actions: tuple[Action, ...] = ()
     blocked: bool = False
     """Whether nothing else may be done for now."""
-    again: float | None = None
+    requeue_after: float | None = None
     unexplained: PodView | None = None
     """The pod that caused the failure, if its log may explain it further; the log is read before anything else."""
 
@@ -156,7 +156,7 @@ class RecoveryContext:
         job, now = self.job, self.now
         verdict = failures.judge(job, faults, self.settings.most_disruptions, now.timestamp())
         if verdict.wait and any(pod.started for pod in self.pods):
-            return Recovery(blocked=True, again=verdict.wait)
+            return Recovery(blocked=True, requeue_after=verdict.wait)
         if faults[0].pod.unexplained:
             return Recovery(blocked=True, unexplained=faults[0].pod)
         if verdict.permanent:
@@ -210,13 +210,13 @@ class RecoveryContext:
         in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.can_restart(pod))
         staying = {pod.uid for pod in in_place}
         marks = [pod.uid for pod in targets if pod.uid not in staying]
-        asked_for = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
-        after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=asked_for)
+        update = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
+        after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=update)
         names = ", ".join(pod.name for pod in targets[:10])
         event = _request_event(request, names or "no pod: no pod has that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
-        asking = self._restarts.request_restart(in_place, request.id)
-        return Recovery(after, actions=(event, *self._first_step(after)), before=asking)
+        requests = self._restarts.request_restart(in_place, request.id)
+        return Recovery(after, actions=(event, *self._first_step(after)), before=requests)
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
@@ -238,8 +238,8 @@ class RecoveryContext:
             *restarts.mark_counted(self.job, self.pods),
             *self._restarts.delete_orphans(),
         )
-        times = (job_step.again, pod_step.again, self.deletion.next_change(self.pods))
-        return Recovery(actions=actions, blocked=job_step.blocked, again=earliest(times))
+        times = (job_step.requeue_after, pod_step.requeue_after, self.deletion.next_change(self.pods))
+        return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))
 
 
 def is_about_requests(blocker: Blocker | None) -> bool:

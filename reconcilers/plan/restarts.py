@@ -71,7 +71,7 @@ class RestartStep:
     """Whether the last pod is completed, and at least one was restarted in place."""
     failed: tuple[tuple[PodView, str], ...] = ()
     """The pods that were not restarted in place, with the reason: they have to be replaced."""
-    again: float | None = None
+    requeue_after: float | None = None
     """Seconds after which the step may change although no event arrives."""
 
 
@@ -105,21 +105,21 @@ class Restarts:
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
             return RestartStep()
-        ill = tuple(pod for pod in outdated if not self._in_place(pod))
+        unhealthy = tuple(pod for pod in outdated if not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
-        well = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
-        by_state = self._by_state(well, str(self.generation))
-        failed, through = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
+        healthy = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
+        by_state = self._by_state(healthy, str(self.generation))
+        failed, completed = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
         return RestartStep(
             actions=(
-                *self.deletion.delete(ill + tuple(pod for pod, _ in failed)),
+                *self.deletion.delete(unhealthy + tuple(pod for pod, _ in failed)),
                 *self.request_restart(() if self.waits else tuple(pod for pod, _ in by_state["NotAsked"]), ""),
-                *self._mark_done(through, str(self.generation)),
+                *self._mark_done(completed, str(self.generation)),
             ),
             blocked=bool(outdated),
-            done=bool(through) and len(through) == len(outdated),
+            done=bool(completed) and len(completed) == len(outdated),
             failed=tuple((pod, progress.why) for pod, progress in failed),
-            again=earliest(progress.remaining for _, progress in by_state["InProgress"]),
+            requeue_after=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
     def pod_step(self) -> RestartStep:
@@ -132,7 +132,7 @@ class Restarts:
         return RestartStep(
             actions=self._mark_done(tuple(pod for pod, _ in by_state["Done"])),
             failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
-            again=earliest(progress.remaining for _, progress in by_state["InProgress"]),
+            requeue_after=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
     def _by_state(self, pods: Iterable[PodView], purpose: str) -> dict[State, list[tuple[PodView, RestartProgress]]]:

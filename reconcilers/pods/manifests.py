@@ -269,9 +269,9 @@ def set_restart_policy(spec: dict[str, Any], task_policy: str, scope: str, drive
     if task_policy == "Always":
         spec["restartPolicy"] = "Always"
         return
-    heals = task_policy != "Never"
-    spec["restartPolicy"] = "OnFailure" if heals and driver == "kruise" else "Never"
-    if heals and driver == "kubernetes" and scope == "Task":
+    is_restarted = task_policy != "Never"
+    spec["restartPolicy"] = "OnFailure" if is_restarted and driver == "kruise" else "Never"
+    if is_restarted and driver == "kubernetes" and scope == "Task":
         containers.main(spec).update(restartPolicy="Never", restartPolicyRules=[RESTART_ON_FAILURE])
 
 

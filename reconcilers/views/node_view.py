@@ -119,8 +119,8 @@ def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJ
     A gang that cannot run without an avoided node must not be kept away from it.
     """
     excluded = frozenset(avoided)
-    every = nodes.values() if nodes is not None else []
-    others = [node.allocatable for node in every if node.ready and node.open and node.name not in excluded]
+    all_nodes = nodes.values() if nodes is not None else []
+    others = [node.allocatable for node in all_nodes if node.ready and node.open and node.name not in excluded]
     together = reduce(add, others, NOTHING)
     pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
     single = all(any(_covers(node, pod) for node in others) for pod in pods)

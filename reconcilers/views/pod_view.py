@@ -304,12 +304,12 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
 def _message(other: str, last_words: LastOutput, status: Mapping[str, Any], most: int) -> str:
     """Return the pod's last output as one line. `other` is the container that wrote it, if that is not the main
     container."""
-    of_pod = status.get("message") or ""
+    pod_message = status.get("message") or ""
     # The containers' output must not hide that the pod exceeded its limits.
     text = (
         last_words.text
-        if last_words.text and not exceeds_own_limit(of_pod)
-        else _last_line(of_pod, LONGEST_EXPLANATION)
+        if last_words.text and not exceeds_own_limit(pod_message)
+        else _last_line(pod_message, LONGEST_EXPLANATION)
     )
     return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", text))), most)
 
@@ -344,8 +344,8 @@ def exceeds_own_limit(message: str) -> bool:
 
 
 def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    has = any(container["name"] == containers.GATE for container in spec.get("initContainers") or ())
-    return has and not (metadata.get("annotations") or {}).get(labels.START)
+    has_gate = any(container["name"] == containers.GATE for container in spec.get("initContainers") or ())
+    return has_gate and not (metadata.get("annotations") or {}).get(labels.START)
 
 
 def version(manifest: Manifest) -> int:

@@ -69,8 +69,8 @@ def job_uid(metadata: Mapping[str, Any]) -> str:
     """Return the uid of the job that a request was created for; empty unless the request names its pod and is owned by
     it."""
     pod = (metadata.get("annotations") or {}).get(labels.POD_UID)
-    owned = any(owner.get("uid") == pod for owner in metadata.get("ownerReferences") or ())
-    return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and owned else ""
+    is_owned = any(owner.get("uid") == pod for owner in metadata.get("ownerReferences") or ())
+    return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and is_owned else ""
 
 
 def recreations_informer(
@@ -98,7 +98,8 @@ def _judge(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Fa
     if status.get("message"):
         return "Failed", str(status["message"])
     states = status.get("containerRecreateStates") or ()
-    bad = next((state for state in states if state.get("phase") != "Succeeded"), None)
-    if bad is not None:
-        return "Failed", f"container {bad.get('name')}: {bad.get('message') or bad.get('phase') or 'not recreated'}"
+    failed_state = next((state for state in states if state.get("phase") != "Succeeded"), None)
+    if failed_state is not None:
+        problem = failed_state.get("message") or failed_state.get("phase") or "not recreated"
+        return "Failed", f"container {failed_state.get('name')}: {problem}"
     return ("Done", "") if states else ("Failed", "it completed without recreating any container")

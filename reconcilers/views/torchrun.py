@@ -93,12 +93,12 @@ def last_output(message: str) -> LastOutput:
     root = _root(message)
     exception = _choose(tracebacks.find_exceptions(message), root.group() if root else "", alone=_ALONE in message)
     if exception is None:
-        killed = root is not None and _is_killed(root.group())
-        own_output = _lines_of_rank(message, root.group()) if root is not None and killed else message
-        return LastOutput(_last_line(message, root), blames_peer(own_output), _is_cut(message) and not killed)
+        is_killed = root is not None and _is_killed(root.group())
+        own_output = _lines_of_rank(message, root.group()) if root is not None and is_killed else message
+        return LastOutput(_last_line(message, root), blames_peer(own_output), _is_cut(message) and not is_killed)
     text = exception.text if root is None or _ALONE in message or exception.source != (None, None) else exception.alone
-    doubtful = root is not None and _follows(exception)
-    return LastOutput(text, blames_peer(exception.whole), doubtful and _is_cut(message))
+    is_doubtful = root is not None and _follows(exception)
+    return LastOutput(text, blames_peer(exception.whole), is_doubtful and _is_cut(message))
 
 
 def _root(message: str) -> re.Match[str] | None:
@@ -218,8 +218,8 @@ def exit_cause(message: str) -> int | None:
 def root_cause_output(message: str) -> str:
     """Return the output of the process that failed first, if the message is an error file or has torchrun's root cause;
     else the message itself."""
-    cut = len(message) <= _LONGEST_FILE and '"timestamp"' in message
-    recorded = _ERROR_FILE.match(message) or (_CALLSTACK.search(message) if cut else None)
+    may_be_file = len(message) <= _LONGEST_FILE and '"timestamp"' in message
+    recorded = _ERROR_FILE.match(message) or (_CALLSTACK.search(message) if may_be_file else None)
     if recorded:
         return recorded.group(1).replace("\\n", "\n").replace('\\"', '"')
     root = _root(message)

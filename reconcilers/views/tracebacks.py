@@ -155,8 +155,8 @@ class _Reader:
             if not line[0].isspace():
                 break
             own_lines.append(line)
-        text, alone = (_short(map(_without_margin, lines)) for lines in (self._message, own_lines))
-        self._last = RaisedException(text, self._source, self._begun, self._chain, alone)
+        text, first_lines = (_short(map(_without_margin, lines)) for lines in (self._message, own_lines))
+        self._last = RaisedException(text, self._source, self._begun, self._chain, first_lines)
         self._begun, self._message, self._chain = None, [], ()
         return self._last
 

@@ -103,7 +103,7 @@ class TestTheWholeJob:
         late = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 10**9)).job_step()
         assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
         soon = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 30)).job_step()
-        assert (soon.failed, soon.again) == ((), 90.0)
+        assert (soon.failed, soon.requeue_after) == ((), 90.0)
 
     def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
         step = scene(replace(WORKER, node="n1"), dead={"n1"}).job_step()
@@ -129,7 +129,7 @@ class TestLocal:
             "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_ASKED: "2026-01-02T03:04:05Z"}
         }
         step = scene(self.ASKED).job_step()
-        assert (step.actions, step.again, step.blocked) == ((), 50.0, True)
+        assert (step.actions, step.requeue_after, step.blocked) == ((), 50.0, True)
 
     def test_an_older_request_is_none(self) -> None:
         assert asked(scene(replace(self.ASKED, requested_restart="0", completed_restart="0")).job_step()) == [
@@ -246,7 +246,7 @@ class TestSinglePods:
     def test_what_does_not_come_off_fails(self) -> None:
         late = replace(MASTER, restart=1, requested_restart="1000000000000001", restart_requested_at=T - 61)
         assert scene(late).pod_step().failed == ((late, "not done within 60 s"),)
-        assert scene(replace(late, restart_requested_at=T - 1)).pod_step().again == 59.0
+        assert scene(replace(late, restart_requested_at=T - 1)).pod_step().requeue_after == 59.0
         assert scene(replace(late, completed_restart=late.requested_restart)).pod_step() == RestartStep()
         leaving = job(status=status("Admitted", restartGeneration=1, replacing=["master-0"]))
         assert scene(late, of=leaving).pod_step() == RestartStep()
