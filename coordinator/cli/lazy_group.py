@@ -12,25 +12,25 @@ from typing import Any
 
 import click
 
-NONE: Mapping[str, str] = MappingProxyType({})
+NO_COMMANDS: Mapping[str, str] = MappingProxyType({})
 
 
 class OnDemand(click.Group):
     """A group that imports a command when the command is first used."""
 
-    def __init__(self, *arguments: Any, later: Mapping[str, str] = NONE, **options: Any) -> None:
-        """Create a click.Group. `later` maps the name of a command to its place, `module:attribute`."""
+    def __init__(self, *arguments: Any, lazy_commands: Mapping[str, str] = NO_COMMANDS, **options: Any) -> None:
+        """Create a click.Group. `lazy_commands` maps the name of a command to its place, `module:attribute`."""
         super().__init__(*arguments, **options)
-        self._later = later
+        self._lazy_commands = lazy_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names, sorted."""
-        return sorted({*super().list_commands(ctx), *self._later})
+        return sorted({*super().list_commands(ctx), *self._lazy_commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of that name; None if no such command exists."""
-        if cmd_name in self._later and cmd_name not in self.commands:
-            self.add_command(_import(self._later[cmd_name]), cmd_name)
+        if cmd_name in self._lazy_commands and cmd_name not in self.commands:
+            self.add_command(_import(self._lazy_commands[cmd_name]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def load(self) -> None:

@@ -13,14 +13,14 @@ from coordinator.cli import output
 from coordinator.cli.session import Commands, Session, pass_session
 from crds import generate
 
-LATER = {
+COMMANDS = {
     "coordinator": "coordinator.cli.commands.processes:coordinator",
     "worker": "coordinator.cli.commands.processes:worker",
     "local": "coordinator.cli.commands.local:local",
     "submit": "coordinator.cli.commands.job:submit",
     "job": "coordinator.cli.commands.job:job",
     "queue": "coordinator.cli.commands.queue:queue",
-    "next": "coordinator.cli.commands.inspect:foretell",
+    "next": "coordinator.cli.commands.inspect:forecast",
     "status": "coordinator.cli.commands.inspect:status",
     "top": "coordinator.cli.commands.inspect:top",
     "doctor": "coordinator.cli.commands.doctor:doctor",
@@ -31,7 +31,7 @@ LATER = {
 
 @click.group(
     cls=Commands,
-    later=LATER,
+    lazy_commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option("--kubeconfig", help="kubeconfig file (default: $KUBECONFIG, the current local cluster, ~/.kube/config)")

@@ -82,20 +82,20 @@ def submit(
     documents: list[Submitted],
     *,
     dry_run: bool,
-    look: Outlook = lambda jobs: [[] for _ in jobs],
+    check_jobs: Outlook = lambda jobs: [[] for _ in jobs],
     anyway: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[JobKey]:
     """Check every document, then create all jobs; return their keys in the same order.
 
-    If a job is refused nevertheless, the jobs before it are deleted. `look` finds the jobs that could never run; they
-    are refused, or, with `anyway`, `tell` gets a warning. Raises `outlook.NeverRuns` for such jobs, and PartlySubmitted
-    if created jobs could not be deleted.
+    If a job is refused nevertheless, the jobs before it are deleted. `check_jobs` finds the jobs that could never run.
+    They are refused, or, with `anyway`, `tell` gets a warning. Raises `outlook.NeverRuns` for such jobs, and
+    PartlySubmitted if created jobs could not be deleted.
     """
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     checked = [_check(cluster, document) for document in documents]
-    for warning in outlook.weigh(_judge(documents, checked, look, tell), anyway=anyway):
+    for warning in outlook.weigh(_judge(documents, checked, check_jobs, tell), anyway=anyway):
         tell(warning)
     created: list[JobKey] = []
     try:
@@ -108,11 +108,11 @@ def submit(
 
 
 def _judge(
-    documents: list[Submitted], checked: list[Checked], look: Outlook, tell: Callable[[str], object]
+    documents: list[Submitted], checked: list[Checked], check_jobs: Outlook, tell: Callable[[str], object]
 ) -> list[Judged]:
     """Return the findings about each job. The node's own findings name fields, so they replace ExceedsNodes."""
     try:
-        findings = look([check.job for check in checked])
+        findings = check_jobs([check.job for check in checked])
     except outlook.Unknown as error:
         tell(f"note: it was not checked whether the jobs can ever run: {error}")
         findings = [[] for _ in checked]

@@ -76,71 +76,77 @@ def confirm(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tu
     return tuple(sorted(set(first) & set(second)))
 
 
-def compare(look: Look) -> tuple[Disagreement, ...]:
+def compare(inspection: Look) -> tuple[Disagreement, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Look], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
-    if look.store.epoch:
+    if inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
     else:
         checks += [_store_loss, _pods]
-    return tuple(sorted({finding for check in checks for finding in check(look)}))
+    return tuple(sorted({finding for check in checks for finding in check(inspection)}))
 
 
-def _leadership(look: Look) -> Found:
-    lease = look.cluster.lease
+def _leadership(inspection: Look) -> Found:
+    lease = inspection.cluster.lease
     if lease is None:
         yield Disagreement("no-lease", "Lease", "no coordinator has ever led here")
     elif not lease.holder:
         yield Disagreement("no-leader", "Lease", "no coordinator leads")
-    elif look.cluster.now - _seconds(lease.renewed) > lease.seconds:
+    elif inspection.cluster.now - _seconds(lease.renewed) > lease.seconds:
         yield Disagreement(
             "lease-silent", "Lease", f"{lease.holder} holds the Lease and has not renewed it since {lease.renewed}"
         )
-    if not any(ends > look.work.now for ends in look.work.workers.values()):
+    if not any(ends > inspection.work.now for ends in inspection.work.workers.values()):
         yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
 
 
-def _objects(look: Look) -> Found:
-    for process, skipped in look.cluster.skipped.items():
+def _objects(inspection: Look) -> Found:
+    for process, skipped in inspection.cluster.skipped.items():
         yield Disagreement("skipped-object", process, f"skips {skipped}")
-    for subject, why in look.cluster.unreadable.items():
+    for subject, why in inspection.cluster.unreadable.items():
         yield Disagreement("unreadable-object", subject, why)
-    for queue, why in look.cluster.ineffective.items():
+    for queue, why in inspection.cluster.ineffective.items():
         yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
-    for key, job in look.cluster.jobs.items():
-        if job.invalid and not (job.finished or job.deleting or _under_way(look, key)):
+    for key, job in inspection.cluster.jobs.items():
+        if job.invalid and not (job.finished or job.deleting or _under_way(inspection, key)):
             yield Disagreement("invalid-job", str(key), "the job is invalid, and its status does not say so")
 
 
-def _store_loss(look: Look) -> Found:
-    if look.store.rebuilding:
+def _store_loss(inspection: Look) -> Found:
+    if inspection.store.rebuilding:
         yield Disagreement(
-            "rebuild-unfinished", "queues", f"a rebuild under epoch {look.store.rebuilding} has begun and has not ended"
+            "rebuild-unfinished",
+            "queues",
+            f"a rebuild under epoch {inspection.store.rebuilding} has begun and has not ended",
         )
     else:
         yield Disagreement("store-lost", "queues", "Redis holds no epoch: the queues are lost")
 
 
-def _epochs(look: Look) -> Found:
-    lease = look.cluster.lease
-    if lease is not None and lease.epoch != look.store.epoch:
+def _epochs(inspection: Look) -> Found:
+    lease = inspection.cluster.lease
+    if lease is not None and lease.epoch != inspection.store.epoch:
         yield Disagreement(
-            "epoch-differs", "queues", f"Redis is at epoch {look.store.epoch}, the Lease at {lease.epoch}"
+            "epoch-differs", "queues", f"Redis is at epoch {inspection.store.epoch}, the Lease at {lease.epoch}"
         )
-    newer = [job for job in look.cluster.jobs.values() if job.admission and job.admission.epoch > look.store.epoch]
+    newer = [
+        job
+        for job in inspection.cluster.jobs.values()
+        if job.admission and job.admission.epoch > inspection.store.epoch
+    ]
     for job in newer:
         assert job.admission is not None
         yield Disagreement(
             "epoch-differs",
             str(job.key),
-            f"admitted under epoch {job.admission.epoch}, Redis is at epoch {look.store.epoch}",
+            f"admitted under epoch {job.admission.epoch}, Redis is at epoch {inspection.store.epoch}",
         )
 
 
-def _reservations(look: Look) -> Found:
+def _reservations(inspection: Look) -> Found:
     """Compare the reservations with what a rebuild would charge now."""
-    stored = look.store.reservations
-    charged = _census(look).reservations
+    stored = inspection.store.reservations
+    charged = _census(inspection).reservations
     expected = {reservation.key: reservation for reservation in charged}
     for key in sorted(expected.keys() - stored.keys()):
         yield Disagreement(
@@ -151,24 +157,28 @@ def _reservations(look: Look) -> Found:
             "orphan-reservation",
             str(key),
             f"charged {_text(stored[key].charge)} to queue {stored[key].queue} (attempt {stored[key].attempt}), but "
-            f"{_state(look.cluster.jobs.get(key))} and no pod occupies",
+            f"{_state(inspection.cluster.jobs.get(key))} and no pod occupies",
         )
     for key in sorted(expected.keys() & stored.keys()):
-        yield from _reservation(look, stored[key], expected[key])
+        yield from _reservation(inspection, stored[key], expected[key])
 
 
-def _census(look: Look) -> Census:
+def _census(inspection: Look) -> Census:
     """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
-    rules, specs = look.cluster.rules, look.cluster.specs
+    rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
-    rules = replace(rules, queues=created, implicit=not look.store.specs.keys() <= specs.keys())
+    rules = replace(rules, queues=created, implicit=not inspection.store.specs.keys() <= specs.keys())
     return rebuilt_state.take(
-        look.cluster.jobs.values(), look.cluster.pods, look.store.reservations, rules, look.cluster.now
+        inspection.cluster.jobs.values(),
+        inspection.cluster.pods,
+        inspection.store.reservations,
+        rules,
+        inspection.cluster.now,
     )
 
 
-def _reservation(look: Look, stored: Reservation, expected: Reservation) -> Found:
-    job = look.cluster.jobs.get(stored.key)
+def _reservation(inspection: Look, stored: Reservation, expected: Reservation) -> Found:
+    job = inspection.cluster.jobs.get(stored.key)
     if job is not None and job.admission is not None:
         differs = [
             f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
@@ -177,7 +187,7 @@ def _reservation(look: Look, stored: Reservation, expected: Reservation) -> Foun
         ]
         if differs:
             yield Disagreement("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
-    elif expected is stored and not _under_way(look, stored.key):
+    elif expected is stored and not _under_way(inspection, stored.key):
         yield Disagreement(
             "unseen-pick",
             str(stored.key),
@@ -185,9 +195,9 @@ def _reservation(look: Look, stored: Reservation, expected: Reservation) -> Foun
         )
 
 
-def _usage(look: Look) -> Found:
+def _usage(inspection: Look) -> Found:
     """Compare the counted usage with the sum of the reservations."""
-    store = look.store
+    store = inspection.store
     sums: dict[str, dict[str, int]] = {}
     total: dict[str, int] = {}
     for reservation in store.reservations.values():
@@ -211,27 +221,31 @@ def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
         )
 
 
-def _ports(look: Look) -> Found:
+def _ports(inspection: Look) -> Found:
     by_port = [
-        (reservation.port, key) for key, reservation in sorted(look.store.reservations.items()) if reservation.port
+        (reservation.port, key)
+        for key, reservation in sorted(inspection.store.reservations.items())
+        if reservation.port
     ]
     for port, key in by_port:
-        holder = look.store.ports.get(port)
+        holder = inspection.store.ports.get(port)
         if holder != key:
             yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'no job'}")
-    for port in sorted(look.store.ports.keys() - {port for port, _ in by_port}):
-        yield Disagreement("wrong-port", str(look.store.ports[port]), f"port {port} is held without a reservation")
+    for port in sorted(inspection.store.ports.keys() - {port for port, _ in by_port}):
+        yield Disagreement(
+            "wrong-port", str(inspection.store.ports[port]), f"port {port} is held without a reservation"
+        )
 
 
-def _entries(look: Look) -> Found:
+def _entries(inspection: Look) -> Found:
     """Compare the entries with those that the cluster's waiting jobs should have."""
-    store = look.store
-    expected = {entry.key: entry for entry in _census(look).entries}
+    store = inspection.store
+    expected = {entry.key: entry for entry in _census(inspection).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
     for key in sorted(expected.keys() - entries.keys()):
         yield Disagreement("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")
     for key in sorted(entries.keys() - expected.keys()):
-        state = "it holds a reservation" if key in store.reservations else _state(look.cluster.jobs.get(key))
+        state = "it holds a reservation" if key in store.reservations else _state(inspection.cluster.jobs.get(key))
         yield Disagreement("stray-entry", str(key), f"waits in queue {entries[key].queue}, but {state}")
     for key in sorted(expected.keys() & entries.keys()):
         yield from _entry(entries[key], expected[key])
@@ -247,9 +261,9 @@ def _entry(stored: Entry, expected: Entry) -> Found:
         yield Disagreement("wrong-entry", str(stored.key), f"its entry has {', '.join(differs)}")
 
 
-def _places(look: Look) -> Found:
+def _places(inspection: Look) -> Found:
     """Compare the orders of the queues with the entries."""
-    store = look.store
+    store = inspection.store
     for key, entry in sorted(store.entries.items()):
         aging = store.specs.get(entry.queue, QueueSpec(name=entry.queue)).aging_seconds
         score, expected = store.places.get(entry.queue, {}).get(key), order.score(entry, aging)
@@ -269,20 +283,20 @@ def _places(look: Look) -> Found:
             yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
 
 
-def _settings(look: Look) -> Found:
-    for name, expected in sorted(look.cluster.specs.items()):
-        stored = look.store.specs.get(name)
+def _settings(inspection: Look) -> Found:
+    for name, expected in sorted(inspection.cluster.specs.items()):
+        stored = inspection.store.specs.get(name)
         if stored != expected:
             yield Disagreement(
                 "wrong-settings", f"queue {name}", f"Redis has {stored or 'nothing'} instead of {expected}"
             )
 
 
-def _pods(look: Look) -> Found:
-    for pod in look.cluster.pods:
-        if pod.job is None or not pod.occupies or pod.deleting or _under_way(look, pod.job):
+def _pods(inspection: Look) -> Found:
+    for pod in inspection.cluster.pods:
+        if pod.job is None or not pod.occupies or pod.deleting or _under_way(inspection, pod.job):
             continue
-        job, name = look.cluster.jobs.get(pod.job), f"{pod.namespace}/{pod.name}"
+        job, name = inspection.cluster.jobs.get(pod.job), f"{pod.namespace}/{pod.name}"
         if job is None:
             yield Disagreement("orphan-pod", name, f"occupies for job {pod.job}, which is gone")
         elif job.admission is None or job.admission.attempt != pod.attempt:
@@ -292,9 +306,9 @@ def _pods(look: Look) -> Found:
             )
 
 
-def _work_lists(look: Look) -> Found:
+def _work_lists(inspection: Look) -> Found:
     """Compare the lists and counts that dispatch uses."""
-    work = look.work
+    work = inspection.work
     if work.ready_count != work.ready_length:
         yield Disagreement(
             "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
@@ -309,17 +323,17 @@ def _work_lists(look: Look) -> Found:
             yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
 
 
-def _work_records(look: Look) -> Found:
+def _work_records(inspection: Look) -> Found:
     """Find keys that would never become ready again."""
-    for key, record in sorted(look.work.records.items()):
+    for key, record in sorted(inspection.work.records.items()):
         match record.state:
-            case "ready" if key not in look.work.ready.get(record.tenant, ()):
+            case "ready" if key not in inspection.work.ready.get(record.tenant, ()):
                 yield Disagreement("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
             case "delayed" if record.due is None:
                 yield Disagreement("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
             case "leased" if record.lease_ends is None:
                 yield Disagreement("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
-            case "leased" if record.lease_ends is not None and record.lease_ends < look.work.now:
+            case "leased" if record.lease_ends is not None and record.lease_ends < inspection.work.now:
                 ended = _time(record.lease_ends)
                 yield Disagreement(
                     "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
@@ -330,8 +344,8 @@ def _work_records(look: Look) -> Found:
                 yield Disagreement("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
 
 
-def _rq(look: Look) -> Found:
-    for job in look.work.rq:
+def _rq(inspection: Look) -> Found:
+    for job in inspection.work.rq:
         if job.function != FUNCTION:
             description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
             yield Disagreement("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
@@ -341,16 +355,16 @@ def _rq(look: Look) -> Found:
             yield Disagreement("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
 
 
-def _keys(look: Look) -> Found:
-    for fault in (*look.store.faults, *look.work.faults):
+def _keys(inspection: Look) -> Found:
+    for fault in (*inspection.store.faults, *inspection.work.faults):
         yield Disagreement("broken-key", fault.where, fault.why)
-    for name in look.store.unknown:
+    for name in inspection.store.unknown:
         yield Disagreement("unknown-key", name, "is under torchq's or RQ's prefix, but neither makes such a key")
-    if look.store.foreign:
+    if inspection.store.foreign:
         yield Disagreement(
             "foreign-keys",
-            look.store.foreign[0],
-            f"{len(look.store.foreign)} or more keys that do not belong to torchq",
+            inspection.store.foreign[0],
+            f"{len(inspection.store.foreign)} or more keys that do not belong to torchq",
         )
 
 
@@ -359,9 +373,9 @@ def _batch(job_id: str, where: str) -> Found:
         yield Disagreement("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
 
 
-def _under_way(look: Look, key: JobKey) -> bool:
+def _under_way(inspection: Look, key: JobKey) -> bool:
     """Return whether a worker is about to reconcile the job."""
-    record = look.work.records.get(key)
+    record = inspection.work.records.get(key)
     return record is not None and record.failures < FAILURES
 
 

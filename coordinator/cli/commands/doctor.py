@@ -53,9 +53,9 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
     Exit code 0: they agree; 1: they disagree; 2: the check could not be made.
     """
     try:
-        looker = _collector(session.with_user_agent("torchq-doctor").with_role(DOCTOR))
-        findings = examine(looker, settle)
-        remaining = _repair(looker, findings, settle, timeout) if fix else findings
+        collector = _collector(session.with_user_agent("torchq-doctor").with_role(DOCTOR))
+        findings = examine(collector, settle)
+        remaining = _repair(collector, findings, settle, timeout) if fix else findings
     except SHOWN as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(BLIND)
@@ -71,20 +71,20 @@ def _collector(session: Session) -> Looker:
     return Looker(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
 
 
-def examine(looker: Looker, settle: float) -> tuple[Disagreement, ...]:
+def examine(collector: Looker, settle: float) -> tuple[Disagreement, ...]:
     """Return the findings that two checks, some seconds apart, have in common. A first check without findings is
     enough."""
-    look = looker.look()
-    first = rules.compare(look)
+    inspection = collector.look()
+    first = rules.compare(inspection)
     if not first:
         return ()
-    silent = look.cluster.lease.seconds + 1.0 if look.cluster.lease and _has(first, "lease-silent") else 0.0
+    silent = inspection.cluster.lease.seconds + 1.0 if inspection.cluster.lease and _has(first, "lease-silent") else 0.0
     time.sleep(max(settle, silent))
-    return rules.confirm(first, rules.compare(looker.look()))
+    return rules.confirm(first, rules.compare(collector.look()))
 
 
 def _repair(
-    looker: Looker, findings: tuple[Disagreement, ...], settle: float, timeout: float
+    collector: Looker, findings: tuple[Disagreement, ...], settle: float, timeout: float
 ) -> tuple[Disagreement, ...]:
     """Return the findings that remain after a repair. The workers then have to reconcile every job, so it checks a few
     times."""
@@ -95,12 +95,12 @@ def _repair(
             raise rebuild_request.NoRepair(
                 f"nothing can be repaired, since {leaderless[0]}: start a coordinator (torchq coordinator)"
             )
-        looker.repair(timeout)
+        collector.repair(timeout)
     except rebuild_request.NoRepair as error:
         click.echo(f"Error: {error}", err=True)
         return findings
     for _ in range(ATTEMPTS):
-        findings = examine(looker, settle)
+        findings = examine(collector, settle)
         if not findings:
             break
     return findings

@@ -86,7 +86,7 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
 @click.option("-A", "--all-namespaces", is_flag=True, help="no effect: picks are from all namespaces")
 @output.listing
 @pass_session
-def foretell(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
+def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """Show which jobs would be admitted next."""
     listing = output.parse_list_options(options)
     document = api_client.find(session).next(count, roomy=roomy)

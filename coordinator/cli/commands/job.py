@@ -51,9 +51,14 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise submission.BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    look = outlook.Asking(session)
+    check_jobs = outlook.Asking(session)
     for key in submission.submit(
-        session.cluster, documents, dry_run=dry_run, look=look, anyway=anyway, tell=partial(click.echo, err=True)
+        session.cluster,
+        documents,
+        dry_run=dry_run,
+        check_jobs=check_jobs,
+        anyway=anyway,
+        tell=partial(click.echo, err=True),
     ):
         click.echo(key)
     if dry_run:
@@ -63,7 +68,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
         click.echo(f"{len(documents)} submitted on {session.cluster_name}", err=True)
 
 
-LATER = {
+COMMANDS = {
     "why": "coordinator.cli.commands.inspect:why",
     "position": "coordinator.cli.commands.inspect:position",
     "restart": "coordinator.cli.commands.job_restart:restart",
@@ -74,7 +79,7 @@ LATER = {
 }
 
 
-@click.group(cls=OnDemand, later=LATER)
+@click.group(cls=OnDemand, lazy_commands=COMMANDS)
 def job() -> None:
     """Show and control jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
 
