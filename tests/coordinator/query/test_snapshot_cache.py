@@ -25,9 +25,9 @@ class Seen(MemoryStore):
         self.shown: list[int] = []
 
     def snapshot(self, *arguments: object, **options: object) -> object:  # type: ignore[override]
-        found = super().snapshot(*arguments, **options)  # type: ignore[arg-type]
-        self.shown.append(sum(len(view.heads) for view in found.queues))
-        return found
+        snapshot = super().snapshot(*arguments, **options)  # type: ignore[arg-type]
+        self.shown.append(sum(len(view.heads) for view in snapshot.queues))
+        return snapshot
 
 
 def opened(pool: dict[str, int] | None = None, **counts: int) -> Seen:
@@ -46,13 +46,13 @@ def the_pickers(store: Seen, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 5, 20, 60, 90, 200])
-def test_however_many_are_foretold_they_are_the_pickers(count: int) -> None:
+def test_a_forecast_of_any_length_has_the_picks_of_the_picker(count: int) -> None:
     store = opened(a=40, b=40, c=3)
     following = Following(store, lambda: START)
     assert jobs(following.forecast(RULES, count)[1]) == the_pickers(store, count)
 
 
-def test_few_jobs_are_looked_at_for_few_picks_and_more_only_of_who_needs_it() -> None:
+def test_a_forecast_reads_few_jobs_for_few_picks() -> None:
     store = opened(a=400, b=400, c=400)
     following = Following(store, lambda: START)
     following.forecast(RULES, 2)
@@ -61,14 +61,14 @@ def test_few_jobs_are_looked_at_for_few_picks_and_more_only_of_who_needs_it() ->
     assert sum(store.shown) < 3 * 60
 
 
-def test_a_full_pool_is_no_reason_to_look_at_everything() -> None:
+def test_a_forecast_with_a_full_pool_reads_few_jobs() -> None:
     store = opened({"jobs": 0}, a=400, b=400, c=400)
     following = Following(store, lambda: START)
     assert following.forecast(RULES, 100)[1] == ()
     assert len(following.forecast(RULES, 100, roomy=True)[1]) == 100
 
 
-def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
+def test_a_queue_with_only_unrunnable_heads_is_read_further() -> None:
     store = Seen()
     store.rebuild(
         1, [], [*(entry(f"big{at}", "a", START + at, cpu=9) for at in range(8)), entry("fits", "a", START + 9, cpu=1)]
@@ -77,7 +77,7 @@ def test_a_queue_that_shows_only_impossible_jobs_is_looked_into() -> None:
     assert jobs(Following(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
 
 
-def test_a_strict_queue_s_impossible_jobs_hide_nobody() -> None:
+def test_unrunnable_jobs_of_a_strict_queue_hide_no_other_job() -> None:
     store = Seen()
     store.rebuild(1, [], [entry(f"{cpu}-{at}", "a", START + at, cpu=cpu) for at, cpu in enumerate((1, 9, 1, 9, 1))])
     store.configure([replace(spec("a", 1, cpu=4), strict=True)], None)
@@ -85,9 +85,7 @@ def test_a_strict_queue_s_impossible_jobs_hide_nobody() -> None:
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({"cpu": 4}, None), ({}, {"cpu": 4})])
-def test_a_queue_whose_first_jobs_find_no_room_is_looked_into(
-    quota: dict[str, int], pool: dict[str, int] | None
-) -> None:
+def test_a_queue_whose_heads_find_no_room_is_read_further(quota: dict[str, int], pool: dict[str, int] | None) -> None:
     store = Seen()
     waiting = [*entries("a", 40, cpu=4), entry("fits", "a", START + 99, cpu=1)]
     store.rebuild(1, [reservation("runs", "a", cpu=1)], waiting)
@@ -106,7 +104,7 @@ def test_a_queue_whose_first_jobs_find_no_room_is_looked_into(
         max_size=25,
     )
 )
-def test_differences_add_up(changes: list[tuple[str, str, int]]) -> None:
+def test_a_snapshot_updated_by_differences_equals_a_whole_one(changes: list[tuple[str, str, int]]) -> None:
     now = [START]
     store = opened({"jobs": 30}, a=5, b=5, c=5)
     following = Following(store, lambda: now[0])
@@ -129,7 +127,7 @@ def test_differences_add_up(changes: list[tuple[str, str, int]]) -> None:
         }
 
 
-def test_who_is_starved_and_what_is_lacking() -> None:
+def test_queues_that_are_used_up_and_queues_that_can_show_more() -> None:
     store = opened(a=9, b=2, c=9)
     snapshot = MemoryStore.snapshot(store, 2)
     picks = choose(snapshot, START, 9, RULES).picks

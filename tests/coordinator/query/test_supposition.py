@@ -46,7 +46,7 @@ def read(*answers: Document) -> Any:
         {"waits": Waits(queue="a", until=2e9)},
     ],
 )
-def test_a_job_is_judged_as_if_its_owner_let_it_go_on(out_of_order: dict[str, Any]) -> None:
+def test_a_job_is_judged_as_if_it_were_resumed(out_of_order: dict[str, Any]) -> None:
     reading, asked = read(FITS)
     assert supposition.supposed(job(**out_of_order), KNOWN, reading) == FITS
     (entry,) = asked
@@ -62,14 +62,14 @@ def test_a_job_is_judged_as_if_its_owner_let_it_go_on(out_of_order: dict[str, An
         ({"priority_class": "gold"}, "PriorityClassNotFound", "there is no PriorityClass gold"),
     ],
 )
-def test_one_that_could_never_run_asks_no_queue(changes: dict[str, Any], code: str, words: str) -> None:
+def test_a_job_that_can_never_run_needs_no_query_of_the_queues(changes: dict[str, Any], code: str, words: str) -> None:
     reading, asked = read(FITS)
-    found = supposition.supposed(job(suspended=True, **changes), KNOWN, reading)
-    assert (found["fits"], found["code"], asked) == (False, code, [])
-    assert words in found["message"]
+    document = supposition.supposed(job(suspended=True, **changes), KNOWN, reading)
+    assert (document["fits"], document["code"], asked) == (False, code, [])
+    assert words in document["message"]
 
 
-def test_room_that_is_missing_while_a_node_is_not_ready_is_not_called_too_little_for_ever() -> None:
+def test_room_missing_while_a_node_is_not_ready_counts_as_temporary() -> None:
     reading, _ = read({"fits": False, "code": "ExceedsQuota", "message": "more than can ever be", "numbers": "n"})
     assert supposition.supposed(job(suspended=True), KNOWN, reading)["code"] == "WaitingForPool"
     assert supposition.too_large(job(), KNOWN)["code"] == "WaitingForPool"
@@ -78,7 +78,7 @@ def test_room_that_is_missing_while_a_node_is_not_ready_is_not_called_too_little
     assert "queue a can give 4 at most" in said["message"]
 
 
-def test_a_job_that_cannot_be_run_is_not_said_to_be_new() -> None:
+def test_an_invalid_job_is_not_reported_as_new() -> None:
     assert supposition.absent(job(invalid=True), Standing())["code"] == "Invalid"
     assert supposition.absent(job(), Standing()) == {}
     assert supposition.absent(job(), Standing("Held", "held", ordered=False)) == {"code": "Held", "message": "held"}
@@ -104,8 +104,8 @@ SUSPENDED = manifest({"phase": "Suspended"}, suspend=True)
     ],
 )
 def test_a_suspended_jobs_lines(would: Document | None, lines: list[str]) -> None:
-    found = cli_text.describe_settled(SUSPENDED, if_resumed=would)
-    assert cli_text.format_why(found).splitlines()[2:] == lines
+    document = cli_text.describe_settled(SUSPENDED, if_resumed=would)
+    assert cli_text.format_why(document).splitlines()[2:] == lines
 
 
 def test_a_job_that_backs_off_says_what_a_try_would_bring() -> None:
@@ -116,7 +116,7 @@ def test_a_job_that_backs_off_says_what_a_try_would_bring() -> None:
     assert "  not before 2026-01-01T01:00:00Z" in lines
 
 
-def test_a_job_that_can_never_run_is_told_no_pick() -> None:
+def test_a_job_that_can_never_run_is_given_no_pick() -> None:
     place = {
         "state": "waiting", "job": "team/train", "uid": "u1", "position": 1, "of": 2, "queue": "a",
         "nextPick": None, "pickWithRoom": 1, "code": "ExceedsQuota", "message": "too much", "numbers": "",

@@ -49,7 +49,7 @@ def test_a_job_fits_when_enough_has_ended(asked: dict[str, int], expected: float
 @pytest.mark.parametrize(
     ("limit", "expected"), [({"*": 4, GPU: 8}, 60.0), ({GPU: 8}, 0.0), ({}, 0.0), ({"*": 0}, None)]
 )
-def test_names_count_as_the_pool_limits_them(limit: Amounts, expected: float | None) -> None:
+def test_resources_count_as_the_pool_limits_them(limit: Amounts, expected: float | None) -> None:
     ends = [(60.0, resources(cpu=4))]
     assert shadow_time(resources(cpu=4, jobs=1), resources(cpu=4), limit, ends, 0.0) == expected
 
@@ -162,7 +162,7 @@ def test_room_is_lent_until_the_shadow_time_and_not_for_longer() -> None:
     assert room.pick() == ["in-time"]
 
 
-def test_without_a_forecast_nothing_is_lent() -> None:
+def test_without_known_job_ends_there_are_no_loans() -> None:
     room = Room()
     room.rounds = Rounds(room.store, RULES)
     room.put(entry("short", "b", gpu=1), short=1.0)
@@ -224,7 +224,7 @@ def test_after_the_shadow_time_nothing_is_lent() -> None:
     assert room.pick(95.0) == []
 
 
-def test_a_leader_that_begins_lends_nothing_of_what_another_one_kept() -> None:
+def test_a_new_leader_lends_nothing_of_an_older_reservation() -> None:
     room = Room()
     room.put(entry("short", "b", gpu=1), short=10.0)
     first, room.rounds = room.rounds, room.leader()
@@ -286,7 +286,7 @@ def test_every_store_takes_a_loan(store: QueueStore) -> None:
     assert store.snapshot(0).pool_usage[GPU] == 8
 
 
-def test_a_batch_has_so_many_loans_at_most() -> None:
+def test_a_batch_has_at_most_the_limit_of_loans() -> None:
     room = Room(large=replace(LARGE, demand={**LARGE.demand, "cpu": 90}), pool={GPU: 8, "cpu": 90})
     room.put(*(entry(f"b-{number:03}", "b", START + number, cpu=1) for number in range(LOANS + 9)))
     room.longest |= {f"b-{number:03}": 10.0 for number in range(LOANS + 9)}
@@ -375,7 +375,7 @@ class Cluster:
 
 @st.composite
 def workloads(draw: st.DrawFn) -> list[Job]:
-    """Jobs of three queues, of which the first is large."""
+    """Jobs of three queues. The first job is large."""
     numbers = count()
 
     def one() -> Job:

@@ -34,7 +34,7 @@ WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 
 def unmarked(key: JobKey, tenant: str) -> None:
-    """Nobody works on what these tests admit."""
+    """No worker runs what these tests admit."""
 
 
 def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
@@ -52,14 +52,14 @@ def lags(snapshot: Snapshot) -> dict[str, float]:
 
 def nginx(weights: dict[str, int], picks: int) -> str:
     """Smooth weighted round robin as nginx does it."""
-    current, chosen = dict.fromkeys(weights, 0), ""
+    current, picked = dict.fromkeys(weights, 0), ""
     for _ in range(picks):
         for name, weight in weights.items():
             current[name] += weight
         best = max(current, key=lambda name: current[name])
         current[best] -= sum(weights.values())
-        chosen += best
-    return chosen
+        picked += best
+    return picked
 
 
 def letters(weights: Sequence[int]) -> dict[str, int]:
@@ -89,7 +89,7 @@ def test_the_sequence_repeats_every_period(weights: tuple[int, ...], sequence: s
 
 
 @given(weights=WEIGHTS, batch=st.sampled_from(BATCHES))
-def test_it_is_nginx_for_any_weights(weights: list[int], batch: int) -> None:
+def test_with_cost_1_the_order_is_that_of_nginx_for_any_weights(weights: list[int], batch: int) -> None:
     queues = letters(weights)
     store = opened(specs(**queues), [each for name in queues for each in entries(name, 30)])
     assert order(run(store, 30, batch, heads=4)) == nginx(queues, 30)
@@ -99,10 +99,10 @@ def test_it_is_nginx_for_any_weights(weights: list[int], batch: int) -> None:
 def test_every_prefix_is_within_one_and_a_half_picks_of_the_share(weights: list[int]) -> None:
     queues, total = letters(weights), sum(weights)
     store = opened(specs(**queues), [each for name in queues for each in entries(name, 60)])
-    chosen = order(run(store, 60, 60, heads=60))
+    picked = order(run(store, 60, 60, heads=60))
     for picks in range(1, 61):
         for name, weight in queues.items():
-            assert abs(chosen.count(name, 0, picks) - picks * weight / total) < 1.5
+            assert abs(picked.count(name, 0, picks) - picks * weight / total) < 1.5
 
 
 def test_a_tie_goes_to_the_first_name() -> None:
@@ -113,14 +113,14 @@ def test_a_tie_goes_to_the_first_name() -> None:
 # Shares by cost
 
 
-def shares(chosen: Sequence[Reservation]) -> dict[str, float]:
-    taken = {each.queue: 0 for each in chosen}
-    for each in chosen:
+def shares(picked: Sequence[Reservation]) -> dict[str, float]:
+    taken = {each.queue: 0 for each in picked}
+    for each in picked:
         taken[each.queue] += each.charge[GPU]
     return {name: amount / sum(taken.values()) for name, amount in taken.items()}
 
 
-def test_by_cost_large_and_small_jobs_share_what_is_counted() -> None:
+def test_by_cost_large_and_small_jobs_share_the_counted_resource() -> None:
     jobs = [*entries("a", 400, gpu=8), *entries("b", 400, gpu=1)]
     by_cost = list(run(opened(specs(a=1, b=1), jobs), 90, 128, cost=GPU, heads=128))
     assert shares(by_cost) == {"a": 0.5, "b": 0.5}
@@ -138,16 +138,16 @@ def test_by_cost_every_prefix_is_within_one_largest_job_of_the_share(weights: tu
         for name in queues
         for number in range(150)
     ]
-    chosen = list(run(opened(specs(**queues), jobs), 150, batch, cost=GPU, heads=150 if batch > 1 else 2))
-    assert len(chosen) == 150
+    picked = list(run(opened(specs(**queues), jobs), 150, batch, cost=GPU, heads=150 if batch > 1 else 2))
+    assert len(picked) == 150
     taken = dict.fromkeys(queues, 0)
-    for each in chosen:
+    for each in picked:
         taken[each.queue] += each.charge[GPU]
         for name, weight in queues.items():
             assert abs(taken[name] - sum(taken.values()) * weight / sum(weights)) <= 8
 
 
-def test_a_job_that_asks_for_none_of_what_is_counted_costs_one() -> None:
+def test_a_job_without_the_counted_resource_costs_1() -> None:
     store = opened(specs(a=1, b=1), [*entries("a", 4), *entries("b", 4, gpu=1)])
     assert order(run(store, 8, cost=GPU)) == "abababab"
 
@@ -155,13 +155,13 @@ def test_a_job_that_asks_for_none_of_what_is_counted_costs_one() -> None:
 # Joining, leaving, changes of weight
 
 
-def test_an_idle_queue_hoards_nothing() -> None:
+def test_an_idle_queue_gains_no_credit() -> None:
     store = opened(specs(a=1, b=1), entries("a", 400))
     assert order(run(store, 300, 50, heads=50)) == "a" * 300
     store.put(entries("b", 20))
-    chosen = order(run(store, 20))
-    assert chosen.count("b") == 10
-    assert "bbb" not in chosen
+    picked = order(run(store, 20))
+    assert picked.count("b") == 10
+    assert "bbb" not in picked
 
 
 def test_a_heavy_queue_that_becomes_light_owes_no_endless_debt() -> None:
@@ -176,11 +176,11 @@ def test_a_heavy_queue_that_becomes_light_owes_no_endless_debt() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_what_was_owed_to_a_heavy_queue_that_leaves_is_forgiven(deleted: bool) -> None:
+def test_a_heavy_queue_that_leaves_behind_its_share_loses_its_claim(deleted: bool) -> None:
     store = opened(specs(a=1, b=1, c=998), [*entries("a", 90), *entries("b", 90), *entries("c", 700)])
-    chosen = order(run(store, 520, 130, heads=130))
-    assert "a" in chosen
-    assert "b" not in chosen
+    picked = order(run(store, 520, 130, heads=130))
+    assert "a" in picked
+    assert "b" not in picked
     if deleted:
         store.configure(specs(a=1, b=1), None)
     else:
@@ -205,13 +205,13 @@ def test_queues_that_run_out_of_jobs_one_after_another_move_few_credits_of_other
     assert sum(len(pick.accounts) for pick in picks) < 3 * len(picks)
 
 
-def test_who_brings_one_job_at_a_time_gets_no_more_than_its_share() -> None:
+def test_a_queue_with_one_job_at_a_time_gets_no_more_than_its_share() -> None:
     store = opened(specs(a=1, b=3), entries("b", 400))
-    chosen = ""
+    picked = ""
     for number in range(100):
         store.put([entry(f"a-{number}", "a", START + number)])
-        chosen += order(run(store, 3))
-    assert chosen.count("a") <= 76
+        picked += order(run(store, 3))
+    assert picked.count("a") <= 76
 
 
 # Blocked by its own quota: neither gains nor pays
@@ -236,7 +236,7 @@ def test_a_closed_queue_stands_aside() -> None:
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({"gpu": 4}, None), ({}, {GPU: 4})])
-def test_a_job_that_can_never_run_blocks_nobody(quota: dict[str, int], pool: Amounts | None) -> None:
+def test_a_job_that_can_never_run_blocks_no_other_job(quota: dict[str, int], pool: Amounts | None) -> None:
     store = opened([spec("a", **quota)], [entry("huge", submitted=START - 1, gpu=5), *entries("a", 2, gpu=2)], pool)
     assert [each.key.name for each in run(store, 9)] == ["a-0000", "a-0001"]
 
@@ -260,7 +260,7 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
     return admitted
 
 
-def test_a_queue_that_shows_only_jobs_that_can_never_run_is_looked_at_again() -> None:
+def test_a_queue_with_only_unrunnable_known_jobs_needs_more_entries() -> None:
     hopeless = [entry(f"hopeless-{number}", "a", submitted=START + number, gpu=9) for number in range(4)]
     store = opened([spec("a")], [*hopeless, entry("small", "a", submitted=START + 9, gpu=1)], pool={GPU: 8})
     assert Picker(store.snapshot(4), Rules()).only_unrunnable
@@ -280,7 +280,7 @@ def test_a_large_job_is_overtaken_for_a_bounded_time() -> None:
     assert admitted.index("large-job") == 6
 
 
-def test_without_patience_ending_it_starves() -> None:
+def test_a_large_job_whose_patience_never_ends_starves() -> None:
     assert "large-job" not in stream(Patience(times=1000, seconds=1e9), 100, 1)
 
 
@@ -367,15 +367,15 @@ def test_one_batch_or_many_is_the_same(store: MemoryStore, batch: int, cost: str
     twin = MemoryStore(unmarked)
     twin.rebuild(1, store.reservations().values(), [each.entry for view in snapshot.queues for each in view.heads])
     twin.configure([view.spec for view in snapshot.queues], snapshot.pool)
-    chosen, after = picks_in_batches(store, 1, cost, heads)
+    picked, after = picks_in_batches(store, 1, cost, heads)
     same, after_same = picks_in_batches(twin, batch, cost, heads)
-    assert same == chosen
+    assert same == picked
     assert after_same.clock == after.clock
     assert [view.account for view in after_same.queues] == [view.account for view in after.queues]
 
 
 @given(store=situations())
-def test_a_queue_that_always_fits_is_served_whatever_the_others_do(store: MemoryStore) -> None:
+def test_a_queue_that_always_fits_is_served_beside_blocked_ones(store: MemoryStore) -> None:
     queues = [view.spec for view in store.snapshot(0).queues]
     store.configure([*queues, spec("z")], store.snapshot(0).pool)
     store.put(entries("z", 1))
@@ -389,6 +389,6 @@ def test_no_picks_are_made_beyond_the_limit(limit: int) -> None:
     assert choose(store.snapshot(9), START, 2, "jobs").picks == choose(store.snapshot(9), START, 3, "jobs").picks[:2]
 
 
-def test_nothing_to_choose_from() -> None:
+def test_empty_queues_give_no_picks() -> None:
     assert choose(opened([]).snapshot(9), START, 9, "jobs").picks == ()
     assert choose(opened(specs(a=1)).snapshot(9), START, 9, "jobs").picks == ()

@@ -27,9 +27,9 @@ def opened(
 
 
 def place(store: MemoryStore, name: str) -> Place:
-    found = store.place(key(name))
-    assert found is not None
-    return found
+    position = store.place(key(name))
+    assert position is not None
+    return position
 
 
 @pytest.mark.parametrize(
@@ -49,35 +49,35 @@ def place(store: MemoryStore, name: str) -> Place:
         ("WaitingForPool", [spec("a")], entry("job", gpu=3), [reservation("runs", gpu=2)], {GPU: 4}),
     ],
 )
-def test_the_code(
+def test_each_obstacle_has_its_code_and_a_sentence_without_numbers(
     code: Code, queues: list[QueueSpec], job: Entry, held: list[Reservation], pool: Amounts | None
 ) -> None:
     others = [entry("first", submitted=START - 1, gpu=1)] if code == "BehindOthers" else []
     store = opened(queues, [job, *others], held, pool)
-    told = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
-    assert told.code == code
-    assert not any(letter.isdigit() for letter in told.sentence)
+    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    assert explanation.code == code
+    assert not any(letter.isdigit() for letter in explanation.sentence)
 
 
-def test_the_numbers() -> None:
+def test_the_numbers_name_demand_free_room_and_rank() -> None:
     waiting = [*entries("a", 2, gpu=8), entry("job", submitted=START + 9, gpu=8, cpu=1500)]
     store = opened([spec("a", gpu=24, jobs=9)], waiting, [reservation("runs", gpu=21)], {GPU: 64})
-    told = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
-    assert told.code == "WaitingForQuota"
-    assert told.numbers == (
+    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    assert explanation.code == "WaitingForQuota"
+    assert explanation.numbers == (
         "needs 1500m cpu, 8 nvidia.com/gpu; queue a: 8 of 9 jobs, 3 of 24 nvidia.com/gpu free; "
         "the pool: 43 of 64 nvidia.com/gpu free; 2 jobs ahead in queue a"
     )
 
 
-def test_room_that_is_kept_for_another() -> None:
+def test_a_job_waits_for_the_pool_while_room_is_reserved_for_another() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
     store = opened([spec("a"), spec("b")], waiting, [reservation("runs", "b", gpu=4)], {GPU: 8})
     assert Forecast(store.snapshot(9), RULES).explain(place(store, "b-0000"), START).code == "Next"
     while commit(store, batch := _one(store)).reservations:
         assert batch.picks[0].waiting.entry.queue == "b"
-    told = Forecast(store.snapshot(9), RULES).explain(place(store, "b-0001"), START)
-    assert (told.code, told.sentence) == (
+    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "b-0001"), START)
+    assert (explanation.code, explanation.sentence) == (
         "WaitingForPool",
         "the pool's room is reserved for a job that was overtaken before",
     )
@@ -106,15 +106,15 @@ def test_a_strict_queue_s_second_job_is_behind_others() -> None:
         ("ExceedsQuota", 0, [spec("a", gpu=2)], [], []),
     ],
 )
-def test_what_would_become_of_a_job_that_is_in_no_order(
+def test_suppose_explains_a_job_that_is_in_no_queue(
     code: Code, rank: int, queues: list[QueueSpec], waiting: list[Entry], held: list[Reservation]
 ) -> None:
     store = opened(queues, waiting, held, {GPU: 8})
     before, job = store.snapshot(9), entry("job", submitted=START, gpu=3)
-    told = suppose(before, job, RULES, START)
-    assert told.code == code
-    assert f"{rank} job" in told.numbers
+    explanation = suppose(before, job, RULES, START)
+    assert explanation.code == code
+    assert f"{rank} job" in explanation.numbers
     assert store.snapshot(9) == before
     if any(each.name == "a" for each in queues):  # the same as once it has taken its place
         store.put([job])
-        assert Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START) == told
+        assert Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START) == explanation

@@ -212,7 +212,7 @@ def test_no_play_brings_a_queue_further_ahead_than_one_largest_job(
 
 @settings(max_examples=40, deadline=None)
 @given(history=plays(), weights=st.lists(st.integers(1, 30), min_size=2, max_size=6))
-def test_whatever_was_before_a_queue_of_a_stable_set_is_picked_in_time(
+def test_a_queue_of_a_stable_set_is_picked_in_time_after_any_history(
     history: list[tuple[str, str, int]], weights: list[int]
 ) -> None:
     table = Table(a=1, b=1, c=5, d=20, e=1, f=3)
@@ -247,7 +247,7 @@ def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights
 # Room: what a queue is behind because its job finds no room
 
 
-def test_a_queue_without_room_hoards_no_more_than_one_and_a_half_largest_jobs() -> None:
+def test_a_queue_without_room_gets_behind_by_at_most_one_and_a_half_largest_jobs() -> None:
     ledger = FairShare(Clock(), {})
     ledger.bid("blocked", Bid(1, 8, 1))
     ledger.bid("other", Bid(1, 1, 2))
@@ -273,7 +273,7 @@ def following(ledger: FairShare, cost: int, picks: int) -> str:
     return names
 
 
-def test_a_turn_that_a_small_job_won_is_not_a_large_one_s() -> None:
+def test_a_turn_won_by_a_small_job_does_not_go_to_a_large_one() -> None:
     """The first job of x is small but finds no room; the large one behind it would."""
     store = MemoryStore(lambda *_: None)
     small = entry("x-small", "x", START, gpu=1, cpu=2)
@@ -374,7 +374,7 @@ def test_accounts_that_an_earlier_version_wrote_count_for_nothing() -> None:
             codec.decode_clock(text)
 
 
-def test_what_a_store_keeps_of_an_earlier_version_is_replaced_with_the_first_pick() -> None:
+def test_stored_accounts_of_an_earlier_version_are_replaced_at_the_first_pick() -> None:
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], [*entries("a", 9), *entries("b", 9)])
     store.configure([QueueSpec(name="a", weight=5), QueueSpec(name="b")], None)

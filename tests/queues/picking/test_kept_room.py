@@ -46,7 +46,7 @@ class Cluster:
         return POOL - self.store.snapshot(0).pool_usage.get(GPU, 0)
 
     def second(self) -> None:
-        """Jobs end, others arrive, and whoever can starts; the second is counted."""
+        """Let jobs end, others arrive, and those that can start; count the second."""
         self.now += 1
         ended = [each for each, end in self.ends.items() if end <= self.now]
         self.store.remove(ended)
@@ -113,7 +113,7 @@ def shrink(cluster: Cluster) -> Iterator[None]:
 
 
 def displace(cluster: Cluster) -> Iterator[None]:
-    """Two jobs as large as the pool, of which now one and then the other has the higher priority."""
+    """Two jobs as large as the pool. The higher priority goes back and forth between them."""
     for turn in count(1):
         for number in (1, 2):
             priority = turn if turn % 2 == number % 2 else 0
@@ -202,7 +202,7 @@ def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
         (block, "x"),
     ],
 )
-def test_room_that_is_kept_in_vain_counts_as_the_attacker_s_share(attack: Attack, attackers: str) -> None:
+def test_room_reserved_in_vain_counts_as_the_attackers_share(attack: Attack, attackers: str) -> None:
     cluster = play(attack, attackers)
     total = POOL * (cluster.now - START)
     share = len(attackers) / (len(attackers) + len(OTHERS))
@@ -249,7 +249,7 @@ def test_a_job_that_its_own_queue_blocks_does_not_stand_before_those_of_other_qu
     assert pick(store, RULES) == ["middle"]
 
 
-def test_what_passes_a_job_leaves_the_room_that_it_needs_while_room_is_kept_for_another_queue() -> None:
+def test_a_passing_job_leaves_the_first_one_its_room_while_another_queue_has_the_reservation() -> None:
     store = MemoryStore(lambda *_: None)
     waiting = [LARGE, entry("tiny", "x", gpu=1), entry("urgent", "y", cpu=2), entry("small", "a", gpu=1)]
     store.rebuild(1, [reservation("runs", "a", gpu=4, cpu=1)], waiting)
@@ -261,7 +261,7 @@ def test_what_passes_a_job_leaves_the_room_that_it_needs_while_room_is_kept_for_
     assert pick(store, RULES) == ["small"]
 
 
-def test_a_race_knows_of_its_own_picks_that_a_queue_blocks_itself() -> None:
+def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [], [entry("own", "x", START - 99, gpu=1), *small])
@@ -289,7 +289,7 @@ def waiting_for_room(
     strict: bool = True,
     **quota: int,
 ) -> tuple[MemoryStore, Rules]:
-    """A pool of 8 GPUs of which 4 are used, and of which all is kept for a job of queue x, unless it is patient yet."""
+    """A pool of 8 GPUs with 4 in use. All 8 are reserved for a job of queue x, unless the job is still patient."""
     rules = Rules(cost=GPU)
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
@@ -303,7 +303,7 @@ def waiting_for_room(
 
 
 def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
-    """Who goes now; what nobody goes for is committed all the same."""
+    """Return the jobs that go now. A settlement without a pick is committed, too."""
     committed = commit(store, choose(store.snapshot(99), now, limit, rules))
     assert not committed.refused
     return [each.key.name for each in committed.reservations]
@@ -383,7 +383,7 @@ def test_room_that_was_kept_is_paid_for_once() -> None:
     assert accounts(store) == paid
 
 
-def test_a_job_that_comes_back_begins_its_patience_anew() -> None:
+def test_a_job_that_comes_back_begins_its_patience_again() -> None:
     store, rules = waiting_for_room()
     store.remove([LARGE.key])
     pick(store, rules, START + 99, limit=0)
@@ -421,7 +421,7 @@ def test_a_job_is_withdrawn_for_nothing_before_room_is_kept_for_it() -> None:
     assert accounts(store) == before
 
 
-def test_what_passes_a_job_leaves_the_quota_that_it_needs() -> None:
+def test_a_passing_job_leaves_the_first_one_its_quota() -> None:
     store, rules = waiting_for_room(strict=False, jobs=2)
     store.put([entry("tiny", "x"), entry("tiny-too", "x", START + 1)])
     assert pick(store, rules) == ["tiny"]
@@ -430,7 +430,7 @@ def test_what_passes_a_job_leaves_the_quota_that_it_needs() -> None:
     assert pick(store, rules, limit=1) == ["large"]
 
 
-def test_a_job_that_its_quota_does_not_let_go_any_more_is_paid_for() -> None:
+def test_a_job_that_its_quota_no_longer_allows_is_paid_for() -> None:
     store, rules = waiting_for_room(gpu=8)
     before = accounts(store)
     waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
@@ -440,7 +440,7 @@ def test_a_job_that_its_quota_does_not_let_go_any_more_is_paid_for() -> None:
     assert store.snapshot(0).queues[1].overtaken is None
 
 
-def test_a_leader_that_begins_anew_collects_what_is_owed() -> None:
+def test_a_new_leader_collects_debts() -> None:
     store, rules = waiting_for_room()
     lost, _ = waiting_for_room()
     lost.remove([LARGE.key])
@@ -470,7 +470,7 @@ def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None
     assert accounts(store) == accounts(expected)
 
 
-def test_rounds_tell_the_store_of_what_is_owed_though_nobody_goes() -> None:
+def test_a_round_without_picks_commits_debts() -> None:
     store, rules = waiting_for_room()
     rounds = Rounds(store, rules)
     before = accounts(store)
@@ -480,7 +480,7 @@ def test_rounds_tell_the_store_of_what_is_owed_though_nobody_goes() -> None:
     assert all(view.overtaken is None for view in store.snapshot(0).queues)
 
 
-def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> None:
+def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
@@ -502,7 +502,7 @@ def test_every_store_takes_what_changes_without_a_pick(store: QueueStore) -> Non
     assert store.inspect().faults == ()
 
 
-def test_every_store_takes_it_after_the_last_pick_only_if_all_stand(store: QueueStore) -> None:
+def test_every_store_commits_a_settlement_only_if_all_picks_stand(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     batch = choose(store.snapshot(9), START, 9, RULES)

@@ -88,7 +88,7 @@ def test_in_a_queue_of_two_namespaces_a_stream_of_urgent_jobs_delays_an_old_one_
 
 
 @given(submitted=st.floats(0, 2e9), later=st.floats(0, 2e9), priority=st.integers(-(10**6), 10**6))
-def test_what_returns_is_ahead_of_all_that_came_later_and_of_two_limits_before(
+def test_a_returning_job_is_ahead_of_later_ones_and_of_two_limits_before(
     submitted: float, later: float, priority: int
 ) -> None:
     back = replace(entry("back", submitted=submitted, priority=-priority), returning=True)

@@ -1,4 +1,4 @@
-"""A picker that is told differences picks what one that begins anew picks; limits, claims, bypasses."""
+"""A picker that differences update picks what a new one picks; limits, claims, bypasses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str
 
 def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
     """The same, and they are admitted."""
-    taken = commit(store, choose(store.snapshot(EVERYTHING), START, limit, rules))
-    assert not taken.refused
-    return [each.key.name for each in taken.reservations]
+    committed = commit(store, choose(store.snapshot(EVERYTHING), START, limit, rules))
+    assert not committed.refused
+    return [each.key.name for each in committed.reservations]
 
 
 # A picker that lives on
@@ -93,7 +93,7 @@ POOLS = (
 
 
 def stands(store: MemoryStore, batch: Batch) -> int:
-    """Commit a batch, all of which stands alone, and return its change."""
+    """Commit a batch that stands as a whole and alone, and return its change."""
     committed = commit(store, batch)
     assert (committed.refused, committed.picked, committed.alone) == ("", len(batch.picks), True)
     return committed.change
@@ -114,7 +114,7 @@ def step(store: MemoryStore, data: st.DataObject) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
-def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost: str) -> None:
+def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.DataObject, cost: str) -> None:
     patience = Patience(times=data.draw(st.integers(1, 2)))
     rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
@@ -132,14 +132,14 @@ def test_differences_tell_a_race_all_there_is_to_know(data: st.DataObject, cost:
 
 
 class Watchful(quotas.Cohort):
-    """A cohort of which all members are looked at again after every pick."""
+    """A cohort whose members all bid again after every pick."""
 
     roomy = property(lambda _: False, lambda *_: None)  # type: ignore[assignment]
 
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) -> None:
+def test_a_roomy_cohort_changes_no_pick(data: st.DataObject) -> None:
     limits = st.fixed_dictionaries({GPU: st.integers(0, 30), "cpu": st.integers(0, 30)})
     borrowing = st.dictionaries(st.sampled_from([GPU, "cpu"]), st.integers(0, 12))
     queues = [
@@ -161,7 +161,7 @@ def test_a_cohort_with_room_for_all_stands_in_nobody_s_way(data: st.DataObject) 
 
 
 @given(heads=st.integers(1, 4), limit=st.integers(1, 9))
-def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit: int) -> None:
+def test_a_picker_that_knows_few_entries_needs_more_in_time(heads: int, limit: int) -> None:
     rules = from_settings("jobs", 32)
     queues = {"a": 5, "b": 2, "c": 1}
     waiting = [each for name in queues for each in entries(name, 12)]
@@ -177,7 +177,7 @@ def test_a_race_that_is_shown_a_few_jobs_asks_for_more_in_time(heads: int, limit
 
 
 @given(data=st.data(), heads=st.integers(1, 6))
-def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(data: st.DataObject, heads: int) -> None:
+def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st.DataObject, heads: int) -> None:
     rules = Rules(queue_bypasses=data.draw(st.integers(0, 3)))
     queues, pool = data.draw(queue_specs()), data.draw(POOLS)
     alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
@@ -187,19 +187,19 @@ def test_a_race_that_is_shown_more_while_it_picks_goes_on_as_if_it_had_known(dat
     picker = Picker(store.snapshot(heads), rules)
     for _ in range(20):
         batch = picker.picks(START, data.draw(st.integers(1, 5)))
-        asked = picker.request_entries(99)
+        first_request = picker.request_entries(99)
         ahead = picker.picks(START, data.draw(st.integers(0, 5)))
         late = picker.request_entries(99)
-        assert not asked.keys() & late.keys()
-        for each, requested in ((batch, asked), (ahead, late)):
+        assert not first_request.keys() & late.keys()
+        for each, requested in ((batch, first_request), (ahead, late)):
             picks = choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules).picks
             assert [pick.waiting.entry for pick in each.picks] == [pick.waiting.entry for pick in picks]
             assert not commit(twin, choose(twin.snapshot(EVERYTHING), START, len(each.picks), rules)).refused
             committed = commit(store, replace(each, heads=heads, needs_entries=requested))
             assert not committed.refused
-            lost = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
+            unseen = data.draw(st.sets(st.sampled_from(QUEUES), max_size=2))
             picker.add_entries(
-                requested, {shown.queue: shown for shown in committed.next_entries if shown.queue not in lost}
+                requested, {view.queue: view for view in committed.next_entries if view.queue not in unseen}
             )
     assert picker.lacks_entries or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
 
@@ -264,7 +264,7 @@ def test_strict_order_waits_for_the_first_possible_job() -> None:
 
 @pytest.mark.parametrize("pool", [None, {GPU: 8}])
 @pytest.mark.parametrize("bypasses", [0, 1, 5])
-def test_a_large_job_is_passed_so_often_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
+def test_a_large_job_is_passed_up_to_the_limit_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
     rules = Rules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
     waiting = [entry("large", submitted=START - 1, gpu=8), *entries("a", 40, gpu=1)]
     store = opened([spec("a", **({} if pool else {"gpu": 8}))], waiting, pool)
@@ -290,7 +290,7 @@ def test_only_the_first_of_each_demand_may_pass() -> None:
     assert names(store) == ["small"]
 
 
-def test_what_returns_goes_before_all_that_never_ran() -> None:
+def test_a_returning_job_goes_before_all_that_never_ran() -> None:
     urgent = entry("urgent", submitted=START - 86_400, priority=1_000_000)
     back = replace(entry("back", submitted=START), returning=True)
     assert names(opened(specs(a=1), [urgent, entry("old"), back])) == ["back", "urgent", "old"]
@@ -316,7 +316,7 @@ def test_a_name_without_a_quota_is_free_in_a_cohort() -> None:
     assert len(names(opened([member("a", 4), replace(spec("b", cpu=1), cohort="team")], waiting))) == 4
 
 
-def test_a_lender_gets_its_quota_back_before_anybody_borrows_again() -> None:
+def test_a_lender_gets_its_quota_back_before_another_loan() -> None:
     waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=3)]
     store = opened([member("a", 2), member("b", 3)], waiting)
     store.rebuild(2, [reservation(f"runs-{number}", "a", gpu=1) for number in range(5)], waiting)
@@ -327,7 +327,7 @@ def test_a_lender_gets_its_quota_back_before_anybody_borrows_again() -> None:
         assert names(store) == expected
 
 
-def test_all_lenders_get_their_quota_back_before_anybody_borrows_again() -> None:
+def test_all_lenders_get_their_quota_back_before_another_loan() -> None:
     waiting = [*entries("a", 9, gpu=1), entry("own-b", "b", gpu=3), entry("own-c", "c", gpu=3)]
     store = opened([replace(member("a", 1), weight=9), member("b", 3), member("c", 3)], waiting)
     assert sorted(names(store)) == ["a-0000", "own-b", "own-c"]
@@ -348,7 +348,7 @@ def test_a_job_that_may_pass_one_beyond_its_quota_claims_in_its_place(strict: bo
 
 
 @pytest.mark.parametrize("kept", ["closed", "impossible", "beyond"])
-def test_who_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
+def test_a_queue_that_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> None:
     gpus = {"closed": 3, "impossible": 99, "beyond": 4}[kept]
     waiting = [*entries("a", 9, gpu=1), entry("own", "b", gpu=gpus)]
     store = opened([member("a", 2), replace(member("b", 3), open=kept != "closed")], waiting)
@@ -380,10 +380,10 @@ def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitt
     store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
     running = admit(store, rules)
     store.put(large)
-    left = {each.key.name for each in large}
+    remaining = {each.key.name for each in large}
     times: Counter[str] = Counter()
     steps = 0
-    while left:
+    while remaining:
         store.remove([key(running.pop(0))])
         batch = choose(store.snapshot(EVERYTHING), START, 99, rules)
         for pick in batch.picks:
@@ -393,6 +393,6 @@ def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitt
             assert max(times.values(), default=0) <= rules.patience.times
         taken = [each.key.name for each in commit(store, batch).reservations]
         running += taken
-        left -= set(taken)
+        remaining -= set(taken)
         steps += 1
         assert steps < 200

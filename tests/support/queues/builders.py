@@ -87,13 +87,13 @@ def commit(store: QueueStore, batch: Batch) -> Committed:
 def run(
     store: QueueStore, picks: int, batch: int = 1, cost: str = amounts.JOBS, now: float = START, heads: int = 8
 ) -> Iterator[Reservation]:
-    """What is admitted, in order, until `picks` are made or nobody can go."""
-    made = 0
-    while made < picks:
-        taken = commit(store, choose(store.snapshot(heads), now, min(batch, picks - made), cost)).reservations
+    """Yield the reservations of admitted jobs, in order, until `picks` are made or no job can go."""
+    count = 0
+    while count < picks:
+        taken = commit(store, choose(store.snapshot(heads), now, min(batch, picks - count), cost)).reservations
         if not taken:
             return
-        made += len(taken)
+        count += len(taken)
         yield from taken
 
 
@@ -103,8 +103,9 @@ def order(reservations: Iterable[Reservation]) -> str:
 
 
 def used(reservations: Iterable[Reservation], names: Container[str] | None = None) -> dict[str, dict[str, int]]:
-    """What each queue uses of these names (None: of all), and the pool, under the empty name, counted anew from the
-    reservations."""
+    """Return what each queue uses of these names (None: of all), and the pool under the empty name.
+
+    It is the sum over the reservations."""
     total: dict[str, Amounts] = {"": {}}
     for each in reservations:
         for name in ("", each.queue):
