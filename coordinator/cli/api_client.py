@@ -49,29 +49,29 @@ class NoneKnown(NoCoordinator):
 
 @dataclass(frozen=True, slots=True)
 class RemoteReading:
-    """`coordinator.query.queries.Reading` over the HTTP API of a coordinator."""
+    """Queries about the queues over the read-only HTTP API of a coordinator."""
 
     fetch: Fetch
 
     def queues(self) -> list[Document]:
-        """Implement Reading."""
+        """Return all queues with their figures."""
         return [document(item) for item in document(self.fetch("/v1/queues")).get("items", [])]
 
     def queue(self, name: str) -> Document:
-        """Implement Reading."""
+        """Return one queue with its figures."""
         return document(self.fetch(f"/v1/queues/{quote(name, safe='')}"))
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
-        """Implement Reading."""
+        """Return the next picks; with `roomy`, as if the pool had room for all jobs."""
         return document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
 
     def job(self, key: JobKey) -> Document:
-        """Implement Reading."""
+        """Return the position of a job, or why it is not in the order."""
         namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
         return document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
 
     def status(self) -> Document:
-        """Implement Reading."""
+        """Return the numbers of the coordinator, the workers and the queues."""
         return document(self.fetch("/v1/status"))
 
 

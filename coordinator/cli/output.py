@@ -100,7 +100,7 @@ def listing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parse_list_options(options: Mapping[str, Any]) -> Listing:
-    """Return the values of the options that `listing` added."""
+    """Return the output options of a list command as one value."""
     return Listing(options["form"] or "", options["no_headers"], options["sort_by"])
 
 

@@ -17,7 +17,7 @@ LABEL = 14
 
 
 def is_waiting(item: Manifest) -> bool:
-    """Return whether a TorchJob waits for room, or would wait if it were in its queue."""
+    """Return whether a TorchJob is neither finished, admitted nor suspended."""
     status = item.get("status") or {}
     return status.get("phase") not in FINISHED and not status.get("admission") and not item["spec"].get("suspend")
 

@@ -1,7 +1,7 @@
 """Compares the state of cluster, queues and RQ for the same jobs.
 
 One rule: pure, over one reading. Changes in flight disagree, too. Only a finding that a second reading some seconds
-later repeats is a disagreement (`confirmed`).
+later repeats is a disagreement (`confirm`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -81,7 +81,7 @@ class Looker:
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
             rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
             lease=None if lease is None else _lease_view(lease),
-            skipped=self._reported_errors(lease),
+            skipped=self._errors_in_status(lease),
             unreadable=wrong,
             ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
             now=now,
@@ -101,7 +101,7 @@ class Looker:
                 wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
         return views_read
 
-    def _reported_errors(self, lease: Manifest | None) -> dict[str, str]:
+    def _errors_in_status(self, lease: Manifest | None) -> dict[str, str]:
         """Return the errors that the leader reports in its Lease, and embedded nodes in their status."""
         errors_text = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
         skipped = {"coordinator": _short(errors_text)} if errors_text else {}
@@ -118,7 +118,7 @@ class Looker:
             return None
 
     def repair(self, seconds: float) -> None:
-        """Have the leader rebuild the queues. Raises `repair.NoRepair` if it does not."""
+        """Have the leader rebuild the queues. Raises CoordinatorError if it does not within `seconds`."""
         rebuild_request.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 

@@ -33,7 +33,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
         raise LocalError("--keep comes too late: the pods are already ending")
     try:
         if pid is not None:
-            # A supervisor of the previous version is told to leave its pods, which this version then ends.
+            # A supervisor of the previous version must leave its pods, so that this version ends them gracefully.
             leaves = keep or stack_state.predates(data)
             _wait(data, pid, stack.LEAVE if leaves else HURRY if now else signal.SIGTERM)
         if not keep:

@@ -42,7 +42,7 @@ def last_lines(output: bytes) -> list[str]:
 
 @dataclass(slots=True)
 class Start:
-    """One start of the processes of a supervisor."""
+    """The start of a supervisor's processes: reports progress and fails when a part does not answer in time."""
 
     files: Files
     supervisor: Supervisor

@@ -45,7 +45,7 @@ class Tenant:
 
 
 def role_manifests(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
-    """Return the manifests of one role. The role of users has no binding here; `tenant` binds it in each namespace.
+    """Return the manifests of one role. The role of users has no binding here; `tenant_manifests` adds the bindings.
 
     With `namespaces`, workers may write (pods, services, events) in these only. The ClusterRole then has the
     permissions for the whole cluster, and a second one, bound in each of the namespaces, has the rest.

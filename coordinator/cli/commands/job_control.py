@@ -97,7 +97,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
             f"job {job_ref.display_name(item)} does not wait, so its place in the queue cannot change"
         )
     figures = api_client.find(session).queue(queue)
-    priority = _required_priority(item, figures)
+    priority = _priority_for_head(item, figures)
     patch: dict[str, Any] = _retry() if _is_delayed(item) else {}
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}
@@ -114,7 +114,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
         )
 
 
-def _required_priority(item: Manifest, figures: Manifest) -> int | None:
+def _priority_for_head(item: Manifest, figures: Manifest) -> int | None:
     """Return the priority that makes a job the first of its queue, or comes nearest; None if it is already first."""
     first, score = figures["status"].get("first"), figures["status"].get("firstScore")
     if first is None or first == job_ref.display_name(item):

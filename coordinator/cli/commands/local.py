@@ -145,7 +145,7 @@ def up(
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise LocalError(f"the cluster in {data} did not start: {error.strerror or error}{where}") from error
-    if not started and (ignored := _given_options(flags)):
+    if not started and (ignored := _explicit_options(flags)):
         click.echo(f"note: {ignored} has no effect on a running cluster: torchq local down, then up again", err=True)
 
 
@@ -174,8 +174,8 @@ def _redis(session: Session, flags: dict[str, Any]) -> str:
     return flags["redis"] or (session.settings.redis_url if is_named else "")
 
 
-def _given_options(flags: dict[str, Any]) -> str:
-    """Return the options on the command line that configure the cluster."""
+def _explicit_options(flags: dict[str, Any]) -> str:
+    """Return the names of the options on the command line that configure the cluster."""
     context = click.get_current_context()
     names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     given_names = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -126,8 +126,8 @@ def ineffective(item: Manifest) -> tuple[Problem, ...]:
     return tuple(tenantqueue.ineffective(queue))
 
 
-def _stored_problems(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
-    """Return the stored limits because of which an API server refuses any change of the queue's limits.
+def _ineffective_limits(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
+    """Return the stored limits that make an API server refuse any change of the queue's limits.
 
     They were set under an earlier version, and the API server's answer does not name them.
     """
@@ -262,7 +262,7 @@ def _change(session: Session, name: str, spec: dict[str, Any], code: str, change
     try:
         item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
     except errors.Invalid as error:
-        raise errors.Invalid(str(error), error.causes + _stored_problems(session, name)) from error
+        raise errors.Invalid(str(error), error.causes + _ineffective_limits(session, name)) from error
     form = f"queue {name} {change_text}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {change_text}"
     audit_events.report(session, item, code, form, change)
 
