@@ -5,12 +5,12 @@ later repeats is a disagreement (`confirm`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from coordinator.cache.routing_rules import Rules
-from coordinator.cache.views import JobView, PodView
+from coordinator.cache.views import JobView
 from coordinator.doctor.findings import Disagreement
+from coordinator.doctor.inspection import Inspection
 from coordinator.routing import rebuilt_state
 from coordinator.routing.rebuilt_state import Census
 from crds import timestamps
@@ -20,7 +20,6 @@ from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
-from queues.inspection_values import StorePicture, WorkPicture
 from queues.values import Entry, QueueSpec, Reservation
 
 Found = Iterator[Disagreement]
@@ -28,57 +27,14 @@ FAILURES = 5
 """A job with a work record is in flight. After this many failed runs in a row it no longer counts as in flight."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseView:
-    """The leader's Lease."""
-
-    holder: str
-    epoch: int
-    renewed: str
-    """The time of the last renewal, as the holder wrote it."""
-    seconds: float
-    """The longest time between renewals."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPicture:
-    """The state of the cluster."""
-
-    jobs: Mapping[JobKey, JobView] = field(default_factory=dict)
-    pods: tuple[PodView, ...] = ()
-    """The pods of jobs; other pods do not matter here."""
-    specs: Mapping[str, QueueSpec] = field(default_factory=dict)
-    """The tenant queues as their objects configure them."""
-    rules: Rules = field(default_factory=Rules)
-    """The rules of queues and PriorityClasses that decide which jobs wait, and in which order."""
-    lease: LeaseView | None = None
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    """Processes that have skipped objects after unexpected errors, and their messages about these objects."""
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Objects that cannot be read, and why."""
-    ineffective: Mapping[str, str] = field(default_factory=dict)
-    """Queues that have limits without effect, and these limits."""
-    now: float = 0.0
-    """The time of the reading, in seconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One reading of cluster, queue store and work."""
-
-    cluster: ClusterPicture
-    store: StorePicture
-    work: WorkPicture
-
-
 def confirm(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
     """Return the findings that two readings have in common."""
     return tuple(sorted(set(first) & set(second)))
 
 
-def compare(inspection: Look) -> tuple[Disagreement, ...]:
+def compare(inspection: Inspection) -> tuple[Disagreement, ...]:
     """Return all disagreements within one reading."""
-    checks: list[Callable[[Look], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
+    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
     if inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
     else:
@@ -86,7 +42,7 @@ def compare(inspection: Look) -> tuple[Disagreement, ...]:
     return tuple(sorted({finding for check in checks for finding in check(inspection)}))
 
 
-def _leadership(inspection: Look) -> Found:
+def _leadership(inspection: Inspection) -> Found:
     lease = inspection.cluster.lease
     if lease is None:
         yield Disagreement("no-lease", "Lease", "no coordinator has ever led here")
@@ -100,7 +56,7 @@ def _leadership(inspection: Look) -> Found:
         yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
 
 
-def _objects(inspection: Look) -> Found:
+def _objects(inspection: Inspection) -> Found:
     for process, skipped in inspection.cluster.skipped.items():
         yield Disagreement("skipped-object", process, f"skips {skipped}")
     for subject, why in inspection.cluster.unreadable.items():
@@ -112,7 +68,7 @@ def _objects(inspection: Look) -> Found:
             yield Disagreement("invalid-job", str(key), "the job is invalid, and its status does not say so")
 
 
-def _store_loss(inspection: Look) -> Found:
+def _store_loss(inspection: Inspection) -> Found:
     if inspection.store.rebuilding:
         yield Disagreement(
             "rebuild-unfinished",
@@ -123,7 +79,7 @@ def _store_loss(inspection: Look) -> Found:
         yield Disagreement("store-lost", "queues", "Redis holds no epoch: the queues are lost")
 
 
-def _epochs(inspection: Look) -> Found:
+def _epochs(inspection: Inspection) -> Found:
     lease = inspection.cluster.lease
     if lease is not None and lease.epoch != inspection.store.epoch:
         yield Disagreement(
@@ -143,7 +99,7 @@ def _epochs(inspection: Look) -> Found:
         )
 
 
-def _reservations(inspection: Look) -> Found:
+def _reservations(inspection: Inspection) -> Found:
     """Compare the reservations with what a rebuild would charge now."""
     stored = inspection.store.reservations
     charged = _census(inspection).reservations
@@ -163,7 +119,7 @@ def _reservations(inspection: Look) -> Found:
         yield from _reservation(inspection, stored[key], expected[key])
 
 
-def _census(inspection: Look) -> Census:
+def _census(inspection: Inspection) -> Census:
     """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
@@ -177,7 +133,7 @@ def _census(inspection: Look) -> Census:
     )
 
 
-def _reservation(inspection: Look, stored: Reservation, expected: Reservation) -> Found:
+def _reservation(inspection: Inspection, stored: Reservation, expected: Reservation) -> Found:
     job = inspection.cluster.jobs.get(stored.key)
     if job is not None and job.admission is not None:
         differs = [
@@ -195,7 +151,7 @@ def _reservation(inspection: Look, stored: Reservation, expected: Reservation) -
         )
 
 
-def _usage(inspection: Look) -> Found:
+def _usage(inspection: Inspection) -> Found:
     """Compare the counted usage with the sum of the reservations."""
     store = inspection.store
     sums: dict[str, dict[str, int]] = {}
@@ -221,7 +177,7 @@ def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
         )
 
 
-def _ports(inspection: Look) -> Found:
+def _ports(inspection: Inspection) -> Found:
     by_port = [
         (reservation.port, key)
         for key, reservation in sorted(inspection.store.reservations.items())
@@ -237,7 +193,7 @@ def _ports(inspection: Look) -> Found:
         )
 
 
-def _entries(inspection: Look) -> Found:
+def _entries(inspection: Inspection) -> Found:
     """Compare the entries with those that the cluster's waiting jobs should have."""
     store = inspection.store
     expected = {entry.key: entry for entry in _census(inspection).entries}
@@ -261,7 +217,7 @@ def _entry(stored: Entry, expected: Entry) -> Found:
         yield Disagreement("wrong-entry", str(stored.key), f"its entry has {', '.join(differs)}")
 
 
-def _places(inspection: Look) -> Found:
+def _places(inspection: Inspection) -> Found:
     """Compare the orders of the queues with the entries."""
     store = inspection.store
     for key, entry in sorted(store.entries.items()):
@@ -283,7 +239,7 @@ def _places(inspection: Look) -> Found:
             yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
 
 
-def _settings(inspection: Look) -> Found:
+def _settings(inspection: Inspection) -> Found:
     for name, expected in sorted(inspection.cluster.specs.items()):
         stored = inspection.store.specs.get(name)
         if stored != expected:
@@ -292,7 +248,7 @@ def _settings(inspection: Look) -> Found:
             )
 
 
-def _pods(inspection: Look) -> Found:
+def _pods(inspection: Inspection) -> Found:
     for pod in inspection.cluster.pods:
         if pod.job is None or not pod.occupies or pod.deleting or _under_way(inspection, pod.job):
             continue
@@ -306,7 +262,7 @@ def _pods(inspection: Look) -> Found:
             )
 
 
-def _work_lists(inspection: Look) -> Found:
+def _work_lists(inspection: Inspection) -> Found:
     """Compare the lists and counts that dispatch uses."""
     work = inspection.work
     if work.ready_count != work.ready_length:
@@ -323,7 +279,7 @@ def _work_lists(inspection: Look) -> Found:
             yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
 
 
-def _work_records(inspection: Look) -> Found:
+def _work_records(inspection: Inspection) -> Found:
     """Find keys that would never become ready again."""
     for key, record in sorted(inspection.work.records.items()):
         match record.state:
@@ -344,7 +300,7 @@ def _work_records(inspection: Look) -> Found:
                 yield Disagreement("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
 
 
-def _rq(inspection: Look) -> Found:
+def _rq(inspection: Inspection) -> Found:
     for job in inspection.work.rq:
         if job.function != FUNCTION:
             description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
@@ -355,7 +311,7 @@ def _rq(inspection: Look) -> Found:
             yield Disagreement("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
 
 
-def _keys(inspection: Look) -> Found:
+def _keys(inspection: Inspection) -> Found:
     for fault in (*inspection.store.faults, *inspection.work.faults):
         yield Disagreement("broken-key", fault.where, fault.why)
     for name in inspection.store.unknown:
@@ -373,7 +329,7 @@ def _batch(job_id: str, where: str) -> Found:
         yield Disagreement("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
 
 
-def _under_way(inspection: Look, key: JobKey) -> bool:
+def _under_way(inspection: Inspection, key: JobKey) -> bool:
     """Return whether a worker is about to reconcile the job."""
     record = inspection.work.records.get(key)
     return record is not None and record.failures < FAILURES

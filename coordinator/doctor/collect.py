@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from coordinator.cache import views
 from coordinator.cache.routing_rules import Quotas, Rules
 from coordinator.cache.views import JobView, PodView
-from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
+from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import EPOCH, ERRORS
 from coordinator.rbac.permissions import LEASE
@@ -54,11 +54,11 @@ class Looker:
     work: WorkSource
     lease_namespace: str
 
-    def look(self) -> Look:
+    def look(self) -> Inspection:
         """Read everything once."""
-        return Look(self._cluster(), self.store.inspect(), self.work.inspect())
+        return Inspection(self._cluster(), self.store.inspect(), self.work.inspect())
 
-    def _cluster(self) -> ClusterPicture:
+    def _cluster(self) -> ClusterInspection:
         wrong: dict[str, str] = {}
         # Jobs are read after pods, so that the attempt of a pod is compared with a job that is at least as new.
         pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
@@ -75,7 +75,7 @@ class Looker:
             implicit=False,
         )
         lease, now = self._lease(), time.time()
-        return ClusterPicture(
+        return ClusterInspection(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.doctor import checks, findings
-from coordinator.doctor.checks import ClusterPicture, LeaseView, Look
+from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from crds.keys import JobKey
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
@@ -25,10 +25,10 @@ BATCH = RqJob(id="b1", where="queue", function=FUNCTION)
 LEASED = WorkRecord(state="leased", tenant="a", token="t1", lease_ends=NOW + 9)
 
 
-def look(**changes: Any) -> Look:
+def look(**changes: Any) -> Inspection:
     """A cluster, a store and a work queue that agree: one job is admitted and runs, one waits. `changes` go to
     whichever of the three has a field of that name."""
-    cluster = ClusterPicture(
+    cluster = ClusterInspection(
         jobs={KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS)},
         pods=(pod(),),
         specs={"a": SPEC},
@@ -50,7 +50,7 @@ def look(**changes: Any) -> Look:
         replace(part, **{name: value for name, value in changes.items() if hasattr(part, name)})
         for part in (cluster, store, work)
     ]
-    return Look(*parts)
+    return Inspection(*parts)
 
 
 def codes(**changes: Any) -> list[tuple[str, str]]:
@@ -242,7 +242,7 @@ def test_settings_that_did_not_reach_the_store_are_found() -> None:
     wanted = QueueSpec(name="a", weight=5)
     assert codes(specs={"a": wanted}) == []  # both have it
     here = replace(look().cluster, specs={"a": wanted})
-    found = checks.compare(Look(here, look().store, look().work))
+    found = checks.compare(Inspection(here, look().store, look().work))
     assert [(each.code, each.subject) for each in found] == [("wrong-settings", "queue a")]
     assert codes(specs={"a": SPEC, "implicit": QueueSpec(name="implicit")}) == []
 

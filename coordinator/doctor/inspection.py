@@ -1,0 +1,56 @@
+"""The values that `torchq doctor` compares: one reading of cluster, queue store and work.
+
+One rule: pure values, all read at about the same time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.cache.routing_rules import Rules
+from coordinator.cache.views import JobView, PodView
+from crds.keys import JobKey
+from queues.inspection_values import StorePicture, WorkPicture
+from queues.values import QueueSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """The leader's Lease."""
+
+    holder: str
+    epoch: int
+    renewed: str
+    """The time of the last renewal, as the holder wrote it."""
+    seconds: float
+    """The longest time between renewals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInspection:
+    """The state of the cluster."""
+
+    jobs: Mapping[JobKey, JobView] = field(default_factory=dict)
+    pods: tuple[PodView, ...] = ()
+    """The pods of jobs; other pods do not matter here."""
+    specs: Mapping[str, QueueSpec] = field(default_factory=dict)
+    """The tenant queues as their objects configure them."""
+    rules: Rules = field(default_factory=Rules)
+    """The rules of queues and PriorityClasses that decide which jobs wait, and in which order."""
+    lease: LeaseView | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Processes that have skipped objects after unexpected errors, and their messages about these objects."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Objects that cannot be read, and why."""
+    ineffective: Mapping[str, str] = field(default_factory=dict)
+    """Queues that have limits without effect, and these limits."""
+    now: float = 0.0
+    """The time of the reading, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One reading of cluster, queue store and work."""
+
+    cluster: ClusterInspection
+    store: StorePicture
+    work: WorkPicture
