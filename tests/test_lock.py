@@ -43,7 +43,7 @@ def lock() -> ModuleType:
 
 
 @pytest.mark.parametrize("extra", FILES)
-def test_every_line_is_an_entry_with_hashes(extra: str) -> None:
+def test_every_entry_of_a_lock_file_has_hashes(extra: str) -> None:
     text = (ROOT / FILES[extra]).read_text()
     left = ENTRY.sub("", text)
     assert all(line.startswith("#") for line in left.splitlines()), left
@@ -52,7 +52,7 @@ def test_every_line_is_an_entry_with_hashes(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", FILES)
-def test_what_the_project_asks_for_is_locked_at_a_version_that_it_allows(extra: str) -> None:
+def test_every_requirement_is_locked_at_an_allowed_version(extra: str) -> None:
     locked = entries("") | entries(extra)
     for each in requirements(extra):
         name = canonicalize_name(each.name)
@@ -65,14 +65,14 @@ def test_pytorch_is_pinned_without_a_hash() -> None:
     assert [str(each) for each in requirements("demo") if each.name in UNHASHED] == ["torch==2.13.0"]
 
 
-def test_no_file_repeats_or_contradicts_another() -> None:
+def test_lock_files_neither_repeat_nor_contradict_each_other() -> None:
     base = entries("")
     assert not base.keys() & (entries("dev") | entries("demo")).keys()
     assert all(entries("dev")[name] == found for name, found in entries("demo").items() if name in entries("dev"))
     assert "setuptools" in base, "torchq is built without a download"
 
 
-def test_installations_ask_for_the_hashes() -> None:
+def test_makefile_and_dockerfile_install_with_required_hashes() -> None:
     makefile, dockerfile = (ROOT / "Makefile").read_text(), (ROOT / "deploy/kubernetes/Dockerfile").read_text()
     assert "LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement" in makefile
     for extra in ("dev", "demo"):
@@ -84,7 +84,7 @@ def test_installations_ask_for_the_hashes() -> None:
     assert all("--no-build-isolation" in line for line in unhashed), "nothing else is downloaded to build it"
 
 
-def test_the_base_of_the_image_is_a_digest_that_the_builder_gives() -> None:
+def test_the_dockerfile_requires_a_base_image_by_digest() -> None:
     lines = (ROOT / "deploy/kubernetes/Dockerfile").read_text().splitlines()
     assert "ARG BASE" in lines, "without a default, as a digest of today is old tomorrow"
     assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE}"]
@@ -92,7 +92,7 @@ def test_the_base_of_the_image_is_a_digest_that_the_builder_gives() -> None:
     assert "exit 1" in check
 
 
-def test_what_the_program_writes_it_reads(lock: ModuleType) -> None:
+def test_the_lock_program_reads_what_it_writes(lock: ModuleType) -> None:
     pins = {"a-b": lock.Pin("1.0"), "c": lock.Pin("2", 'python_full_version < "3.11.3"')}
     text = lock.text(pins, {"a-b": {"1" * 64, "0" * 64}, "c": {"2" * 64}})
     assert text == (
@@ -103,7 +103,7 @@ def test_what_the_program_writes_it_reads(lock: ModuleType) -> None:
     assert [name for name, *_ in ENTRY.findall(text)] == ["a-b", "c"]
 
 
-def test_a_dependency_of_another_python_or_machine_is_found(lock: ModuleType) -> None:
+def test_elsewhere_finds_dependencies_of_another_python_or_platform(lock: ModuleType) -> None:
     requires = ["known>=1", 'old ; python_full_version < "3.11.3"', 'mac ; sys_platform == "darwin"',
                 'windows ; sys_platform == "win32"', 'ancient ; python_version < "3.11"', 'more ; extra == "more"',
                 "plain"]  # fmt: skip

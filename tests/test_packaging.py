@@ -40,11 +40,11 @@ def sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for path in files if path.suffix in (".py", *DATA)}
 
 
-def test_everything_is_in_it_and_nothing_else(content: set[str]) -> None:
+def test_the_wheel_holds_exactly_the_sources(content: set[str]) -> None:
     assert content == sources()
 
 
-def test_scripts_and_definitions_are_in_it(content: set[str]) -> None:
+def test_the_wheel_holds_crds_and_lua_scripts(content: set[str]) -> None:
     assert {
         "crds/manifests/torchjobs.yaml",
         "crds/manifests/tenantqueues.yaml",
@@ -52,11 +52,11 @@ def test_scripts_and_definitions_are_in_it(content: set[str]) -> None:
     } <= content
 
 
-def test_tests_benchmarks_and_examples_are_not(content: set[str]) -> None:
+def test_the_wheel_holds_no_tests_benchmarks_or_examples(content: set[str]) -> None:
     assert {name.partition("/")[0] for name in content} == set(PACKAGES)
 
 
-def test_the_wheel_says_what_it_needs_and_which_command_it_brings(wheel: Path) -> None:
+def test_the_wheel_declares_its_dependencies_and_the_torchq_command(wheel: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     with zipfile.ZipFile(wheel) as archive:
         folder = f"torchq-{project['version']}.dist-info"
@@ -68,7 +68,7 @@ def test_the_wheel_says_what_it_needs_and_which_command_it_brings(wheel: Path) -
     assert "torchq = coordinator.cli.main:main" in commands
 
 
-def test_what_is_in_the_wheel_starts_by_itself(wheel: Path, tmp_path: Path) -> None:
+def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:
     """Unpacked elsewhere, it is complete: the command says its version and prints the definitions."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)

@@ -29,7 +29,7 @@ def lines(node: Function) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def test_every_package_is_looked_at() -> None:
+def test_all_packages_are_checked() -> None:
     assert {name.partition("/")[0] for name in MODULES} == set(PACKAGES)
 
 
@@ -37,7 +37,7 @@ def test_package_files_are_empty() -> None:
     assert [name for name, text in FILES.items() if name not in MODULES and text] == []
 
 
-def test_every_module_says_what_it_is_for_and_its_one_rule() -> None:
+def test_every_module_docstring_has_one_rule() -> None:
     assert [name for name, module in MODULES.items() if "One rule:" not in (ast.get_docstring(module) or "")] == []
 
 
@@ -50,9 +50,9 @@ def test_no_function_is_too_long() -> None:
     assert {name: lines(node) for name, node in functions() if lines(node) > LONGEST_FUNCTION} == {}
 
 
-def test_no_import_hides_in_a_function() -> None:
+def test_no_function_contains_an_import() -> None:
     assert [name for name, node in functions() if any(isinstance(each, Import) for each in ast.walk(node))] == []
 
 
-def test_no_import_is_for_type_checkers_alone() -> None:
+def test_no_module_imports_only_for_type_checkers() -> None:
     assert [name for name in MODULES if "TYPE_CHECKING" in FILES[name]] == []

@@ -76,7 +76,7 @@ def edited(edit: Edit, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", SEEN_BY_THE_SERVER)
-def test_server_and_client_refuse_in_the_same_words(shared: Stack, case: str) -> None:
+def test_submit_rejects_an_invalid_job_with_the_message_of_the_api_server(shared: Stack, case: str) -> None:
     edit, field = SEEN_BY_THE_SERVER[case]
     body = edited(edit, fresh())
     with pytest.raises(errors.ClusterError) as refusal:
@@ -91,7 +91,7 @@ def test_server_and_client_refuse_in_the_same_words(shared: Stack, case: str) ->
 
 
 @pytest.mark.parametrize("case", SEEN_BY_THE_CLIENT)
-def test_the_client_sees_what_the_schema_cannot(shared: Stack, case: str) -> None:
+def test_submit_rejects_what_the_schema_cannot_check(shared: Stack, case: str) -> None:
     edit, words = SEEN_BY_THE_CLIENT[case]
     body = edited(edit, fresh())
     said = shared.tried("submit", "-", text=json.dumps(body))
@@ -142,7 +142,7 @@ NEVER_RUNS: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize("case", NEVER_RUNS)
-def test_what_can_never_run_is_refused_when_it_is_submitted(shared: Stack, case: str) -> None:
+def test_submit_rejects_a_job_that_can_never_run(shared: Stack, case: str) -> None:
     edit, words = NEVER_RUNS[case]
     body, good = edited(edit, fresh()), job(fresh(), python("pass"))
     for options in ((), ("--dry-run",)):
@@ -155,7 +155,7 @@ def test_what_can_never_run_is_refused_when_it_is_submitted(shared: Stack, case:
 
 
 @EVERYWHERE
-def test_more_than_a_queue_can_ever_give_is_refused_and_anyway_waits(stack: Stack) -> None:
+def test_a_job_over_the_quota_is_rejected_or_waits_with_anyway(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--quota", "cpu=1")
     body = job(name, python("pass"), cpu="2", queue=queue)
@@ -172,7 +172,7 @@ def test_more_than_a_queue_can_ever_give_is_refused_and_anyway_waits(stack: Stac
     stack.torchq("job", "cancel", name)
 
 
-def test_one_bad_file_keeps_all_others_out(shared: Stack) -> None:
+def test_submit_creates_nothing_if_one_file_is_invalid(shared: Stack) -> None:
     good, bad = fresh(), fresh()
     (shared.folder / "good.yaml").write_text(yaml.safe_dump(job(good, python("pass"))))
     (shared.folder / "bad.yaml").write_text(yaml.safe_dump(edited(SEEN_BY_THE_SERVER["two masters"][0], bad)))
@@ -184,7 +184,7 @@ def test_one_bad_file_keeps_all_others_out(shared: Stack) -> None:
     assert not shared.exists(bad)
 
 
-def test_a_name_given_twice_keeps_both_out(stack: Stack) -> None:
+def test_submit_creates_nothing_if_a_name_occurs_twice(stack: Stack) -> None:
     name, other = fresh(), fresh()
     twice = [job(other, python("pass")), job(name, python("pass")), job(name, python("pass"))]
     said = stack.tried("submit", "-", text="\n---\n".join(map(json.dumps, twice)))
@@ -194,7 +194,7 @@ def test_a_name_given_twice_keeps_both_out(stack: Stack) -> None:
     assert not stack.exists(other)
 
 
-def test_a_name_that_is_taken_keeps_the_others_out(stack: Stack) -> None:
+def test_submit_creates_nothing_if_a_name_exists_already(stack: Stack) -> None:
     taken, other = fresh(), fresh()
     stack.submit(job(taken, python("pass")))
     said = stack.tried(
@@ -214,7 +214,7 @@ def test_a_name_that_is_taken_keeps_the_others_out(stack: Stack) -> None:
         ("", "no TorchJob"),
     ],
 )
-def test_a_file_without_a_job_is_refused(shared: Stack, text: str, words: str) -> None:
+def test_submit_rejects_a_file_without_a_job(shared: Stack, text: str, words: str) -> None:
     said = shared.tried("submit", "-", text=text)
     assert (said.code, said.out) == (1, "")
     assert words in said.err
@@ -236,7 +236,7 @@ def test_a_file_without_a_job_is_refused(shared: Stack, text: str, words: str) -
         (("--kubeconfig", "missing", "queue", "list"), 1, "missing"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_told(
+def test_an_invalid_command_line_ends_with_a_message_and_exit_code(
     shared: Stack, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     said = shared.tried(*arguments)
@@ -244,7 +244,7 @@ def test_a_mistake_on_the_command_line_is_told(
     assert words in said.err
 
 
-def test_a_bad_setting_is_named_with_its_source(shared: Stack) -> None:
+def test_an_invalid_setting_is_reported_with_its_source(shared: Stack) -> None:
     environment = clean_environment(TORCHQ_THREADS="many", TORCHQ_KUBECONFIG=str(shared.layout.kubeconfig))
     said = run("queue", "list", cwd=shared.folder, environment=environment)
     assert said.code == 1
@@ -253,7 +253,7 @@ def test_a_bad_setting_is_named_with_its_source(shared: Stack) -> None:
     assert "Traceback" not in said.err
 
 
-def test_an_api_server_that_is_down_is_named(shared: Stack, tmp_path: Path) -> None:
+def test_an_unreachable_api_server_is_reported_with_its_url(shared: Stack, tmp_path: Path) -> None:
     config = yaml.safe_load(shared.layout.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"  # the discard port, which nobody serves
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
@@ -262,7 +262,7 @@ def test_an_api_server_that_is_down_is_named(shared: Stack, tmp_path: Path) -> N
     assert "http://127.0.0.1:9" in said.err
 
 
-def test_a_cycle_that_came_past_the_client_fails_the_job_and_nothing_else(stack: Stack) -> None:
+def test_a_dependency_cycle_created_through_the_api_fails_only_that_job(stack: Stack) -> None:
     cyclic, other, before = fresh(), fresh(), stack.pids()
     stack.api.create(TORCHJOBS, edited(SEEN_BY_THE_CLIENT["cycle"][0], cyclic), "default")
     failed = stack.reach(cyclic, "Failed")

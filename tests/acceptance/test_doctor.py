@@ -74,7 +74,7 @@ def admin(stack: GuardedStack) -> Iterator["redis.Redis"]:
     client.close()
 
 
-def test_while_jobs_flow_there_is_nothing_to_tell(stack: GuardedStack, records: Path) -> None:
+def test_doctor_reports_nothing_while_jobs_run_normally(stack: GuardedStack, records: Path) -> None:
     names = [fresh("busy") for _ in range(BUSY_JOBS)]
     stack.submit(*(job(name, recording(records, 0.2), workers=number % 2) for number, name in enumerate(names)))
     looks = 0
@@ -87,7 +87,7 @@ def test_while_jobs_flow_there_is_nothing_to_tell(stack: GuardedStack, records: 
     assert stack.doctor().code == 0
 
 
-def test_what_is_broken_is_named_and_mended_while_a_job_runs(
+def test_doctor_names_and_repairs_damage_while_a_job_runs(
     stack: GuardedStack, admin: "redis.Redis", records: Path, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -123,7 +123,7 @@ def test_what_is_broken_is_named_and_mended_while_a_job_runs(
     assert stack.doctor().code == 0
 
 
-def test_no_secret_goes_where_others_look(stack: GuardedStack, admin: "redis.Redis") -> None:
+def test_secrets_are_in_no_log_event_process_list_or_setting(stack: GuardedStack, admin: "redis.Redis") -> None:
     name = fresh("secretive")
     body = job(name, python("import os; assert os.environ['PRIVATE']; assert 'TORCHQ_REDIS_URL' not in os.environ"))
     container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]

@@ -35,7 +35,7 @@ def said(stack: Stack, name: str) -> str:
     return next((str(each["reason"]) for each in found if each["type"] == "Admitted"), "")
 
 
-def test_a_gang_and_the_gates_of_its_workers(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_gang_starts_its_workers_after_its_master(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = fresh("gang"), tmp_path / "gate"
     stack.submit(gang(name, recording(records, gate=gate), minMembers={"Worker": 1}))
     stack.reach(name, "Running")
@@ -71,7 +71,7 @@ def spans_begun(records: Path) -> list[str]:
     return [file.name for file in records.iterdir()]
 
 
-def test_all_pods_are_there_before_any_of_them_may_go_on(stack: Stack, tmp_path: Path) -> None:
+def test_all_pods_of_a_gang_are_bound_before_its_workers_start(stack: Stack, tmp_path: Path) -> None:
     name, gate = fresh("gang"), tmp_path / "gate"
     body = gang(name, python("pass"))
     # The master's own init container keeps it from running.
@@ -87,7 +87,7 @@ def test_all_pods_are_there_before_any_of_them_may_go_on(stack: Stack, tmp_path:
     stack.reach(name, "Succeeded")
 
 
-def test_a_job_in_stages_has_a_group_for_each(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_job_with_stages_has_a_pod_group_for_each_stage(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = fresh("gang"), tmp_path / "gate"
     body = gang(name, recording(records, gate=gate), workers=1)
     tasks = body["spec"]["torchTaskSpecs"]
@@ -117,7 +117,7 @@ def test_a_job_in_stages_has_a_group_for_each(stack: Stack, records: Path, tmp_p
     until(lambda: not groups(stack, name))
 
 
-def test_without_a_gang_scheduler_workers_are_made_when_their_master_runs(stack: Stack, records: Path) -> None:
+def test_without_a_gang_scheduler_workers_start_after_their_master(stack: Stack, records: Path) -> None:
     name = fresh("dag")
     body = gang(name, recording(records))
     body["spec"]["schedulingPolicy"]["gangScheduler"] = "none"
@@ -129,7 +129,7 @@ def test_without_a_gang_scheduler_workers_are_made_when_their_master_runs(stack:
     assert not [each for each in stack.pods(name) if "initContainers" in each["spec"]]
 
 
-def test_gangs_of_all_sizes_on_too_small_a_node_all_run(stack: Stack, records: Path) -> None:
+def test_gangs_larger_together_than_the_node_all_succeed(stack: Stack, records: Path) -> None:
     sizes = [2, 4, 1, 3, 2]
     names = [fresh("gang") for _ in sizes]
     stack.submit(*(gang(name, recording(records), workers=size - 1) for name, size in zip(names, sizes, strict=True)))
@@ -153,7 +153,7 @@ def set_state(stack: Stack, name: str, state: str) -> None:
     stack.api.patch(GANG_QUEUES, name, {"status": {"state": state}}, subresource="status")
 
 
-def test_a_closed_queue_of_the_gang_scheduler_is_the_jobs_reason(stack: Stack, gang_queue: str) -> None:
+def test_a_closed_gang_queue_is_the_reason_of_a_waiting_job(stack: Stack, gang_queue: str) -> None:
     name = fresh("gang")
     body = gang(name, python("pass"))
     body["spec"]["schedulingPolicy"]["gangQueue"] = gang_queue
@@ -165,7 +165,7 @@ def test_a_closed_queue_of_the_gang_scheduler_is_the_jobs_reason(stack: Stack, g
     assert said(stack, name) != "GangQueueClosed"
 
 
-def test_so_is_one_that_is_not_there(stack: Stack) -> None:
+def test_a_missing_gang_queue_is_the_reason_of_a_waiting_job(stack: Stack) -> None:
     name = fresh("gang")
     body = gang(name, python("pass"))
     body["spec"]["schedulingPolicy"]["gangQueue"] = "nowhere"
@@ -174,7 +174,7 @@ def test_so_is_one_that_is_not_there(stack: Stack) -> None:
     assert not stack.pods(name)
 
 
-def test_a_template_of_another_scheduler_is_told_apart(stack: Stack) -> None:
+def test_a_template_with_another_scheduler_is_the_reason_of_a_waiting_job(stack: Stack) -> None:
     name = fresh("gang")
     body = gang(name, python("pass"))
     body["spec"]["torchTaskSpecs"]["Worker"]["template"]["spec"]["schedulerName"] = "default-scheduler"
@@ -184,7 +184,7 @@ def test_a_template_of_another_scheduler_is_told_apart(stack: Stack) -> None:
     assert not groups(stack, name)
 
 
-def test_a_group_that_somebody_deletes_is_made_again(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_deleted_pod_group_is_created_again(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = fresh("gang"), tmp_path / "gate"
     stack.submit(gang(name, recording(records, gate=gate)))
     stack.reach(name, "Running")
@@ -198,7 +198,7 @@ def test_a_group_that_somebody_deletes_is_made_again(stack: Stack, records: Path
     assert {each["metadata"]["uid"] for each in stack.pods(name)} <= before
 
 
-def test_a_kind_that_is_not_installed_is_named(stack: Stack) -> None:
+def test_a_missing_pod_group_kind_is_the_reason_of_a_waiting_job(stack: Stack) -> None:
     name = fresh("gang")
     body = gang(name, python("pass"))
     body["spec"]["schedulingPolicy"]["gangScheduler"] = "coscheduling"

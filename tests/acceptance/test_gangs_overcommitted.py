@@ -38,7 +38,7 @@ def poolless(tmp_path: Path) -> Iterator[Stack]:
         stack.close()
 
 
-def test_no_gang_is_torn_and_all_of_them_end(poolless: Stack, records: Path) -> None:
+def test_overcommitted_gangs_are_bound_whole_and_all_succeed(poolless: Stack, records: Path) -> None:
     sizes = [3, 2, 4, 3, 2, 1, 4, 2]
     names = [fresh("gang") for _ in sizes]
     jobs = [gang(name, recording(records, 0.2), workers=size - 1) for name, size in zip(names, sizes, strict=True)]

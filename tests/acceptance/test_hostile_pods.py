@@ -33,7 +33,7 @@ def pod(owner: dict[str, Any], queue: str, attempt: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def test_pods_by_hand_stop_no_coordinator_and_fill_no_quota(make_stack: Make) -> None:
+def test_hostile_pods_neither_stop_the_coordinator_nor_use_the_quota_of_another_tenant(make_stack: Make) -> None:
     stack = make_stack(**PROMPT)
     assert stack.up("--cpus", "4").code == 0
     try:

@@ -48,7 +48,7 @@ def share(stack: Stack) -> float:
 
 
 @pytest.mark.timeout(300)
-def test_an_idle_cluster_costs_less_than_three_hundredths_of_a_core(make_stack: Make) -> None:
+def test_an_idle_cluster_uses_less_than_three_hundredths_of_a_core(make_stack: Make) -> None:
     stack, name = make_stack(), fresh()
     assert stack.up().code == 0
     stack.submit(job(name, ["true"]))

@@ -24,7 +24,7 @@ def condition(found: Manifest, kind: str) -> Manifest:
     return next(each for each in found["status"]["conditions"] if each["type"] == kind)
 
 
-def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
+def test_a_submitted_job_has_a_handle_and_succeeds(stack: Stack) -> None:
     name = fresh()
     (stack.folder / "job.json").write_text(json.dumps(job(name, python("print('hello')"), workers=1)))
     handle = stack.torchq("submit", "job.json").strip()
@@ -45,7 +45,7 @@ def test_a_submitted_job_is_named_and_succeeds(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Path) -> None:
+def test_every_pod_has_its_rank_and_master_in_its_environment(stack: Stack, tmp_path: Path) -> None:
     name = fresh()
     script = """
         import json, os, sys, time
@@ -80,7 +80,7 @@ def test_every_pod_finds_its_place_in_its_environment(stack: Stack, tmp_path: Pa
         assert not [each for each in found if each.startswith("KUBE")]
 
 
-def test_what_the_user_sets_wins(stack: Stack) -> None:
+def test_variables_of_the_user_override_those_of_torchq(stack: Stack) -> None:
     name = fresh()
     body = job(
         name, python("import os; print(*(os.environ[each] for each in ('WORLD_SIZE', 'PYTHONUNBUFFERED', 'MINE')))")
@@ -97,7 +97,9 @@ def test_what_the_user_sets_wins(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_a_suspended_job_gives_its_room_back_and_keeps_its_age(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_suspended_job_frees_its_resources_and_keeps_its_position(
+    stack: Stack, records: Path, tmp_path: Path
+) -> None:
     first, second, third = (fresh() for _ in range(3))
     gates = {name: tmp_path / f"{name}.gate" for name in (first, second, third)}
     for name, gate in gates.items():
@@ -130,7 +132,7 @@ def test_a_suspended_job_gives_its_room_back_and_keeps_its_age(stack: Stack, rec
 
 
 @EVERYWHERE
-def test_a_waiting_job_may_be_suspended(stack: Stack) -> None:
+def test_a_waiting_job_can_be_suspended_and_resumed(stack: Stack) -> None:
     queue, held, free = fresh("queue"), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(held, python("pass"), queue=queue), job(free, python("pass"), queue=queue))
@@ -145,7 +147,7 @@ def test_a_waiting_job_may_be_suspended(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_a_running_job_is_cancelled_and_another_takes_its_room(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_cancelling_a_running_job_admits_the_next_one(stack: Stack, records: Path, tmp_path: Path) -> None:
     first, second = fresh(), fresh()
     stack.submit(job(first, recording(records, gate=tmp_path / "never"), cpu=BIG))
     stack.submit(job(second, python("pass"), cpu=BIG))
@@ -160,7 +162,7 @@ def test_a_running_job_is_cancelled_and_another_takes_its_room(stack: Stack, rec
 
 
 @EVERYWHERE
-def test_a_waiting_job_is_cancelled_without_a_trace(stack: Stack) -> None:
+def test_cancelling_a_waiting_job_removes_it_from_the_queue(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--hold")
     [handle] = stack.submit(job(name, python("pass"), queue=queue))
@@ -172,7 +174,7 @@ def test_a_waiting_job_is_cancelled_without_a_trace(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_a_failed_job_says_why(stack: Stack) -> None:
+def test_a_failed_job_has_the_reason_and_the_exit_code(stack: Stack) -> None:
     name = fresh()
     stack.submit(job(name, python("import sys; sys.exit('no data there')")))
     failed = condition(stack.reach(name, "Failed"), "Failed")
@@ -203,7 +205,7 @@ def test_a_job_is_restarted_until_it_succeeds(stack: Stack, tmp_path: Path) -> N
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
 
 
-def test_restarts_have_a_limit(stack: Stack, tmp_path: Path) -> None:
+def test_a_job_fails_when_it_reaches_its_restart_limit(stack: Stack, tmp_path: Path) -> None:
     name = fresh()
     stack.submit(job(name, python(COUNTING, tmp_path / "runs", 9), policy="OnFailure", backoffLimit=1))
     failed = stack.reach(name, "Failed")
@@ -211,7 +213,7 @@ def test_restarts_have_a_limit(stack: Stack, tmp_path: Path) -> None:
     assert len((tmp_path / "runs").read_text().splitlines()) == 2
 
 
-def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_path: Path) -> None:
+def test_following_logs_of_a_waiting_job_returns_all_its_output(stack: Stack, tmp_path: Path) -> None:
     queue, name, gate = fresh("queue"), fresh(), tmp_path / "gate"
     stack.torchq("queue", "create", queue, "--hold")
     script = """
@@ -244,7 +246,7 @@ def test_logs_are_followed_from_before_the_start_to_the_end(stack: Stack, tmp_pa
 
 
 @EVERYWHERE
-def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
+def test_a_job_succeeds_after_its_submitting_client_is_killed(stack: Stack) -> None:
     name = fresh()
     with subprocess.Popen(
         torchq_command("submit", "-"),
@@ -262,7 +264,7 @@ def test_a_job_does_not_need_the_client_that_submitted_it(stack: Stack) -> None:
     stack.reach(name, "Succeeded")
 
 
-def test_the_exception_of_the_rank_that_failed_first_is_the_jobs_message(stack: Stack, tmp_path: Path) -> None:
+def test_the_message_of_a_failed_job_is_the_exception_of_the_first_failed_rank(stack: Stack, tmp_path: Path) -> None:
     """A pod prints what torchrun did: more than its message holds. The other one ends first, having lost its peer."""
     lost = ranks(0, f"{BEGIN}{LOST}") + report(0, others=failure(1, -15, 1) * 20)
     outputs = {"master": lost, "worker": (LOGS / "after.txt").read_text()}

@@ -49,7 +49,7 @@ def test_a_whole_job_is_restarted_once(stack: Stack, records: Path, tmp_path: Pa
     assert starts(records) == 4
 
 
-def test_one_pod_is_restarted_and_the_others_run_on(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_restarting_one_pod_leaves_the_others_running(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = running(stack, records, tmp_path)
     before = uids(stack, name)
     stack.torchq("job", "restart", name, "--task", "worker", "--index", "0", "--recreate")
@@ -62,7 +62,7 @@ def test_one_pod_is_restarted_and_the_others_run_on(stack: Stack, records: Path,
     assert starts(records) == 3
 
 
-def test_what_has_ended_is_not_restarted(stack: Stack, records: Path) -> None:
+def test_restarting_a_finished_job_is_refused(stack: Stack, records: Path) -> None:
     name = fresh("ended")
     stack.submit(job(name, recording(records)))
     stack.reach(name, "Succeeded")
@@ -71,7 +71,7 @@ def test_what_has_ended_is_not_restarted(stack: Stack, records: Path) -> None:
     assert "has finished: submit a new job" in said.err
 
 
-def test_a_failure_is_told_where_its_owner_looks(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_job_show_reports_a_failure_and_the_restart_count(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = running(stack, records, tmp_path)
     worker = next(each for each in spans(records) if "worker" in each.pod)
     os.kill(worker.pid, signal.SIGKILL)

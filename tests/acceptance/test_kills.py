@@ -76,21 +76,21 @@ def stream(victim: Stack, records: Path) -> Iterator[Stream]:
 
 
 @pytest.mark.parametrize("name", ["coordinator", "worker-0", "redis", "apiserver", "node"])
-def test_a_part_is_killed(stream: Stream, name: str) -> None:
+def test_jobs_run_exactly_once_if_one_process_is_killed(stream: Stream, name: str) -> None:
     stream.flowing()
     killed = stream.stack.kill(name)
     stream.check()
     until(lambda: stream.stack.pids().get(name, killed) != killed)  # the others may have done without it
 
 
-def test_all_workers_are_killed(stream: Stream) -> None:
+def test_jobs_run_exactly_once_if_all_workers_are_killed(stream: Stream) -> None:
     stream.flowing()
     for name in ("worker-0", "worker-1"):
         stream.stack.kill(name)
     stream.check()
 
 
-def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) -> None:
+def test_jobs_run_exactly_once_if_the_supervisor_is_killed_and_started_again(stream: Stream) -> None:
     stream.flowing()
     stack, pids = stream.stack, stream.stack.pids()
     stack.kill("supervisor")
@@ -100,7 +100,7 @@ def test_the_supervisor_is_killed_and_the_cluster_started_again(stream: Stream) 
     until(lambda: not any(map(alive, pids.values())))
 
 
-def test_redis_is_killed_and_cannot_read_what_it_has_kept(stream: Stream) -> None:
+def test_jobs_run_exactly_once_if_redis_is_killed_and_its_files_are_damaged(stream: Stream) -> None:
     stream.flowing()
     stack = stream.stack
     [manifest] = stack.layout.redis.glob("appendonlydir/*.manifest")

@@ -38,19 +38,19 @@ def script(stack: Stack) -> Path:
 
 
 @pytest.mark.parametrize("command", [["python", "train.py"], ["sh", "-c", "cd .; python train.py --lr 0.1"]])
-def test_a_script_that_is_not_found_is_explained(stack: Stack, script: Path, command: list[str]) -> None:
+def test_a_missing_script_of_a_kubectl_job_is_explained(stack: Stack, script: Path, command: list[str]) -> None:
     message = told(stack, applied(stack, command))
     assert HINT in message
     assert "workingDir" in message
     assert "torchq submit" in message
 
 
-def test_a_container_that_is_restarted_in_vain_is_explained(stack: Stack, script: Path) -> None:
+def test_job_show_explains_a_missing_script_while_the_container_restarts(stack: Stack, script: Path) -> None:
     name = applied(stack, ["python", "train.py"], policy="OnFailure")
     until(lambda: HINT in stack.torchq("job", "show", name))
 
 
-def test_with_its_folder_it_runs(stack: Stack, script: Path) -> None:
+def test_a_job_with_its_working_folder_succeeds(stack: Stack, script: Path) -> None:
     stack.reach(applied(stack, ["python", "train.py"], script.parent), "Succeeded")
     [handle] = stack.submit(job(name := fresh(), ["python", "train.py"]))
     assert handle.startswith(f"default/{name}/")
@@ -66,11 +66,11 @@ def test_with_its_folder_it_runs(stack: Stack, script: Path) -> None:
         ["python", "-c", "import no_such_module"],
     ],
 )
-def test_what_needs_no_folder_is_not_told_of_one(stack: Stack, command: list[str]) -> None:
+def test_a_failure_without_a_missing_file_has_no_hint_about_kubectl(stack: Stack, command: list[str]) -> None:
     assert "kubectl" not in told(stack, applied(stack, command))
 
 
-def test_where_a_job_runs_is_shown(stack: Stack, script: Path) -> None:
+def test_job_show_has_image_folder_and_command(stack: Stack, script: Path) -> None:
     command = ["python", "-c", "import sys", *(f"--option-{number}" for number in range(20))]
     stack.submit(job(submitted := fresh(), command))
     placed, folderless = applied(stack, command, script.parent), applied(stack, command)
@@ -83,7 +83,7 @@ def test_where_a_job_runs_is_shown(stack: Stack, script: Path) -> None:
         assert line.endswith("--option-3 ...")
 
 
-def test_a_submitted_job_without_the_file_is_not_told_of_kubectl(stack: Stack) -> None:
+def test_a_missing_script_of_a_submitted_job_has_no_hint_about_kubectl(stack: Stack) -> None:
     stack.submit(job(name := fresh(), ["python", "nowhere.py"]))
     message = told(stack, name)
     assert "nowhere.py" in message

@@ -30,7 +30,7 @@ def test_jobs_are_admitted_by_smooth_weighted_round_robin(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("quota", ["jobs=1", "cpu=1500m"])
-def test_a_quota_holds_at_every_moment(stack: Stack, records: Path, quota: str) -> None:
+def test_a_queue_never_exceeds_its_quota(stack: Stack, records: Path, quota: str) -> None:
     queue, names = fresh("queue"), [fresh() for _ in range(5)]
     stack.torchq("queue", "create", queue, "--quota", quota)
     stack.submit(*(job(name, recording(records, 0.1), queue=queue, cpu="1") for name in names))
@@ -42,7 +42,7 @@ def test_a_quota_holds_at_every_moment(stack: Stack, records: Path, quota: str) 
 
 
 @EVERYWHERE
-def test_a_quota_of_one_queue_does_not_hold_up_another(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_the_quota_of_one_queue_does_not_block_another(stack: Stack, records: Path, tmp_path: Path) -> None:
     queue, first, second, other = fresh("queue"), fresh(), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--quota", "jobs=1")
     stack.submit(*(job(name, recording(records, gate=tmp_path / "gate"), queue=queue) for name in (first, second)))
@@ -55,7 +55,7 @@ def test_a_quota_of_one_queue_does_not_hold_up_another(stack: Stack, records: Pa
 
 
 @EVERYWHERE
-def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
+def test_a_queue_can_be_created_listed_changed_and_deleted(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--weight", "3", "--quota", "cpu=2,jobs=20", "--hold")
     stack.submit(job(name, python("pass"), queue=queue))
@@ -90,7 +90,9 @@ def test_a_queue_is_made_shown_changed_and_deleted(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_paused_queue_admits_no_job_and_its_running_job_continues(
+    stack: Stack, records: Path, tmp_path: Path
+) -> None:
     queue, running, waiting, elsewhere = fresh("queue"), fresh(), fresh(), fresh()
     stack.torchq("queue", "create", queue)
     stack.submit(job(running, recording(records, gate=tmp_path / "gate"), queue=queue))
@@ -111,7 +113,7 @@ def test_a_paused_queue_admits_nothing_and_what_runs_goes_on(stack: Stack, recor
 
 
 @EVERYWHERE
-def test_a_job_larger_than_the_pool_waits_and_others_pass(stack: Stack) -> None:
+def test_a_job_larger_than_the_pool_waits_and_does_not_block_others(stack: Stack) -> None:
     large, small, crowded, roomy = fresh(), fresh(), fresh("large"), fresh("small")
     for queue in (crowded, roomy):
         stack.torchq("queue", "create", queue)

@@ -41,7 +41,7 @@ def without(stack: Stack, role: Role, target: str, verb: str) -> Iterator[None]:
 
 @ON_REAL
 @pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=["coordinator", "worker"])
-def test_a_process_without_its_permissions_says_so_and_ends(stack: RealStack, role: Role) -> None:
+def test_a_process_without_its_permissions_ends_with_a_message(stack: RealStack, role: Role) -> None:
     environment = stack.serving(role) | stack.account(USER)
     said = run(role.name, cwd=stack.folder, environment=environment)
     assert said.code == 1
@@ -54,7 +54,7 @@ def test_a_process_without_its_permissions_says_so_and_ends(stack: RealStack, ro
 
 
 @ON_REAL
-def test_a_job_whose_pods_may_not_be_made_says_so_until_they_may(stack: RealStack) -> None:
+def test_a_job_reports_that_its_pods_are_forbidden_until_they_are_allowed(stack: RealStack) -> None:
     name = fresh()
     with without(stack, WORKER, "pods", "create"):
         until(lambda: _refused(stack, name + "-probe"))
@@ -97,7 +97,7 @@ def _waits(stack: RealStack, name: str) -> dict[str, Any]:
 
 
 @ON_REAL
-def test_a_quota_of_the_namespace_is_told_in_the_job(stack: RealStack) -> None:
+def test_a_job_reports_an_exceeded_resource_quota_of_its_namespace(stack: RealStack) -> None:
     name, path = fresh(), "/api/v1/namespaces/default/resourcequotas"
     assert stack.server is not None
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
@@ -119,7 +119,7 @@ def test_a_quota_of_the_namespace_is_told_in_the_job(stack: RealStack) -> None:
 
 
 @ON_REAL
-def test_a_template_that_a_user_cannot_have_checked_fails_the_job(stack: RealStack) -> None:
+def test_an_invalid_template_that_submit_cannot_check_fails_the_job(stack: RealStack) -> None:
     """Users may make no pods, so that `submit` leaves their templates to the worker."""
     name = fresh()
     body = job(name, python("pass"))
@@ -133,7 +133,7 @@ def test_a_template_that_a_user_cannot_have_checked_fails_the_job(stack: RealSta
 
 
 @ON_REAL
-def test_users_change_their_jobs_and_nothing_else(stack: RealStack) -> None:
+def test_a_user_can_change_only_the_jobs_of_the_namespace(stack: RealStack) -> None:
     name = fresh()
     stack.submit(job(name, python("import time; time.sleep(600)")))
     stack.reach(name, "Running")
@@ -168,7 +168,7 @@ def test_users_change_their_jobs_and_nothing_else(stack: RealStack) -> None:
 
 
 @ON_REAL
-def test_the_doctor_under_its_account_finds_and_mends(stack: RealStack, tmp_path: Path) -> None:
+def test_doctor_under_its_account_finds_and_repairs_damage(stack: RealStack, tmp_path: Path) -> None:
     name, gate = fresh("patient"), tmp_path / "gate"
     stack.submit(job(name, recording(tmp_path, gate=gate)))
     stack.reach(name, "Running")

@@ -98,7 +98,7 @@ class Training:
 
 
 @pytest.mark.parametrize("killed", [(1,), (0,), (0, 1)], ids=["worker", "master", "both"])
-def test_it_goes_on_from_its_checkpoint(stack: Stack, tmp_path: Path, killed: tuple[int, ...]) -> None:
+def test_a_killed_training_continues_from_its_checkpoint(stack: Stack, tmp_path: Path, killed: tuple[int, ...]) -> None:
     training = Training(stack, tmp_path)
     before = training.uids()
     training.kill(*killed)
@@ -115,7 +115,7 @@ def test_it_goes_on_from_its_checkpoint(stack: Stack, tmp_path: Path, killed: tu
 
 
 @pytest.mark.parametrize("how", ["InPlace", "Recreate"])
-def test_its_owner_restarts_it(stack: Stack, tmp_path: Path, how: str) -> None:
+def test_a_requested_restart_continues_from_the_checkpoint(stack: Stack, tmp_path: Path, how: str) -> None:
     training = Training(stack, tmp_path)
     before = training.uids()
     training.ask(how=how)
@@ -125,7 +125,7 @@ def test_its_owner_restarts_it(stack: Stack, tmp_path: Path, how: str) -> None:
     assert (status.get("restartCount", 0), status["restartGeneration"]) == (0, 1)
 
 
-def test_a_pod_that_is_deleted_is_no_failure_of_the_job(stack: Stack, tmp_path: Path) -> None:
+def test_a_deleted_pod_counts_as_a_disruption_and_not_as_a_failure(stack: Stack, tmp_path: Path) -> None:
     training = Training(stack, tmp_path, backoffLimit=0)
     before = training.uids()
     with contextlib.suppress(errors.NotFound):
@@ -136,7 +136,7 @@ def test_a_pod_that_is_deleted_is_no_failure_of_the_job(stack: Stack, tmp_path: 
     assert (status.get("restartCount", 0), status["disruptions"]) == (0, 1)
 
 
-def test_what_a_process_of_torchruns_died_of_decides(stack: Stack, tmp_path: Path) -> None:
+def test_policy_exit_code_uses_the_exit_of_the_process_behind_torchrun(stack: Stack, tmp_path: Path) -> None:
     """Under ExitCode a code of 1 fails the job; a SIGKILL behind torchrun's 1 does not."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -151,7 +151,7 @@ def test_what_a_process_of_torchruns_died_of_decides(stack: Stack, tmp_path: Pat
     assert status["restartCount"] == 1
 
 
-def test_a_script_without_record_says_why_it_failed(stack: Stack, tmp_path: Path) -> None:
+def test_a_failed_torchrun_script_without_record_reports_its_exception(stack: Stack, tmp_path: Path) -> None:
     """Four ranks in two pods; the last one fails, and the others lose it."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -170,7 +170,7 @@ def test_a_script_without_record_says_why_it_failed(stack: Stack, tmp_path: Path
     assert said == f"pod {name}-worker-0 failed with exit code 1 (Error): {expected}"
 
 
-def test_a_failed_job_keeps_no_pod(stack: Stack, tmp_path: Path) -> None:
+def test_a_job_over_its_backoff_limit_deletes_its_running_pod(stack: Stack, tmp_path: Path) -> None:
     training = Training(stack, tmp_path, cleanPodPolicy="None", backoffLimit=0)
     training.kill(1)
     stack.reach(training.name, "Failed")

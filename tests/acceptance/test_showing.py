@@ -24,7 +24,7 @@ def figures(stack: Stack, queue: str) -> dict[str, Any]:
 
 
 @EVERYWHERE
-def test_a_full_pool_is_explained_and_the_order_foretold(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_job_why_explains_a_full_pool_and_next_shows_the_order(stack: Stack, records: Path, tmp_path: Path) -> None:
     queue, large, first, second = fresh("queue"), fresh(), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--weight", "3")
     stack.submit(job(large, recording(records, gate=tmp_path / "gate"), queue=queue, cpu="3"))
@@ -49,7 +49,7 @@ def test_a_full_pool_is_explained_and_the_order_foretold(stack: Stack, records: 
 
 
 @EVERYWHERE
-def test_status_shows_that_all_is_well(stack: Stack) -> None:
+def test_status_and_top_report_a_healthy_cluster(stack: Stack) -> None:
     name = fresh()
     stack.submit(job(name, python("pass")))
     stack.reach(name, "Succeeded")
@@ -65,7 +65,9 @@ def test_status_shows_that_all_is_well(stack: Stack) -> None:
 
 
 @EVERYWHERE
-def test_a_running_job_moves_to_another_queue_and_runs_again(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_a_running_job_moved_with_requeue_runs_again_in_the_new_queue(
+    stack: Stack, records: Path, tmp_path: Path
+) -> None:
     name, there = fresh(), fresh("queue")
     stack.torchq("queue", "create", there)
     stack.submit(job(name, recording(records, gate=tmp_path / "gate")))
@@ -84,7 +86,7 @@ def test_a_running_job_moves_to_another_queue_and_runs_again(stack: Stack, recor
     assert any(name in each and each.endswith(": a quieter place") for each in messages)
 
 
-def test_a_bumped_job_goes_first(stack: Stack) -> None:
+def test_a_bumped_job_is_admitted_first(stack: Stack) -> None:
     queue, names = fresh("queue"), [fresh() for _ in range(4)]
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(*(job(name, python("pass"), queue=queue) for name in names))
@@ -96,7 +98,7 @@ def test_a_bumped_job_goes_first(stack: Stack) -> None:
     assert min(picks) == picks[-1]
 
 
-def test_a_held_job_waits_outside_the_order(stack: Stack) -> None:
+def test_a_held_job_waits_and_does_not_block_others(stack: Stack) -> None:
     queue, held, other = fresh("queue"), fresh(), fresh()
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(held, python("pass"), queue=queue), job(other, python("pass"), queue=queue))
@@ -109,7 +111,7 @@ def test_a_held_job_waits_outside_the_order(stack: Stack) -> None:
     stack.reach(held, "Succeeded")
 
 
-def test_a_queue_is_deleted_once_its_jobs_have_moved(stack: Stack) -> None:
+def test_queue_delete_moves_the_jobs_to_another_queue(stack: Stack) -> None:
     old, new, name = fresh("queue"), fresh("queue"), fresh()
     for each in (old, new):
         stack.torchq("queue", "create", each, "--hold")
@@ -120,7 +122,7 @@ def test_a_queue_is_deleted_once_its_jobs_have_moved(stack: Stack) -> None:
     assert stack.reach(name, "Succeeded")["status"]["admission"]["queue"] == new
 
 
-def test_queues_are_read_from_redis_without_a_coordinator(stack: Stack) -> None:
+def test_job_why_with_a_redis_url_reads_the_queues_directly(stack: Stack) -> None:
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(name, python("pass"), queue=queue))

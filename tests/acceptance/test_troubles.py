@@ -60,7 +60,7 @@ def _renewed(stack: Stack) -> str:
     return str(max(each["spec"].get("renewTime") or "" for each in leases))
 
 
-def test_without_a_container_named_torch_the_first_one_is_meant(stack: Stack) -> None:
+def test_the_first_container_decides_if_none_is_named_torch(stack: Stack) -> None:
     name = fresh()
     body = job(name, python("import sys; sys.exit('the first one failed')"), policy="ExitCode")
     containers = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"]
@@ -70,7 +70,7 @@ def test_without_a_container_named_torch_the_first_one_is_meant(stack: Stack) ->
     assert (failed["reason"], "the first one failed" in failed["message"]) == ("PodFailed", True), failed
 
 
-def test_a_command_that_does_not_exist_fails_the_job_and_says_so(stack: Stack) -> None:
+def test_a_missing_program_fails_the_job_without_restarts(stack: Stack) -> None:
     name = fresh()
     stack.submit(job(name, ["no-such-program"], policy="OnFailure"))
     found = stack.reach(name, "Failed")
@@ -79,9 +79,7 @@ def test_a_command_that_does_not_exist_fails_the_job_and_says_so(stack: Stack) -
     calm(stack)
 
 
-def test_a_finalizer_holds_a_suspended_job_up_and_nobody_runs_in_circles(
-    stack: Stack, records: Path, tmp_path: Path
-) -> None:
+def test_a_finalizer_delays_a_suspension_without_busy_reconciles(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = fresh(), tmp_path / "gate"
     stack.submit(job(name, recording(records, gate=gate)))
     stack.reach(name, "Running")
@@ -100,7 +98,7 @@ def test_a_finalizer_holds_a_suspended_job_up_and_nobody_runs_in_circles(
     stack.reach(name, "Succeeded")
 
 
-def test_a_namespace_that_is_deleted_takes_its_running_job_along(stack: Stack, records: Path, tmp_path: Path) -> None:
+def test_deleting_a_namespace_ends_its_running_job(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, namespace = fresh(), fresh("space")
     stack.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     stack.api.create(TORCHJOBS, job(name, recording(records, gate=tmp_path / "gate"), workers=1), namespace)
@@ -125,9 +123,7 @@ def _gone(stack: Stack, namespace: str) -> bool:
     return False
 
 
-def test_two_jobs_that_want_one_port_of_the_node_run_one_after_the_other(
-    stack: Stack, records: Path, tmp_path: Path
-) -> None:
+def test_two_jobs_with_the_same_host_port_run_one_after_the_other(stack: Stack, records: Path, tmp_path: Path) -> None:
     first, second, gate = fresh(), fresh(), tmp_path / "gate"
     for name in (first, second):
         body = job(name, recording(records, gate=gate))

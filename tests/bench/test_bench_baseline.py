@@ -41,7 +41,7 @@ apiserver_request_total{client="torchq-worker",verb="CREATE",resource="torchjobs
 class TestScenario:
     whole = Scenario("bench-1")
 
-    def test_it_is_kueues(self) -> None:
+    def test_the_scenario_has_the_size_of_kueues(self) -> None:
         jobs = self.whole.jobs()
         assert len(jobs) == 15_000
         assert Counter(each.kind.name for each in jobs.values()) == {"small": 10_500, "medium": 3_000, "large": 1_500}
@@ -49,17 +49,17 @@ class TestScenario:
         assert len({each.cohort for each in jobs.values()}) == 5
         assert self.whole.work / self.whole.quota == pytest.approx(66)
 
-    def test_its_timetable_takes_a_minute(self) -> None:
+    def test_the_arrivals_of_the_scenario_take_a_minute(self) -> None:
         plan = list(self.whole.plan())
         assert len({each.job["metadata"]["name"] for each in plan}) == len(plan) == 15_000
         assert max(each.due for each in plan) == pytest.approx(58.8)
         assert sum(each.due < 1 for each in plan) == 30 * (10 + 2 + 1)
 
-    def test_a_part_of_it_has_every_class(self) -> None:
+    def test_a_small_part_of_the_scenario_has_every_job_class(self) -> None:
         small = Scenario("bench-1", 0.001)
         assert {each.kind.name for each in small.jobs().values()} == {"small", "medium", "large"}
 
-    def test_its_objects_are_valid(self) -> None:
+    def test_the_objects_of_the_scenario_are_valid(self) -> None:
         found = [each.job for each in Scenario("bench-4194304", 0.001).plan()]
         for manifest in found:
             job = torchjob.parse(manifest)
@@ -76,7 +76,7 @@ class TestLedger:
     def ledger(self) -> Ledger:
         return Ledger(Scenario("p", 0.01).jobs(), limit=20)
 
-    def test_moments_are_the_first_ones(self) -> None:
+    def test_record_keeps_the_first_times_of_admission_and_end(self) -> None:
         ledger = self.ledger()
         name = "c0-q0-small-0"
         steps = [("", "", 1.0), ("", "Queued", 2.0), ("Queued", "Admitted", 3.0), ("Admitted", "Running", 4.0)]
@@ -86,7 +86,7 @@ class TestLedger:
         assert (ledger.sent_back, ledger.over, ledger.failed) == (0, 0, "")
         assert ledger.text() == "Succeeded=1"
 
-    def test_an_admission_that_was_taken_back_begins_again(self) -> None:
+    def test_record_counts_an_admission_that_was_withdrawn(self) -> None:
         ledger = self.ledger()
         name = "c0-q0-small-0"
         assert ledger.record(name, "", "Admitted", 1.0)
@@ -94,7 +94,7 @@ class TestLedger:
         assert ledger.record(name, "Queued", "Admitted", 3.0)
         assert (ledger.sent_back, ledger.admitted[name]) == (1, 1.0)
 
-    def test_what_a_cohort_holds_beyond_its_quota_is_seen(self) -> None:
+    def test_record_measures_usage_of_a_cohort_over_its_quota(self) -> None:
         ledger = self.ledger()
         ledger.record("c0-q0-large-0", "", "Admitted", 1.0)
         ledger.record("c1-q0-large-0", "", "Admitted", 1.0)
@@ -103,7 +103,7 @@ class TestLedger:
         ledger.record("c0-q0-large-0", "Admitted", "Succeeded", 3.0)
         assert ledger.over == 5
 
-    def test_a_job_whose_admission_was_not_seen_holds_nothing(self) -> None:
+    def test_a_job_first_seen_at_its_end_counts_as_no_usage(self) -> None:
         ledger = self.ledger()
         ledger.record("c0-q0-large-0", "", "Succeeded", 1.0)
         ledger.record("c0-q1-large-0", "", "Admitted", 2.0)
@@ -112,7 +112,7 @@ class TestLedger:
 
 
 class TestCounts:
-    def test_of_kube_apiserver(self) -> None:
+    def test_by_code_reads_the_metrics_of_kube_apiserver(self) -> None:
         found = api_counts.by_code(REAL)
         assert found == {
             "PATCH torchjobs/status 200": 7,
@@ -125,13 +125,13 @@ class TestCounts:
         assert api_counts.failures(found) == {"PATCH torchjobs/status 409": 2}
         assert api_counts.per_job(found, 500) == {"POST pods": 2.0, "PATCH torchjobs/status": 0.018}
 
-    def test_of_the_embedded_server(self) -> None:
+    def test_by_code_reads_the_metrics_of_the_embedded_server(self) -> None:
         found = api_counts.by_code(EMBEDDED)
         assert api_counts.by_verb(found) == {"POST torchjobs": 7}
         assert api_counts.failures(found) == {}
 
 
-def test_a_job_ends_as_a_worker_ends_it() -> None:
+def test_success_patch_equals_the_patch_of_a_worker() -> None:
     manifest = next(Scenario("p", 0.001).plan()).job
     metadata = {**manifest["metadata"], "namespace": "p", "uid": "u", "resourceVersion": "7", "generation": 1}
     since = {"lastTransitionTime": "2026-01-02T03:00:00Z", "reason": "Admitted", "observedGeneration": 1}
@@ -142,7 +142,7 @@ def test_a_job_ends_as_a_worker_ends_it() -> None:
     assert {**found, "tenantQueue": job.queue} == worker
 
 
-def test_what_is_due_is_done_in_order_and_lateness_is_kept() -> None:
+def test_later_runs_actions_in_order_and_records_lateness() -> None:
     done: list[str] = []
     over = threading.Event()
     with Later(threads=1) as later:
@@ -159,10 +159,10 @@ class TestArrivals:
     def due(self, **options: Any) -> list[float]:
         return [each.due for each in latency.plan("p", latency.Options(**options))]
 
-    def test_even_ones_come_at_the_rate(self) -> None:
+    def test_even_arrivals_come_at_the_rate(self) -> None:
         assert self.due(arrivals="even", rate=4, seconds=1) == [0.0, 0.25, 0.5, 0.75]
 
-    def test_poisson_ones_come_at_the_rate_on_average(self) -> None:
+    def test_poisson_arrivals_come_at_the_rate_on_average(self) -> None:
         found = self.due(rate=20, seconds=500)
         assert len(found) == pytest.approx(10_000, rel=0.05)
         assert found == sorted(found)
@@ -174,14 +174,14 @@ class TestArrivals:
         assert once == again
         assert once != list(latency.plan("p", latency.Options(seconds=3, seed=2)))
 
-    def test_a_job_says_how_long_its_pod_runs(self) -> None:
+    def test_a_job_has_the_run_time_of_its_pod_as_a_label(self) -> None:
         found = torchjob.parse(latency.job(3, "p-1", 250))
         template = found.spec.torch_task_specs["Master"].template
         assert template["metadata"]["labels"] == {RUN_LABEL: "250"}
 
 
 class TestOpenLoop:
-    def test_nobody_waits_for_an_answer_before_the_next_is_sent(self) -> None:
+    def test_create_all_sends_the_next_job_before_the_last_answer(self) -> None:
         stuck, sent = threading.Event(), []
 
         def create(_: str, job: Any) -> None:
@@ -197,19 +197,19 @@ class TestOpenLoop:
         assert {name for name, *_ in rows} == {"0", "1", "2"}
         assert all(due <= begun <= answered for _, due, begun, answered in rows)
 
-    def test_what_the_server_refuses_is_not_passed_over(self) -> None:
+    def test_create_all_raises_the_error_of_a_refused_job(self) -> None:
         def create(_: str, job: Any) -> None:
             raise ValueError("refused")
 
         with pytest.raises(ValueError, match="refused"):
             open_loop.create_all(create, [(0.0, "ns", {"metadata": {"name": "a"}})], time.monotonic(), threads=1)
 
-    def test_being_late_is_told(self) -> None:
+    def test_lateness_summarizes_late_and_slow_submissions(self) -> None:
         found = open_loop.lateness([Sent(1.0, 1.5, 1.6), Sent(2.0, 2.0, 2.1)])
         assert found["submit_late_ms"]["max"] == 500.0
         assert found["submit_took_ms"]["p50"] == pytest.approx(100.0)
 
-    def test_a_plan_is_in_the_order_of_time(self) -> None:
+    def test_lines_sorts_a_plan_by_time(self) -> None:
         planned = [Planned(2.0, {"a": 1}), Planned(1.0, {"b": 2})]
         assert open_loop.lines(planned, "ns") == b'[1.0,"ns",{"b":2}]\n[2.0,"ns",{"a":1}]'
 
@@ -224,7 +224,7 @@ class TestOpenLoop:
         ["latency", "--real", "--kubeconfig", __file__],
     ],
 )
-def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
     assert "Error:" in done.stderr
@@ -232,7 +232,7 @@ def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
 
 
 @pytest.mark.redis_server
-def test_a_little_of_the_baseline_from_end_to_end() -> None:
+def test_a_short_kueue_baseline_stays_within_its_quota() -> None:
     options = kueue_baseline.Options(jobs_factor=0.001, clients=1, workers=1, seconds=120)
     figures = kueue_baseline.run(options)
     assert (figures["jobs"], figures["over_quota_cpu"], figures["sent_back"]) == (90, 0, 0)

@@ -8,7 +8,7 @@ from bench.cli import main
 from crds.torchjob import demand, torchjob
 
 
-def test_the_share_is_of_what_the_client_reaches_alone_before_and_after() -> None:
+def test_shares_compare_with_the_bare_client_before_and_after_the_run() -> None:
     alone = [pods.Part(rate, 2.0) for rate in (100.0, 200.0, 400.0)]
     one = [pods.Part(90.0, 3.0), pods.Part(240.0, 5.0)]
     found = pods.figures(alone, one, [pods.Part(150.0, 4.0), pods.Part(300.0, 4.0)])
@@ -17,7 +17,7 @@ def test_the_share_is_of_what_the_client_reaches_alone_before_and_after() -> Non
     assert (found["alone_pods_per_s"], found["one_job_pods_per_s"], found["one_job_cpu_ms_per_pod"]) == (200, 165, 4)
 
 
-def test_a_job_has_all_its_pods_at_once() -> None:
+def test_the_tasks_of_a_benchmark_job_have_no_dependencies() -> None:
     manifest = pods.job("one-0", "q", "one", 5)
     manifest["metadata"] |= {"namespace": "b", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z"}
     manifest["metadata"]["resourceVersion"] = "1"
@@ -27,7 +27,7 @@ def test_a_job_has_all_its_pods_at_once() -> None:
     assert demand.job_charge(job.spec) == {"jobs": 1, "pods": 5, "cpu": 5000}
 
 
-def test_the_client_makes_the_same_pod_of_no_job() -> None:
+def test_bare_returns_the_pod_without_its_job_and_node() -> None:
     pod = {
         "metadata": {"name": "one-0-worker-0", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "torch"}], "nodeName": "n", "hostname": "h"},
@@ -42,14 +42,14 @@ def test_the_client_makes_the_same_pod_of_no_job() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["pods", "--pods", "8", "--jobs", "8"], ["pods", "--workers", "0"]])
-def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.redis_server
-def test_a_little_of_it_from_end_to_end() -> None:
+def test_a_short_pod_benchmark_creates_all_pods_without_refusals() -> None:
     found = pods.run(pods.Options(pods=8, jobs=2, workers=1, rounds=1, seconds=60))
     assert found["share_one_job"] > 0
     assert found["requests"]["POST pods"] == 4 * 8

@@ -25,7 +25,7 @@ def run(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_fairness_as_json() -> None:
+def test_fairness_json_has_shares_targets_and_the_machine() -> None:
     result = run("fairness", "--picks", "200", "--seed", "3")
     assert result["benchmark"] == "fairness"
     assert (result["picks"], result["seed"], result["picked"]) == (200, 3, 200)
@@ -34,19 +34,19 @@ def test_fairness_as_json() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 128])
-def test_every_prefix_is_within_one_largest_job_of_the_weights(batch: int) -> None:
+def test_every_prefix_of_picks_deviates_by_at_most_one_largest_job(batch: int) -> None:
     figures = fairness.run(fairness.Options(picks=250, batch=batch))
     assert 0 < figures["worst_prefix_deviation"] <= 1
     assert figures["shares"] == pytest.approx(figures["target"], abs=0.02)
 
 
-def test_shares_hold_where_the_pool_is_scarce() -> None:
+def test_shares_match_the_weights_in_a_small_pool() -> None:
     figures = fairness.run(fairness.Options(picks=500, pool=64))
     assert figures["picked"] == 500
     assert figures["shares"] == pytest.approx(figures["target"], abs=0.02)
 
 
-def test_deviation_is_counted_over_every_prefix() -> None:
+def test_share_measures_the_worst_deviation_over_all_prefixes() -> None:
     figures = fairness.share([("a", 4), ("a", 4), ("b", 8)], {"a": 1, "b": 1})
     assert figures["worst_prefix_deviation"] == 4 / 8
     assert figures["shares"] == {"a": 0.5, "b": 0.5}
@@ -63,7 +63,7 @@ def test_deviation_is_counted_over_every_prefix() -> None:
         ["nothing"],
     ],
 )
-def test_a_wrong_argument_is_one_message(arguments: list[str]) -> None:
+def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
     assert "Error:" in done.stderr
@@ -74,7 +74,7 @@ def test_every_benchmark_has_a_short_version() -> None:
     assert set(SHORT) == set(main.commands) - {"scale"}  # that one needs programs that `make bench` does not bring
 
 
-def test_without_a_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_redis_server_ends_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("sys.meta_path", [each for each in sys.meta_path if "editable" not in str(each).lower()])
@@ -83,7 +83,7 @@ def test_without_a_server_there_is_one_message(monkeypatch: pytest.MonkeyPatch) 
     assert done.stderr.startswith("Error: picks: there is no Redis server")
 
 
-def test_a_redis_server_on_path_is_measured_before_the_packages(
+def test_path_prefers_the_variable_then_the_redis_server_on_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "redis-server"
@@ -94,7 +94,9 @@ def test_a_redis_server_on_path_is_measured_before_the_packages(
     assert redis_program.path() == "/elsewhere/valkey-server"
 
 
-def test_without_redis_benchmark_its_rate_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_operations_per_second_is_empty_without_redis_benchmark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", "")
     assert redis_server.operations_per_second(tmp_path) == {}
 
@@ -107,31 +109,31 @@ def test_without_redis_benchmark_its_rate_is_left_out(monkeypatch: pytest.Monkey
         ("", ""),
     ],
 )
-def test_the_report_says_which_server_it_was(printed: str, version: str) -> None:
+def test_version_names_the_redis_server_and_its_version(printed: str, version: str) -> None:
     assert redis_program.version(printed) == version
 
 
-def test_a_report_holds_what_was_asked_and_what_was_measured() -> None:
+def test_a_report_has_options_figures_and_machine() -> None:
     result = report("picks", picks.Options(queues=2), {"picks_per_s": 1234.5}, {"cores": 2})
     assert (result["benchmark"], result["queues"], result["picks_per_s"]) == ("picks", 2, 1234.5)
     assert result["machine"] == {"cores": 2}
     assert "picks_per_s  1,23" in text(result)
 
 
-def test_times_are_summed_up_in_milliseconds() -> None:
+def test_milliseconds_returns_the_percentiles_of_times() -> None:
     assert milliseconds([0.001, 0.002, 0.003]) == {"p50": 2.0, "p95": 2.9, "p99": 2.98, "max": 3.0}
     assert milliseconds([0.5]) == {"p50": 500.0, "p95": 500.0, "p99": 500.0, "max": 500.0}
     assert milliseconds([]) == {}
 
 
-def test_the_rate_that_redis_benchmark_prints() -> None:
+def test_parse_returns_the_rate_of_redis_benchmark_or_fails() -> None:
     assert redis_server.parse('"test","rps","avg_latency_ms"\n"SET","38095.24","0.6"\n') == 38095.24
     with pytest.raises(BenchError, match="no rate"):
         redis_server.parse("Could not connect")
 
 
 @pytest.mark.parametrize(("hard", "picked"), [(False, 60), (True, 58)])
-def test_one_queue_in_ten_has_a_next_job_that_does_not_fit(hard: bool, picked: int) -> None:
+def test_hard_picks_block_the_first_job_of_one_queue_in_ten(hard: bool, picked: int) -> None:
     options = picks.Options(queues=20, jobs=60, hard=hard, seconds=0.5)
     store = MemoryStore(lambda _key, _tenant: None)
     store.rebuild(1, picks.reservations(options), picks.entries(options))

@@ -12,14 +12,14 @@ from bench.support.games import Fluid
 from queues.rules import Rules
 
 
-def test_a_queue_that_joins_begins_with_nothing_owed() -> None:
+def test_a_queue_that_joins_has_no_credit_from_before() -> None:
     alone, both = {"a": 1}, {"a": 1, "b": 1}
     picks = [Admission("a", 8, alone)] * 5 + [Admission("b", 8, both), Admission("b", 8, both), Admission("a", 8, both)]
     measured = fairness.measure(picks)
     assert measured == {"worst_deviation_gpus": 8.0, "worst_wait_fair_turns": 1.5, "longest_run_after_idle": 2}
 
 
-def test_the_fluid_share_goes_on_until_a_queue_is_even_and_what_is_left_behind_is_shared() -> None:
+def test_the_fluid_share_keeps_a_lead_and_drops_a_debt_when_a_queue_empties() -> None:
     fluid = Fluid()
     fluid.see({"a": 1, "b": 1}, "a", 8)
     assert fluid.ahead == {"a": 4, "b": -4}
@@ -33,7 +33,7 @@ def test_the_fluid_share_goes_on_until_a_queue_is_even_and_what_is_left_behind_i
     assert fluid.ahead == {"a": 2, "b": -2}, "what c was behind is not kept for it"
 
 
-def test_no_game_gains_more_than_one_largest_job() -> None:
+def test_no_submission_pattern_gains_more_than_one_largest_job() -> None:
     done = CliRunner().invoke(main, ["fairness", "--games", "--picks", "6000", "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -50,7 +50,7 @@ def test_no_game_gains_more_than_one_largest_job() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_room_that_is_kept_for_withdrawn_jobs_counts_as_their_queue_s_share(seed: int) -> None:
+def test_capacity_reserved_for_withdrawn_jobs_counts_toward_the_share_of_their_queue(seed: int) -> None:
     figures = withdrawals.run(1500, seed)
     assert 0 < figures["worst_kept_and_used_of_share"] <= 1
     games = figures["withdrawals"]
@@ -61,7 +61,7 @@ def test_room_that_is_kept_for_withdrawn_jobs_counts_as_their_queue_s_share(seed
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_deviation_waits_and_runs_are_bounded(seed: int) -> None:
+def test_deviation_wait_and_run_length_are_bounded(seed: int) -> None:
     options = fairness.Options(picks=500, seed=seed)
     steady = fairness.measure(fairness.admissions(options))
     churned = fairness.measure(fairness.churn(options))
@@ -71,7 +71,7 @@ def test_deviation_waits_and_runs_are_bounded(seed: int) -> None:
     assert churned["longest_run_after_idle"] <= 3
 
 
-def test_a_large_job_is_admitted_at_last() -> None:
+def test_a_large_job_is_overtaken_no_more_than_the_bound() -> None:
     figures = fairness.large_job(Rules(cost=fairness.GPU))
     assert figures["across_queues_overtaken"] <= figures["across_queues_bound"]
     assert figures["within_queue_overtaken"] == figures["within_queue_bound"]

@@ -10,7 +10,7 @@ from tests.support.coordinator.desk import manifest
 GIVEN = {"namespace": "b", "uid": "u", "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "1"}
 
 
-def test_a_reservation_is_what_a_pick_would_leave() -> None:
+def test_reservation_returns_what_a_pick_would_store() -> None:
     body = pods.job("job-8-0", "team", "size-8", 8)
     body["metadata"] |= GIVEN
     found = full_reconcile.reservation(body, 3)
@@ -32,7 +32,7 @@ class Recorder:
         return call
 
 
-def test_bare_calls_are_those_of_a_reconcile() -> None:
+def test_the_raw_caller_sends_the_requests_of_a_reconcile() -> None:
     cluster = Recorder()
     with raw_caller.ThreadPoolExecutor(1) as writers:
         raw_caller.reconcile(cluster, writers, "b", "train", {"phase": "Admitted"}, [{}], [{}, {}])  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def test_bare_calls_are_those_of_a_reconcile() -> None:
 
 
 @pytest.mark.redis_server
-def test_a_little_of_it_from_end_to_end() -> None:
+def test_a_short_reconcile_benchmark_measures_each_job_size() -> None:
     found = full_reconcile.run(full_reconcile.Options(sizes=(1, 3), pods=3, workers=1, seconds=60))["by_size"]
     assert [each["jobs"] for each in found.values()] == [3, 1]
     assert all(each["share_first"] > 0 and each["share_again"] > 0 for each in found.values())

@@ -30,7 +30,9 @@ def submitted(attack: str, number: int) -> TorchJob:
         ("resources", {f"{OURS}-evil"}, False, True),
     ],
 )
-def test_an_attack_is_of_jobs_that_can_be_submitted(attack: str, queues: set[str], suspended: bool, held: bool) -> None:
+def test_each_attack_submits_valid_jobs_to_its_queues(
+    attack: str, queues: set[str], suspended: bool, held: bool
+) -> None:
     jobs = [submitted(attack, number) for number in range(2)]
     assert {job.queue for job in jobs} == queues
     assert {job.spec.suspend for job in jobs} == {suspended}
@@ -38,13 +40,13 @@ def test_an_attack_is_of_jobs_that_can_be_submitted(attack: str, queues: set[str
     assert len({job.metadata.name for job in jobs}) == 2
 
 
-def test_made_up_resources_are_as_many_as_a_job_may_have_and_others_in_each_job() -> None:
+def test_the_resources_attack_names_the_maximum_number_of_new_resources_in_each_job() -> None:
     first, second = (set(submitted("resources", number).spec.charge) - {"jobs", "pods"} for number in range(2))
     assert len(first) == len(second) == MOST_RESOURCES
     assert not first & second
 
 
-def test_the_other_tenants_jobs_come_evenly() -> None:
+def test_jobs_of_the_other_tenant_arrive_evenly() -> None:
     planned = list(hostile.plan("queue", "alone", Options(rate=4.0, seconds=2.0)))
     assert [each.due for each in planned] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
     assert len({each.job["metadata"]["name"] for each in planned}) == 8

@@ -15,7 +15,7 @@ from bench.support.panels import Panel
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_picture_beside_the_figures(tmp_path: Path) -> None:
+def test_plot_writes_a_png_and_keeps_it_out_of_the_json(tmp_path: Path) -> None:
     file = tmp_path / "fairness.png"
     done = CliRunner().invoke(main, ["fairness", "--picks", "50", "--json", "--plot", str(file)])
     assert done.exit_code == 0, done.output
@@ -23,12 +23,12 @@ def test_a_picture_beside_the_figures(tmp_path: Path) -> None:
     assert panels.PANELS not in orjson.loads(done.output)
 
 
-def test_every_queue_has_its_line_and_ends_where_its_share_does() -> None:
+def test_distances_has_one_line_for_each_queue() -> None:
     lines = fairness.distances([("a", 2), ("b", 1), ("a", 1)], {"a": 1, "b": 1})
     assert lines == {"a": [(1, 1.0), (2, 0.5), (3, 1.0)], "b": [(1, -1.0), (2, -0.5), (3, -1.0)]}
 
 
-def test_how_many_were_at_most_so_large() -> None:
+def test_shares_returns_a_cumulative_distribution_with_few_points() -> None:
     assert panels.shares([3.0, 1.0, 2.0, 2.0]) == [
         (1.0, 0.0),
         (1.0, 25.0),
@@ -43,11 +43,11 @@ def test_how_many_were_at_most_so_large() -> None:
     assert many[-1] == (99_999, 100.0)
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_draw_names_a_file_that_it_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"--plot .*/nowhere/x.png: No such file or directory"):
         panels.draw([Panel("t", "x", "y", {"a": [(0, 0), (1, 1)]})], "test", tmp_path / "nowhere" / "x.png")
 
 
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+def test_draw_without_panels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="nothing to draw"):
         panels.draw([], "test", tmp_path / "x.png")

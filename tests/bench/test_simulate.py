@@ -44,7 +44,7 @@ def small() -> Scenario:
     return Scenario([QueueSpec(name="a"), QueueSpec(name="b")], {GPU: 2}, jobs)
 
 
-def test_waits_and_use_of_a_known_course() -> None:
+def test_play_measures_waits_makespan_and_utilisation() -> None:
     scenario = small()
     figures = simulate.play(Production(scenario.queues, scenario.pool, Rules()), scenario, GPU).figures()
     assert (figures["admitted"], figures["never_admitted"], figures["makespan_s"]) == (3, 0, 20.0)
@@ -52,7 +52,7 @@ def test_waits_and_use_of_a_known_course() -> None:
     assert {queue: waits["max"] for queue, waits in figures["wait_s"].items()} == {"a": 10.0, "b": 10.0}
 
 
-def test_fifo_lets_nothing_pass_and_round_robin_counts_jobs() -> None:
+def test_fifo_keeps_the_order_and_round_robin_alternates_by_weight() -> None:
     queues = [QueueSpec(name="a", weight=2), QueueSpec(name="b")]
     jobs = [*(job("a", number, number, 1, 99) for number in range(4)), job("b", 0, 9, 1, 99)]
     fifo, rounds = Fifo(queues, {GPU: 3}), WeightedRoundRobin(queues, {GPU: 3})
@@ -66,11 +66,11 @@ def test_fifo_lets_nothing_pass_and_round_robin_counts_jobs() -> None:
 
 
 @pytest.mark.parametrize(("parts", "index"), [([1, 1, 1], 1.0), ([1, 0, 0, 0], 0.25), ([2, 1], 0.9)])
-def test_jain(parts: list[float], index: float) -> None:
+def test_jain_returns_the_fairness_index(parts: list[float], index: float) -> None:
     assert simulate.jain(parts) == pytest.approx(index)
 
 
-def test_a_scenario_from_yaml(tmp_path: Path) -> None:
+def test_from_yaml_reads_pool_queues_and_jobs(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(YAML)
     scenario = scenarios.from_yaml(path, 1)
@@ -83,7 +83,7 @@ def test_a_scenario_from_yaml(tmp_path: Path) -> None:
     assert (figures["admitted"], set(figures["against"])) == (5, {"fifo", "weighted_round_robin"})
 
 
-def test_a_trace_makes_a_queue_of_each_qos(tmp_path: Path) -> None:
+def test_a_trace_becomes_one_queue_for_each_qos_class(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(TRACE)
     scenario = scenarios.trace(path, 0.5)
@@ -106,7 +106,7 @@ def test_a_trace_makes_a_queue_of_each_qos(tmp_path: Path) -> None:
         ("[", "scenario.yaml"),
     ],
 )
-def test_a_wrong_scenario_is_one_message(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_scenario_is_rejected_with_its_field(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
     with pytest.raises(BenchError, match=message):
@@ -114,7 +114,7 @@ def test_a_wrong_scenario_is_one_message(tmp_path: Path, text: str, message: str
 
 
 @pytest.mark.parametrize("text", [None, "name\nx\n", TRACE.replace(",0,100,50", ",zero,100,50")])
-def test_a_wrong_trace_is_one_message(tmp_path: Path, text: str | None) -> None:
+def test_an_invalid_trace_is_rejected_with_its_file(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "trace.csv"
     if text is not None:
         path.write_text(text)
@@ -122,7 +122,7 @@ def test_a_wrong_trace_is_one_message(tmp_path: Path, text: str | None) -> None:
         scenarios.trace(path, 0.5)
 
 
-def test_the_command() -> None:
+def test_the_simulate_command_admits_all_jobs() -> None:
     done = CliRunner().invoke(main, ["simulate", "--jobs", "200", "--json"])
     assert done.exit_code == 0, done.output
     result: dict[str, Any] = json.loads(done.stdout)

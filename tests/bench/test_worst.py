@@ -11,7 +11,7 @@ SIZE = 300_000
 
 
 @pytest.mark.parametrize(("name", "make"), list(worst.shapes()), ids=[name for name, _ in worst.shapes()])
-def test_a_shape_is_read_and_has_its_size(name: str, make: worst.Make) -> None:
+def test_each_worst_case_object_can_be_decoded_and_has_its_size(name: str, make: worst.Make) -> None:
     body = worst.fitting(make, SIZE)
     text = worst.text({"type": "ADDED", "object": body})
     assert SIZE / 4 < len(text) < 2 * SIZE
@@ -22,7 +22,7 @@ def test_a_shape_is_read_and_has_its_size(name: str, make: worst.Make) -> None:
         assert views.pod_view(event.object).name == pod_view.trim(event.object).name
 
 
-def test_the_worst_is_the_largest() -> None:
+def test_worst_ms_is_the_maximum_of_all_times() -> None:
     found = worst.run(worst.SHORT)
     assert found["worst_ms"] == max(value for name, value in found.items() if name != "worst_ms")
     assert len(found) == len(worst.JOBS) + 2 * len(worst.PODS) + 1

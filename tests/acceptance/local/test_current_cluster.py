@@ -45,7 +45,7 @@ def torchq(home: Path, *arguments: str, text: str | None = None, **more: str) ->
     return said
 
 
-def test_the_cluster_that_came_up_is_current_until_it_goes_down(make_stack: Make, home: Path) -> None:
+def test_local_up_makes_its_cluster_current_until_local_down(make_stack: Make, home: Path) -> None:
     stack, name = make_stack(), fresh()
     kubeconfig = (home / ".kube" / "config").read_bytes()
     local = ("--data", str(stack.data))
@@ -77,7 +77,7 @@ def test_the_cluster_that_came_up_is_current_until_it_goes_down(make_stack: Make
     assert not [path for path in home.rglob("*") if path.is_file() and ".kube" not in path.parts]
 
 
-def test_a_private_cluster_does_not_become_current(make_stack: Make, home: Path) -> None:
+def test_local_up_no_current_leaves_the_current_cluster_unchanged(make_stack: Make, home: Path) -> None:
     stack = make_stack()
     try:
         up = torchq(home, "local", "up", "--no-current", "--data", str(stack.data), *stack.options)

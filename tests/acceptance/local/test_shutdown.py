@@ -94,7 +94,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         (each / "saved").touch()
 
 
-def test_what_goes_down_in_the_middle_of_training_goes_on_from_there(stack: Stack, folder: Path) -> None:
+def test_jobs_continue_after_local_down_without_failures_or_new_admissions(stack: Stack, folder: Path) -> None:
     limit = {"backoffLimit": 0}
     queue, narrow = fresh("queue"), fresh("narrow")
     stack.torchq("queue", "create", queue)
@@ -141,7 +141,7 @@ def test_what_goes_down_in_the_middle_of_training_goes_on_from_there(stack: Stac
 
 
 @TORCHRUN
-def test_torchrun_that_goes_down_goes_on(stack: Stack, folder: Path) -> None:
+def test_a_torchrun_job_continues_after_local_down(stack: Stack, folder: Path) -> None:
     training = Training(stack, folder, "0", program="torchrun", workers=1, backoffLimit=0)
     training.runs()
     training.let("saved")
@@ -152,7 +152,7 @@ def test_torchrun_that_goes_down_goes_on(stack: Stack, folder: Path) -> None:
     stack.reach(training.name, "Succeeded")
 
 
-def test_pods_that_are_kept_go_on_with_the_next_up_and_a_later_down_ends_them(stack: Stack, folder: Path) -> None:
+def test_local_down_keep_leaves_pods_running_for_the_next_up(stack: Stack, folder: Path) -> None:
     training = Training(stack, folder, "1", workers=1, backoffLimit=0)
     training.runs()
     pids, uids = stack.pids(), {each["metadata"]["uid"] for each in stack.pods(training.name)}
@@ -178,9 +178,7 @@ def test_pods_that_are_kept_go_on_with_the_next_up_and_a_later_down_ends_them(st
     training.went_on()
 
 
-def test_a_supervisor_that_is_killed_on_the_way_changes_nothing_and_who_hurries_says_so(
-    stack: Stack, folder: Path
-) -> None:
+def test_local_down_continues_after_the_supervisor_is_killed_until_down_now(stack: Stack, folder: Path) -> None:
     training = Training(stack, folder, "0", backoffLimit=0)
     training.runs()
     stack.pods()

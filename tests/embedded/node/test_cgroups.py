@@ -34,16 +34,16 @@ def found(mount: Path, own: str = "") -> Path | None:
     return cgroups.find(mount, mount.parent / "own").folder
 
 
-def test_the_nearest_group_that_governs_memory_is_taken(mount: Path) -> None:
+def test_find_returns_the_nearest_group_with_a_memory_controller(mount: Path) -> None:
     assert found(mount) == mount / Path(OWN).parent
 
 
-def test_a_group_that_does_not_govern_memory_is_passed_over(mount: Path) -> None:
+def test_find_skips_a_group_without_a_memory_controller(mount: Path) -> None:
     (mount / Path(OWN).parent / "cgroup.subtree_control").write_text("cpu pids\n")
     assert found(mount) == mount / Path(OWN).parent.parent
 
 
-def test_a_group_that_is_not_the_users_is_passed_over(mount: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_skips_a_group_that_the_user_cannot_write(mount: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = mount / "user.slice/user-7.slice/user@7.service"
     monkeypatch.setattr(cgroups.os, "access", lambda path, _: Path(path).is_relative_to(mine))
     assert found(mount) == mount / Path(OWN).parent
@@ -52,12 +52,12 @@ def test_a_group_that_is_not_the_users_is_passed_over(mount: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("own", ["4:memory:/user\n0::/\n", "4:memory:/user\n", "0::/../other\n", "no such line\n"])
-def test_where_version_2_does_not_govern_there_is_none(mount: Path, own: str) -> None:
+def test_find_returns_nothing_without_cgroup_version_2(mount: Path, own: str) -> None:
     assert found(mount, own) is None
     assert cgroups.find(mount, mount / "missing").folder is None
 
 
-def test_a_group_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+def test_make_returns_no_path_if_the_group_cannot_be_created(tmp_path: Path) -> None:
     assert ControlGroups().make("x", MIB) == ""
     assert ControlGroups(tmp_path).make("x", 0) == ""
     assert ControlGroups(tmp_path / "missing").make("x", MIB) == ""
@@ -65,7 +65,7 @@ def test_a_group_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     assert ControlGroups(tmp_path).make("x", MIB) == ""
 
 
-def test_the_limit_is_in_the_group(tmp_path: Path) -> None:
+def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
     (tmp_path / "torchq-x").mkdir()  # a shim that was killed left it
     group = Path(ControlGroups(tmp_path).make("x", 5 * MIB))
     assert group.parent == tmp_path
@@ -88,7 +88,7 @@ def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
     assert (tmp_path / "cgroup.procs").read_text() == "0"
 
 
-def test_what_the_kernel_ended_is_said_to_be_out_of_memory(tmp_path: Path) -> None:
+def test_a_container_that_the_kernel_killed_is_recorded_as_out_of_memory(tmp_path: Path) -> None:
     group, run = tmp_path / "group", tmp_path / "torch" / "0"
     group.mkdir()
     run.mkdir(parents=True)

@@ -46,7 +46,7 @@ METADATA = {
         ("spec.nodeName", None),
     ],
 )
-def test_fields(path: str, expected: str | None) -> None:
+def test_field_returns_the_value_of_a_field_path(path: str, expected: str | None) -> None:
     assert downward.field(path, METADATA) == expected
 
 
@@ -78,7 +78,7 @@ def item(path: Any, field: str = "metadata.name", **more: Any) -> dict[str, Any]
         ([5], "cannot be read"),
     ],
 )
-def test_which_volumes_are_refused(items: Any, words: str | None) -> None:
+def test_a_downward_api_volume_with_an_invalid_item_is_rejected(items: Any, words: str | None) -> None:
     spec = {"containers": [container()], "volumes": [{"name": "v", "downwardAPI": {"items": items}}]}
     verdict = pod_requirements.refusal(spec, {}, ALLOCATABLE)
     assert (verdict is None) if words is None else (verdict is not None and words in verdict.message)
@@ -99,7 +99,7 @@ SAID = [{"name": "TORCHQ_VOLUME_MY_DATA", "value": "/data"}]
         (SAID, {**MOUNT, "subPath": "x"}, False),
     ],
 )
-def test_a_mount_that_is_looked_for_by_its_variable(
+def test_a_mount_is_accepted_only_if_a_variable_declares_its_path(
     source: dict[str, Any], env: list[dict[str, str]], mount: dict[str, str], accepted: bool
 ) -> None:
     wanted = container(env=[*env, {"name": "FILE", "value": "$(TORCHQ_VOLUME_MY_DATA)/x"}], volumeMounts=[mount])
@@ -120,7 +120,7 @@ def manifest(**annotations: str) -> dict[str, Any]:
     }
 
 
-def test_files_are_written_when_they_change_and_no_half_is_ever_seen(tmp_path: Path) -> None:
+def test_publish_replaces_changed_files_atomically_and_keeps_the_others(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     volumes, folder = Volumes(layout, "u"), layout.volume("u", "v")
     volumes.publish(pod_fields.read(manifest(x="1")))
@@ -149,7 +149,7 @@ def test_files_are_written_when_they_change_and_no_half_is_ever_seen(tmp_path: P
     assert sorted(os.listdir(folder)) == ["all", "notes"]
 
 
-def test_what_a_volume_holds() -> None:
+def test_files_have_the_mode_of_their_item_or_of_the_volume() -> None:
     volume = {"name": "v", "downwardAPI": {"defaultMode": 0o640, "items": [item("a"), item("b", mode=0o600)]}}
     assert list(downward.files(volume, METADATA)) == [File("a", "p", 0o640), File("b", "p", 0o600)]
     assert list(downward.files({"name": "v", "emptyDir": {}}, METADATA)) == []
@@ -192,12 +192,12 @@ def test_a_pod_waits_at_its_gate_until_an_annotation_opens_it(stage: Stage) -> N
     assert terminated(status, kind="initContainerStatuses")["exitCode"] == 0
 
 
-def test_an_open_gate_does_not_hold_up_anything(stage: Stage) -> None:
+def test_a_pod_whose_gate_is_open_starts_without_a_wait(stage: Stage) -> None:
     name = gated(stage, "true", metadata={"annotations": {labels.START: "1"}})
     stage.phase(name, "Succeeded")
 
 
-def test_a_pod_that_waits_at_its_gate_goes_when_it_is_deleted(stage: Stage) -> None:
+def test_deletion_ends_a_pod_that_waits_at_its_gate(stage: Stage) -> None:
     name = gated(stage, "true", terminationGracePeriodSeconds=600)
     waiting(stage, name)
     mark = stage.get(name)["metadata"]["uid"] + "/"
@@ -209,7 +209,7 @@ def test_a_pod_that_waits_at_its_gate_goes_when_it_is_deleted(stage: Stage) -> N
     until(folder.exists, lambda there: not there)
 
 
-def test_a_job_whose_pod_never_starts_is_deleted_with_it(stage: Stage) -> None:
+def test_deletion_of_an_owner_deletes_its_pod_that_waits_at_its_gate(stage: Stage) -> None:
     owner = stage.cluster.create(
         CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}, "default"
     )
@@ -220,7 +220,7 @@ def test_a_job_whose_pod_never_starts_is_deleted_with_it(stage: Stage) -> None:
     stage.gone(name)
 
 
-def test_a_file_that_cannot_be_written_holds_up_nothing_else(stage: Stage) -> None:
+def test_a_pod_is_deleted_although_a_volume_file_cannot_be_written(stage: Stage) -> None:
     script = 'cd "$TORCHQ_VOLUME_V"; rm name; mkdir -p name/x; echo done; sleep 600'
     volumes = [{"name": "v", "downwardAPI": {"items": [item("name", "metadata.annotations['x']")]}}]
     name = stage.run("sh", "-c", script, volumes=volumes, terminationGracePeriodSeconds=0)
@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_written_holds_up_nothing_else(stage: Stage) -> No
     stage.gone(name)
 
 
-def test_files_follow_the_metadata_of_a_pod_that_runs(stage: Stage) -> None:
+def test_volume_files_follow_the_metadata_of_a_running_pod(stage: Stage) -> None:
     script = 'while ! grep -q colour=.red "$TORCHQ_VOLUME_V/labels"; do sleep 0.02; done; cat "$TORCHQ_VOLUME_V/name"'
     items = [item("labels", "metadata.labels"), item("name", "metadata.name")]
     name = stage.run("sh", "-c", script, volumes=[{"name": "v", "downwardAPI": {"items": items}}])
@@ -248,7 +248,7 @@ def test_files_follow_the_metadata_of_a_pod_that_runs(stage: Stage) -> None:
         ("echo the log; exit 1", "the log"),
     ],
 )
-def test_the_message_a_container_leaves(stage: Stage, script: str, expected: str) -> None:
+def test_a_failed_container_reports_its_termination_message(stage: Stage, script: str, expected: str) -> None:
     wants = {
         "env": [{"name": "TORCHELASTIC_ERROR_FILE", "value": "/dev/termination-log"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -257,7 +257,7 @@ def test_the_message_a_container_leaves(stage: Stage, script: str, expected: str
     assert terminated(stage.phase(name, "Failed"))["message"] == expected
 
 
-def test_every_run_leaves_a_message_of_its_own(stage: Stage) -> None:
+def test_each_run_of_a_container_has_its_own_termination_message(stage: Stage) -> None:
     script = 'test -e "$TORCHQ_VOLUME_V/x" && exit 0; touch "$TORCHQ_VOLUME_V/x"; echo first > "$SAY"; exit 1'
     wants = {"env": [{"name": "SAY", "value": "/tmp/said"}], "terminationMessagePath": "/tmp/said"}
     volumes = [{"name": "v", "emptyDir": {}}]

@@ -44,7 +44,7 @@ def container(**given: Any) -> dict[str, Any]:
     return {"name": "c", "command": ["true"], **given}
 
 
-def test_the_base() -> None:
+def test_the_base_environment_keeps_only_harmless_variables() -> None:
     assert environment.base_environment(MACHINE, "/venv/bin") == {
         "HOME": "/home/me",
         "LANG": "de_DE.UTF-8",
@@ -65,19 +65,19 @@ def test_the_base() -> None:
         ("$()", "$()"),
     ],
 )
-def test_references(text: str, expected: str) -> None:
+def test_expand_replaces_known_references_and_keeps_the_others(text: str, expected: str) -> None:
     assert environment.expand(text, {"A": "1", "B": "2"}) == expected
 
 
 @pytest.mark.parametrize(
     ("requested", "threads"), [(None, "1"), ("100m", "1"), ("1", "1"), ("1900m", "1"), ("2", "2"), ("16", "16")]
 )
-def test_threads_follow_the_cpus(requested: str | None, threads: str) -> None:
+def test_omp_num_threads_is_the_number_of_requested_cpus(requested: str | None, threads: str) -> None:
     resources = {"requests": {"cpu": requested}} if requested else {}
     assert variables(container(resources=resources))["OMP_NUM_THREADS"] == threads
 
 
-def test_the_pods_own_variables_win_but_for_the_gpus() -> None:
+def test_variables_of_the_pod_override_all_defaults_except_the_gpus() -> None:
     own = {"OMP_NUM_THREADS": "7", "GLOO_SOCKET_IFNAME": "eth0", "PATH": "/bin", "CUDA_VISIBLE_DEVICES": "0"}
     found = variables(container(env=[{"name": n, "value": v} for n, v in own.items()]), gpus=("2", "3"))
     assert found["OMP_NUM_THREADS"] == "7"
@@ -86,12 +86,12 @@ def test_the_pods_own_variables_win_but_for_the_gpus() -> None:
     assert found["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
-def test_gpus_of_the_machine_are_hidden_from_who_did_not_ask() -> None:
+def test_a_container_without_gpus_sees_none_of_the_machine() -> None:
     assert variables(container(), machine_gpus=True)["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in variables(container())
 
 
-def test_volumes_have_a_variable_each() -> None:
+def test_each_volume_has_a_variable_with_its_path() -> None:
     assert variables(container(), volumes={"my-data": "/x"})["TORCHQ_VOLUME_MY_DATA"] == "/x"
 
 
@@ -105,7 +105,7 @@ def test_volumes_have_a_variable_each() -> None:
         ({"resource": "requests.memory"}, "1000"),
     ],
 )
-def test_resource_references(reference: dict[str, Any], expected: str) -> None:
+def test_resource_references_use_requests_limits_and_the_divisor(reference: dict[str, Any], expected: str) -> None:
     wanted = container(
         resources={"requests": {"cpu": "1500m", "memory": "1000"}},
         env=[{"name": "X", "valueFrom": {"resourceFieldRef": reference}}],
@@ -113,7 +113,7 @@ def test_resource_references(reference: dict[str, Any], expected: str) -> None:
     assert variables(wanted)["X"] == expected
 
 
-def test_the_command_and_the_working_directory() -> None:
+def test_order_expands_the_command_and_chooses_the_working_directory() -> None:
     wanted = container(command=["run", "$(A)"], args=["--name=$(A)"], env=[{"name": "A", "value": "1"}])
     order = environment.order(pod(wanted), wanted, place())
     assert order.command == ("run", "1", "--name=1")
@@ -155,25 +155,25 @@ MOUNT = {"name": "v", "mountPath": "/data"}
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, Any], words: str | None) -> None:
+def test_a_pod_with_an_unsupported_field_is_rejected(spec: dict[str, Any], words: str | None) -> None:
     verdict = pod_requirements.refusal({"containers": [container()], **spec}, {}, ALLOCATABLE)
     assert (verdict is None) if words is None else (verdict is not None and words in verdict.message)
 
 
-def test_a_pod_larger_than_the_node_is_refused() -> None:
+def test_a_pod_larger_than_the_node_is_rejected() -> None:
     verdict = pod_requirements.refusal({"containers": [container()]}, {"nvidia.com/gpu": 1}, ALLOCATABLE)
     assert verdict is not None
     assert verdict.reason == "OutOfnvidia.com/gpu"
 
 
-def test_this_machine(tmp_path: Path) -> None:
+def test_measure_reports_at_most_what_the_machine_has(tmp_path: Path) -> None:
     machine = node_machine.measure(tmp_path, {})
     assert 0 < machine.cpu <= (os.cpu_count() or 0) * 1000
     assert 0 < machine.memory <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert machine.amounts["cpu"] == machine.cpu
 
 
-def test_what_the_admin_says_instead() -> None:
+def test_options_override_the_measured_capacity() -> None:
     machine = Machine(2000, 1 << 30, ("0",))
     assert node_machine.overridden(machine) == machine
     assert node_machine.overridden(machine, "2500m", "8Gi", 2) == Machine(2500, 8 << 30, ("0", "1"))

@@ -52,7 +52,7 @@ def reason(status: dict[str, Any]) -> str:
     return str(condition["reason"])
 
 
-def test_a_gangs_life(stage: Stage) -> None:
+def test_a_gang_runs_when_all_its_pods_exist_and_stays_completed_after_their_deletion(stage: Stage) -> None:
     group = make_group(stage, 2, minTaskMember={"worker": 2}, minResources={"cpu": "2"})
     assert reason(wait_group(stage, group, phase="Inqueue")) == "NotEnoughTasks"
     first = make_member(stage, group, "sleep", "0.5")
@@ -71,7 +71,7 @@ def test_a_gangs_life(stage: Stage) -> None:
     assert get(stage, group)["metadata"]["resourceVersion"] == version
 
 
-def test_two_gangs_of_which_one_fits(stage: Stage) -> None:
+def test_the_second_of_two_large_gangs_waits_until_the_first_has_gone(stage: Stage) -> None:
     groups = [make_group(stage, 2) for _ in range(2)]
     pods = {group: [make_member(stage, group, cpu="3") for _ in range(2)] for group in groups}
     assert wait_group(stage, groups[0], phase="Running", running=2)
@@ -86,7 +86,7 @@ def test_two_gangs_of_which_one_fits(stage: Stage) -> None:
         stage.gone(name)
 
 
-def test_a_group_waits_for_its_queue_and_pods_for_their_group(stage: Stage) -> None:
+def test_a_group_waits_for_its_queue_and_a_pod_for_its_group(stage: Stage) -> None:
     orphan = make_member(stage, "nowhere")
     stage.wait(orphan, lambda status: "there is no PodGroup nowhere" in str(status.get("conditions")))
     stage.delete(orphan)
@@ -104,14 +104,14 @@ def test_a_group_waits_for_its_queue_and_pods_for_their_group(stage: Stage) -> N
     assert reason(wait_group(stage, group, phase="Pending")) == "QueueNotOpen"
 
 
-def test_what_cannot_fit_stays_pending_until_it_can(stage: Stage) -> None:
+def test_a_group_too_large_for_the_node_stays_pending_until_it_is_smaller(stage: Stage) -> None:
     group = make_group(stage, 1, minResources={"cpu": "9"})
     assert reason(wait_group(stage, group, phase="Pending")) == "NotEnoughResources"
     stage.cluster.patch(POD_GROUPS, group, {"spec": {"minResources": {"cpu": "8"}}}, "default")
     assert reason(wait_group(stage, group, phase="Inqueue")) == "NotEnoughTasks"
 
 
-def test_pods_are_placed_by_the_nodes_labels_as_they_are_now(stage: Stage) -> None:
+def test_a_waiting_pod_is_placed_when_the_node_gets_the_label(stage: Stage) -> None:
     terms = [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     name = stage.run("true", affinity=affinity)
@@ -121,7 +121,7 @@ def test_pods_are_placed_by_the_nodes_labels_as_they_are_now(stage: Stage) -> No
     stage.cluster.patch(NODES, "local", {"metadata": {"labels": {"disk": None}}})
 
 
-def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) -> None:
+def test_the_cache_returns_a_written_status_before_the_watch_delivers_it(stage: Stage) -> None:
     group = make_group(stage, 1)
     book = PodGroupCache(stage.cluster, lambda: None)
     for cache in book.caches:
@@ -136,7 +136,7 @@ def test_what_was_written_counts_before_the_api_server_shows_it(stage: Stage) ->
             cache.stop()
 
 
-def test_a_group_that_was_replaced_or_went_is_not_written(stage: Stage) -> None:
+def test_a_status_is_not_written_to_a_deleted_or_replaced_group(stage: Stage) -> None:
     group = make_group(stage, 1)
     wait_group(stage, group, phase="Inqueue")
     book = PodGroupCache(stage.cluster, lambda: None)

@@ -60,11 +60,13 @@ def containers(policy: RestartPolicy, *main: str, init: tuple[str, ...] = ()) ->
         ("Always", (ended(0, 1), ended(1, 1), ended(2, 1, lasted=600)), ActionPlan((StartContainer("c", 3),))),
     ],
 )
-def test_the_next_step_of_one_container(policy: RestartPolicy, history: tuple[Run, ...], expected: ActionPlan) -> None:
+def test_plan_starts_a_container_as_its_restart_policy_requires(
+    policy: RestartPolicy, history: tuple[Run, ...], expected: ActionPlan
+) -> None:
     assert lifecycle.plan(containers(policy), {"c": history}, NOW) == expected
 
 
-def test_the_waits_between_restarts() -> None:
+def test_the_backoff_doubles_up_to_its_limit() -> None:
     runs = [ended(index, 1) for index in range(9)]
     waits = [Backoff(10, 300).delay(runs[:count]) for count in range(1, 10)]
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300, 300]
@@ -81,7 +83,7 @@ def test_the_waits_between_restarts() -> None:
         ((ended(code=1),), (), []),
     ],
 )
-def test_init_containers_come_first(first: Any, second: Any, started: list[str]) -> None:
+def test_init_containers_run_one_by_one_before_the_main_containers(first: Any, second: Any, started: list[str]) -> None:
     pod = containers("Never", "c", "d", init=("a", "b"))
     plan = lifecycle.plan(pod, {"a": first, "b": second, "c": (), "d": ()}, NOW)
     assert [action.container for action in plan.actions] == started
@@ -104,12 +106,12 @@ def test_init_containers_come_first(first: Any, second: Any, started: list[str])
         ("Always", (ended(),), ((ended(),), (ended(),)), "Running"),
     ],
 )
-def test_the_phase(policy: RestartPolicy, init: Any, main: Any, phase: str) -> None:
+def test_outcome_returns_the_phase_of_the_pod(policy: RestartPolicy, init: Any, main: Any, phase: str) -> None:
     pod = containers(policy, "c", "d", init=("a",))
     assert lifecycle.outcome(pod, {"a": init, "c": main[0], "d": main[1]}) == phase
 
 
-def test_stopping_asks_each_once_and_then_insists() -> None:
+def test_a_terminating_container_gets_one_sigterm_and_a_kill_after_its_grace_period() -> None:
     pod, run = containers("Always", "c", "d"), running()
     histories = {"c": (run,), "d": (ended(),)}
     asked = lifecycle.plan(pod, histories, NOW, Termination(30, NOW))
@@ -156,7 +158,7 @@ def status(policy: RestartPolicy, *history: Run, before: dict[str, Any] | None =
         ("OnFailure", (ended(0, 1), ended(1, 0)), "Succeeded", "terminated", 1, 1),
     ],
 )
-def test_the_container_status(
+def test_the_container_status_has_the_state_last_state_and_restart_count(
     policy: RestartPolicy, history: tuple[Run, ...], phase: str, state: str, last: Any, restarts: int
 ) -> None:
     found = status(policy, *history)
@@ -167,19 +169,19 @@ def test_the_container_status(
     assert (container["lastState"].get("terminated") or {}).get("exitCode", {}) == last
 
 
-def test_a_verdict_is_told_when_all_has_ended() -> None:
+def test_a_failure_reason_is_reported_once_all_containers_have_ended() -> None:
     failure = PodFailure("DeadlineExceeded", "too long")
     assert status("Never", running(), stopping=True, failure=failure)["phase"] == "Running"
     found = status("Never", ended(code=0), stopping=True, failure=failure)
     assert (found["phase"], found["reason"], found["message"]) == ("Failed", "DeadlineExceeded", "too long")
 
 
-def test_a_stopped_pod_has_a_final_phase_whatever_its_policy() -> None:
+def test_a_stopped_pod_with_policy_always_has_a_final_phase() -> None:
     assert status("Always", ended(code=0), stopping=True)["phase"] == "Succeeded"
     assert status("Always", ended(code=143), stopping=True)["phase"] == "Failed"
 
 
-def test_conditions_keep_their_time_and_others_conditions_stay() -> None:
+def test_unchanged_and_foreign_conditions_keep_their_transition_time() -> None:
     foreign = {"type": "example.com/gate", "status": "True"}
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     found = status("Never", running(), before={"conditions": [foreign, ready]})
@@ -191,6 +193,6 @@ def test_conditions_keep_their_time_and_others_conditions_stay() -> None:
     assert (ready["status"], ready["lastTransitionTime"]) == ("False", timestamp(NOW))
 
 
-def test_a_status_that_says_nothing_new_is_not_written() -> None:
+def test_a_status_without_changes_does_not_differ() -> None:
     first = status("Never", running())
     assert not differs(status("Never", running(), before=first), first)

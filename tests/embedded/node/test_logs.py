@@ -61,7 +61,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @given(st.lists(st.binary(max_size=300) | st.just(b"a line\n"), max_size=60), st.integers(400, 3000))
-def test_what_is_kept_is_the_end_of_what_was_printed(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes],
+def test_a_bounded_log_keeps_the_end_of_the_output(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes],
                                                      most: int) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("c") / "0"
     folder.mkdir()
@@ -77,7 +77,7 @@ def test_what_is_kept_is_the_end_of_what_was_printed(tmp_path_factory: pytest.Te
     assert len(whole) - start >= min(len(whole), 3 * (most // 4) - 300)
 
 
-def test_files_begin_with_whole_lines(tmp_path: Path) -> None:
+def test_every_log_file_begins_with_a_whole_line(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
     writer = LogWriter(str(folder), 4000)
@@ -88,7 +88,7 @@ def test_files_begin_with_whole_lines(tmp_path: Path) -> None:
         assert Path(file.path).read_bytes().startswith(b"line ")
 
 
-def test_the_bound_is_the_containers_over_all_its_runs(tmp_path: Path) -> None:
+def test_the_log_bound_covers_all_runs_of_a_container(tmp_path: Path) -> None:
     for run in range(3):
         folder = tmp_path / str(run)
         folder.mkdir()
@@ -101,7 +101,7 @@ def test_the_bound_is_the_containers_over_all_its_runs(tmp_path: Path) -> None:
     assert not log_files.files(tmp_path / "0")
 
 
-def test_small_logs_of_earlier_runs_stay(tmp_path: Path) -> None:
+def test_small_logs_of_earlier_runs_are_kept(tmp_path: Path) -> None:
     for run in range(3):
         (tmp_path / str(run)).mkdir()
         writer = LogWriter(str(tmp_path / str(run)), 8000)
@@ -110,7 +110,7 @@ def test_small_logs_of_earlier_runs_stay(tmp_path: Path) -> None:
     assert [text(tmp_path / str(run)) for run in range(3)] == [b"run 0\n", b"run 1\n", b"run 2\n"]
 
 
-def test_what_a_full_disk_did_not_take_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_counts_the_bytes_lost_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
     writer = LogWriter(str(folder), 8000)
@@ -132,7 +132,7 @@ def test_what_a_full_disk_did_not_take_is_counted(tmp_path: Path, monkeypatch: p
 # The files, as they are read
 
 
-def test_a_reader_meets_every_byte_once_while_files_are_begun(tmp_path: Path) -> None:
+def test_a_reader_returns_every_byte_once_while_new_files_begin(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
     writer = LogWriter(str(folder), 4000)
@@ -149,7 +149,7 @@ def test_a_reader_meets_every_byte_once_while_files_are_begun(tmp_path: Path) ->
     assert seen == b"".join(b"line %d\n" % number for number in range(3000))
 
 
-def test_a_reader_meets_what_is_written_while_it_looks_for_the_next_file(
+def test_a_reader_returns_bytes_written_while_it_lists_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "output").write_bytes(b"one\n")
@@ -169,7 +169,7 @@ def test_a_reader_meets_what_is_written_while_it_looks_for_the_next_file(
     reader.close()
 
 
-def test_a_reader_that_is_too_slow_goes_on_with_what_is_kept(tmp_path: Path) -> None:
+def test_a_slow_reader_skips_removed_output_and_continues(tmp_path: Path) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
     writer = LogWriter(str(folder), 4000)
@@ -189,7 +189,7 @@ def test_a_reader_that_is_too_slow_goes_on_with_what_is_kept(tmp_path: Path) -> 
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"bb\n", b"\n", b"no end"]), min_size=1, max_size=40), st.integers(0, 45))
-def test_the_last_lines_of_several_files(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes],
+def test_tail_start_finds_the_last_lines_over_files(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes],
                                          count: int) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("c")
     whole, start = b"".join(lines), 0
@@ -201,7 +201,7 @@ def test_the_last_lines_of_several_files(tmp_path_factory: pytest.TempPathFactor
     assert text(folder, log_files.tail_start(folder, count)) == expected
 
 
-def test_notes_of_times_are_bounded_and_survive_a_full_disk(tmp_path: Path) -> None:
+def test_the_record_of_log_times_is_bounded_and_survives_a_full_disk(tmp_path: Path) -> None:
     log, times, known = tmp_path / "output", tmp_path / "times", 0
     for second in range(20_000):
         with log.open("ab") as file:
@@ -218,7 +218,7 @@ def test_notes_of_times_are_bounded_and_survive_a_full_disk(tmp_path: Path) -> N
 # Whole pods
 
 
-def test_a_print_loop_does_not_outrun_the_bound(small: Stage) -> None:
+def test_the_log_of_a_container_that_prints_fast_stays_within_the_bound(small: Stage) -> None:
     name = small.run("sh", "-c", "yes a line that is printed again and again | head -c 50000000; echo the end")
     folder = small.folder(name) / "containers" / "c0"
     seen = []
@@ -236,7 +236,7 @@ def test_a_print_loop_does_not_outrun_the_bound(small: Stage) -> None:
     assert second == "a line that is printed again and again"
 
 
-def test_a_follower_sees_each_line_once_across_rotations(small: Stage) -> None:
+def test_following_a_log_returns_each_line_once_across_rotations(small: Stage) -> None:
     script = (
         "import os, time\n"
         "for batch in range(10):\n"
@@ -259,7 +259,7 @@ def test_a_follower_sees_each_line_once_across_rotations(small: Stage) -> None:
     assert kept(small.folder(name) / "containers" / "c0") <= BOUND
 
 
-def test_options_of_a_log_that_was_rotated(small: Stage) -> None:
+def test_log_options_apply_to_a_rotated_log(small: Stage) -> None:
     url = yaml.safe_load(small.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     tls = ssl.create_default_context(cafile=small.layout.certificate("ca"))
     server = Server("embedded", url, small.layout.token.read_text().strip(), small.kubeconfig, tls)
@@ -281,19 +281,19 @@ def test_options_of_a_log_that_was_rotated(small: Stage) -> None:
     assert [line.split(" ", 1)[1] for line in stamped] == ["line 39999", "line 40000"]
 
 
-def test_what_a_container_left_in_the_pipe_is_in_its_log(small: Stage) -> None:
+def test_output_left_in_the_pipe_by_a_killed_container_is_logged(small: Stage) -> None:
     name = small.run("python", "-c", "import os, signal; print('x' * 60000 + 'y', flush=True); os.kill(os.getpid(), 9)")
     assert terminated(small.phase(name, "Failed"))["exitCode"] == 137
     assert small.log(name) == "x" * 60_000 + "y\n"
 
 
-def test_a_daemon_that_prints_for_ever_ends_with_its_container(small: Stage) -> None:
+def test_a_daemon_that_keeps_printing_ends_with_its_container(small: Stage) -> None:
     name = small.run("sh", "-c", "setsid sh -c 'while :; do echo noise; done' & sleep 0.2; echo done; exit 3")
     assert terminated(small.phase(name, "Failed"))["exitCode"] == 3
     assert "done" in small.log(name)
 
 
-def test_the_log_of_the_run_before_that_was_removed_is_said_to_be(small: Stage) -> None:
+def test_a_later_run_removes_the_log_of_the_run_before(small: Stage) -> None:
     script = 'if [ -e "$TORCHQ_VOLUME_V/once" ]; then yes second | head -c 3000000; exit 0; fi; ' \
              'touch "$TORCHQ_VOLUME_V/once"; echo first; exit 1'  # fmt: skip
     name = small.run("sh", "-c", script, policy="OnFailure", volumes=[{"name": "v", "emptyDir": {}}])

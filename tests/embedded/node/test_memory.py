@@ -47,7 +47,7 @@ def assert_oom_killed(ended: dict[str, Any], limit: str, container: str = "c0") 
 
 
 @given(st.integers(1, 1000), st.integers(0, 3000), st.integers(0, 1000), st.integers(0, 3000), st.floats(0, 10))
-def test_a_limit_that_may_have_been_reached_is_looked_at(
+def test_a_measurement_is_due_if_the_limit_may_have_been_exceeded(
     limit: int, rough: int, used: int, before: int, age: float
 ) -> None:
     last = MemoryUse(used, before, 100.0)
@@ -87,7 +87,7 @@ SHARED = f"block = mmap.mmap(-1, 100 * {MIB}); block.write(os.urandom(1024) * {1
 
 
 @pytest.mark.parametrize("setup", [PRIVATE, SHARED])
-def test_what_processes_share_counts_once(setup: str) -> None:
+def test_memory_shared_by_processes_counts_once(setup: str) -> None:
     with shared_by(3, setup) as watched:
         pids = processes.members(f"{UID}/", watched.process)
         assert len(pids) == 4
@@ -98,7 +98,7 @@ def test_what_processes_share_counts_once(setup: str) -> None:
 
 @pytest.mark.parametrize(("limit", "ended"), [(200, False), (90, True)])
 @pytest.mark.parametrize("setup", [PRIVATE, SHARED])
-def test_shared_memory_is_held_against_the_limit_once(setup: str, limit: int, ended: bool) -> None:
+def test_a_container_is_killed_only_if_its_shared_memory_exceeds_the_limit(setup: str, limit: int, ended: bool) -> None:
     with shared_by(3, setup) as found:
         watched, recorded = replace(found, limit=limit * MIB), list[RunKey]()
         watch = MemoryWatch(lambda key, _: recorded.append(key))
@@ -110,7 +110,7 @@ def test_shared_memory_is_held_against_the_limit_once(setup: str, limit: int, en
         until(watched.process.alive, lambda alive: alive != ended)  # a signal takes a moment
 
 
-def test_what_cannot_be_put_on_record_is_ended_all_the_same() -> None:
+def test_a_container_over_its_limit_is_killed_if_the_record_cannot_be_written() -> None:
     def full(key: RunKey, message: str) -> None:
         raise OSError(28, "No space left on device")
 
@@ -121,11 +121,11 @@ def test_what_cannot_be_put_on_record_is_ended_all_the_same() -> None:
         assert "No space left" in watch.errors.shown
 
 
-def test_bytes_for_people() -> None:
+def test_text_formats_bytes_as_mebibytes_or_gibibytes() -> None:
     assert [memory.text(size * MIB) for size in (300, 9_000, 20_480)] == ["300Mi", "9000Mi", "20.0Gi"]
 
 
-def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
+def test_processes_are_matched_to_containers_by_mark_session_and_ancestry(tmp_path: Path) -> None:
     script = "setsid env -i sleep 600 & setsid sleep 600 & echo ready; wait"
     environment = {**os.environ, processes.MARK: f"{UID}/c/0/"}
     process = subprocess.Popen(["sh", "-c", script], env=environment, stdout=subprocess.PIPE, start_new_session=True)
@@ -149,18 +149,18 @@ def test_members_are_found_by_mark_session_and_descent(tmp_path: Path) -> None:
 # Whole pods
 
 
-def test_a_container_beyond_its_limit_is_oom_killed(stage: Stage) -> None:
+def test_a_container_over_its_memory_limit_is_oom_killed(stage: Stage) -> None:
     script = f"block = bytearray(400 * {MIB})\nfor i in range(0, len(block), 4096): block[i] = 1\n{WAIT}"
     name = stage.make([limited("100Mi", script)])
     assert_oom_killed(terminated(stage.phase(name, "Failed")), "100Mi")
 
 
-def test_a_container_without_a_limit_has_none(stage: Stage) -> None:
+def test_a_container_without_a_memory_limit_is_not_killed(stage: Stage) -> None:
     name = stage.run("python", "-c", f"block = bytearray(300 * {MIB})")
     stage.phase(name, "Succeeded")
 
 
-def test_the_memory_of_a_daemon_is_its_containers(stage: Stage) -> None:
+def test_memory_of_a_daemon_counts_for_its_container(stage: Stage) -> None:
     script = (
         "import os, time\n"
         "if not os.fork():\n"
@@ -176,13 +176,13 @@ def test_the_memory_of_a_daemon_is_its_containers(stage: Stage) -> None:
     until(lambda: processes.members(f"{uid}/"), lambda members: not members)
 
 
-def test_an_init_container_has_a_limit_too(stage: Stage) -> None:
+def test_an_init_container_over_its_memory_limit_is_oom_killed(stage: Stage) -> None:
     name = stage.make([{"command": ["true"]}], init=[limited("100Mi", f"block = bytearray(300 * {MIB})\n{WAIT}")])
     status = stage.phase(name, "Failed")
     assert_oom_killed(terminated(status, kind="initContainerStatuses"), "100Mi", "i0")
 
 
-def test_only_the_container_that_uses_too_much_is_ended(stage: Stage) -> None:
+def test_only_the_container_over_its_limit_is_killed(stage: Stage) -> None:
     name = stage.make([limited("100Mi", f"block = bytearray(300 * {MIB})\n{WAIT}"), limited("400Mi", WAIT)])
     status = stage.wait(name, lambda status: "terminated" in str(status.get("containerStatuses")))
     assert_oom_killed(terminated(status), "100Mi")
@@ -191,7 +191,7 @@ def test_only_the_container_that_uses_too_much_is_ended(stage: Stage) -> None:
     stage.gone(name)
 
 
-def test_the_limit_of_a_pod_is_its_containers_together(stage: Stage) -> None:
+def test_the_largest_container_is_killed_if_the_pod_exceeds_its_limit(stage: Stage) -> None:
     hungry = {"command": ["python", "-c", f"block = bytearray(200 * {MIB})\n{WAIT}"]}
     small = {"command": ["python", "-c", f"block = bytearray(80 * {MIB})\n{WAIT}"]}
     name = stage.make([small, hungry], resources={"limits": {"memory": "200Mi"}})
@@ -204,7 +204,7 @@ def test_the_limit_of_a_pod_is_its_containers_together(stage: Stage) -> None:
     stage.gone(name)
 
 
-def test_a_container_that_is_restarted_says_why_it_ended_before(stage: Stage) -> None:
+def test_a_restarted_container_reports_an_oom_kill_as_its_last_state(stage: Stage) -> None:
     script = (
         "import os, time\n"
         "once = os.environ['TORCHQ_VOLUME_V'] + '/once'\n"
@@ -217,7 +217,7 @@ def test_a_container_that_is_restarted_says_why_it_ended_before(stage: Stage) ->
     assert status["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "OOMKilled"
 
 
-def test_a_node_that_starts_again_watches_what_runs(bare: Stage, start: StartNode) -> None:
+def test_a_restarted_node_enforces_the_limits_of_running_containers(bare: Stage, start: StartNode) -> None:
     node = start()
     script = f"{GATE}block = bytearray(300 * {MIB})\n{WAIT}"
     name = bare.make([limited("100Mi", script)], volumes=[{"name": "v", "emptyDir": {}}])

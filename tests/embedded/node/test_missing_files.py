@@ -27,7 +27,9 @@ CANT_OPEN = "python: can't open file '/data/pods/1/train.py': [Errno 2] No such 
         (["python", "/work/train.py", "--config=a.yaml"], "a.yaml does not exist", "a.yaml"),
     ],
 )
-def test_a_file_that_is_missing_and_said_to_be(command: list[str], output: str, missing: str) -> None:
+def test_first_returns_the_file_that_the_output_reports_as_missing(
+    command: list[str], output: str, missing: str
+) -> None:
     assert missing_files.first(command, output, lambda _: False) == missing
     assert missing_files.first(command, output, lambda _: True) == "", "it is there"
 
@@ -46,5 +48,5 @@ def test_a_file_that_is_missing_and_said_to_be(command: list[str], output: str, 
         ([], ""),
     ],
 )
-def test_what_fails_for_other_reasons_misses_nothing(command: list[str], output: str) -> None:
+def test_first_returns_nothing_for_other_failures(command: list[str], output: str) -> None:
     assert missing_files.first(command, output, lambda _: False) == ""

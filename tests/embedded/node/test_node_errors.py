@@ -17,7 +17,7 @@ def errors_of(stage: Stage) -> dict[str, str]:
     return next((each for each in found if each["type"] == labels.OBJECT_ERRORS), {})
 
 
-def test_a_log_whose_length_cannot_be_noted_ends_nothing(stage: Stage) -> None:
+def test_a_failure_to_note_log_times_stops_no_pod(stage: Stage) -> None:
     chatty = stage.run("sh", "-c", "while sleep 0.1; do echo x; done")
     stage.phase(chatty, "Running")
     times = stage.folder(chatty) / "containers" / "c0" / "0" / "times"
@@ -33,7 +33,7 @@ def test_a_log_whose_length_cannot_be_noted_ends_nothing(stage: Stage) -> None:
     stage.gone(chatty)
 
 
-def test_a_pod_whose_record_cannot_be_read_is_begun_when_it_can(stage: Stage) -> None:
+def test_a_pod_starts_once_its_restart_record_can_be_read(stage: Stage) -> None:
     held = stage.run(*SLEEP, schedulingGates=[{"name": "example.org/wait"}])
     record = stage.folder(held) / "restart"
     record.mkdir(parents=True)
@@ -47,7 +47,7 @@ def test_a_pod_whose_record_cannot_be_read_is_begun_when_it_can(stage: Stage) ->
     stage.gone(held)
 
 
-def test_the_node_says_which_pods_it_skips_until_it_does_no_more(stage: Stage) -> None:
+def test_the_node_condition_names_skipped_pods_until_they_run(stage: Stage) -> None:
     held = stage.run(*SLEEP, schedulingGates=[{"name": "example.org/wait"}])
     record = stage.folder(held) / "restart"
     record.mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_the_node_says_which_pods_it_skips_until_it_does_no_more(stage: Stage) -
     stage.gone(held)
 
 
-def test_a_container_that_finds_no_room_on_the_disk_says_so_and_starts_when_there_is(
+def test_a_container_reports_a_full_disk_and_starts_when_there_is_space(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: str, name: str) -> None:

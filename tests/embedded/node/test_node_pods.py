@@ -18,7 +18,7 @@ def alive(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
 
 
-def test_a_pod_runs_to_its_end(stage: Stage) -> None:
+def test_a_pod_succeeds_and_has_its_log_and_conditions(stage: Stage) -> None:
     name = stage.run("sh", "-c", "echo hello; echo world >&2")
     status = stage.phase(name, "Succeeded", "Failed")
     assert status["phase"] == "Succeeded"
@@ -39,14 +39,16 @@ def test_a_pod_runs_to_its_end(stage: Stage) -> None:
     ("script", "code", "signal"),
     [("exit 3", 3, None), ("kill -9 $$$$", 137, 9), ("kill -15 $$$$", 143, 15), ("kill -11 $$$$", 139, 11)],
 )
-def test_how_a_container_failed(stage: Stage, script: str, code: int, signal: int | None) -> None:
+def test_a_failed_container_reports_its_exit_code_and_signal(
+    stage: Stage, script: str, code: int, signal: int | None
+) -> None:
     name = stage.run("sh", "-c", script)
     status = stage.phase(name, "Failed")
     ended = terminated(status)
     assert (ended["exitCode"], ended.get("signal"), ended["reason"]) == (code, signal, "Error")
 
 
-def test_a_command_that_is_not_there(stage: Stage) -> None:
+def test_a_container_with_a_missing_program_fails_with_start_error(stage: Stage) -> None:
     name = stage.run("no-such-program", "--fast")
     ended = terminated(stage.phase(name, "Failed"))
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
@@ -84,14 +86,14 @@ def test_a_failed_init_container_fails_the_pod(stage: Stage) -> None:
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
 
 
-def test_the_pod_is_over_when_all_containers_are(stage: Stage) -> None:
+def test_a_pod_runs_until_all_its_containers_have_ended(stage: Stage) -> None:
     name = stage.make([{"command": ["true"]}, {"command": list(SLEEP)}])
     stage.wait(name, lambda status: "terminated" in first(status).get("state", {}))
     assert stage.status(name)["phase"] == "Running"
     stage.delete(name, grace=0)
 
 
-def test_restarts_on_failure_until_it_succeeds(stage: Stage) -> None:
+def test_policy_on_failure_restarts_a_container_until_it_succeeds(stage: Stage) -> None:
     script = 'echo x >> "$TORCHQ_VOLUME_V/tries"; test $(wc -l < "$TORCHQ_VOLUME_V/tries") -ge 3'
     name = stage.run("sh", "-c", script, policy="OnFailure", volumes=[{"name": "v", "emptyDir": {}}])
     status = stage.phase(name, "Succeeded")
@@ -100,7 +102,7 @@ def test_restarts_on_failure_until_it_succeeds(stage: Stage) -> None:
     assert container["lastState"]["terminated"]["exitCode"] == 1
 
 
-def test_always_restarts_and_backs_off(stage: Stage) -> None:
+def test_policy_always_restarts_a_container_with_backoff(stage: Stage) -> None:
     name = stage.run("true", policy="Always")
     status = stage.wait(
         name,
@@ -112,7 +114,7 @@ def test_always_restarts_and_backs_off(stage: Stage) -> None:
     stage.gone(name)
 
 
-def test_the_environment(stage: Stage) -> None:
+def test_a_container_has_the_variables_of_its_pod_and_of_the_node(stage: Stage) -> None:
     fields = {
         "NAME": "metadata.name",
         "WHERE": "metadata.namespace",
@@ -142,14 +144,14 @@ def test_the_environment(stage: Stage) -> None:
     assert stage.log(name) == expected
 
 
-def test_nothing_of_the_nodes_environment_leaks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_has_no_variables_of_the_node_process(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "xyzzy")
     name = stage.run("env")
     stage.phase(name, "Succeeded")
     assert "A_SECRET" not in stage.log(name)
 
 
-def test_python_is_the_clusters(stage: Stage) -> None:
+def test_a_container_runs_the_python_of_the_node(stage: Stage) -> None:
     name = stage.run("python", "-c", "import sys; print(sys.prefix)")
     stage.phase(name, "Succeeded")
     assert stage.log(name).strip() == os.path.realpath(os.sys.prefix)
@@ -193,7 +195,7 @@ def test_gpus_are_exclusive(stage: Stage) -> None:
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(
+def test_a_pod_with_an_unsupported_field_fails_and_names_the_field(
     stage: Stage, spec: dict[str, object], container: dict[str, object], words: tuple[str, ...]
 ) -> None:
     given = {key: value for key, value in {"command": ["true"], **container}.items() if value is not None}
@@ -204,7 +206,7 @@ def test_what_cannot_be_honoured_is_refused(
     assert not stage.folder(name).exists()
 
 
-def test_mounts_that_the_machine_has_already(stage: Stage) -> None:
+def test_a_mount_path_that_exists_on_the_machine_is_used_as_it_is(stage: Stage) -> None:
     here = str(stage.layout.root)
     name = stage.run(
         "sh",
@@ -219,7 +221,7 @@ def test_mounts_that_the_machine_has_already(stage: Stage) -> None:
     assert stage.log(name).strip() == here
 
 
-def test_the_working_directory(stage: Stage, tmp_path: object) -> None:
+def test_a_container_runs_in_the_working_directory_of_its_spec_job_or_pod(stage: Stage, tmp_path: object) -> None:
     submitted = {"annotations": {"train.distributed.io/submit-directory": str(tmp_path)}}
     cases = {
         stage.run("pwd", container={"workingDir": "/"}, metadata=submitted): "/",
@@ -235,7 +237,7 @@ def test_the_working_directory(stage: Stage, tmp_path: object) -> None:
     assert "/no/such/folder" in terminated(stage.phase(name, "Failed"))["message"]
 
 
-def test_deletion_asks_first_and_reports_the_end(stage: Stage) -> None:
+def test_a_deleted_container_gets_sigterm_and_can_end_cleanly(stage: Stage) -> None:
     name = stage.run("sh", "-c", 'trap "echo bye; exit 7" TERM; echo up; while :; do sleep 0.05; done')
     until(lambda: stage.log(name) if stage.phase(name, "Running") else "", bool)
     output = stage.folder(name) / "containers" / "c0" / "0" / "output"
@@ -246,7 +248,7 @@ def test_deletion_asks_first_and_reports_the_end(stage: Stage) -> None:
     until(output.exists, lambda there: not there)
 
 
-def test_deletion_kills_whoever_does_not_listen_and_all_it_started(stage: Stage) -> None:
+def test_deletion_kills_processes_that_ignore_sigterm_and_their_children(stage: Stage) -> None:
     script = (
         "import os, signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -268,26 +270,26 @@ def test_deletion_kills_whoever_does_not_listen_and_all_it_started(stage: Stage)
     assert not processes.members(mark)
 
 
-def test_what_a_container_leaves_behind_ends_with_it(stage: Stage) -> None:
+def test_background_processes_of_a_container_end_with_it(stage: Stage) -> None:
     name = stage.run("sh", "-c", "setsid sh -c 'setsid sleep 600 & sleep 600' & echo $!; sleep 0.2")
     stage.phase(name, "Succeeded")
     assert not processes.members(stage.get(name)["metadata"]["uid"] + "/")
 
 
-def test_the_active_deadline(stage: Stage) -> None:
+def test_a_pod_past_its_active_deadline_fails(stage: Stage) -> None:
     name = stage.run(*SLEEP, activeDeadlineSeconds=1, terminationGracePeriodSeconds=5)
     status = stage.phase(name, "Failed")
     assert status["reason"] == "DeadlineExceeded"
     assert terminated(status)["exitCode"] == 143
 
 
-def test_the_end_of_the_log_becomes_the_message(stage: Stage) -> None:
+def test_the_end_of_the_log_is_the_fallback_termination_message(stage: Stage) -> None:
     wants = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     name = stage.run("sh", "-c", "echo out of luck; exit 1", container=wants)
     assert terminated(stage.phase(name, "Failed"))["message"] == "out of luck"
 
 
-def test_a_group_waits_for_all_its_pods(stage: Stage) -> None:
+def test_pods_of_a_gang_wait_until_all_of_them_exist(stage: Stage) -> None:
     gang = {"train.distributed.io/gang": "g-1", "train.distributed.io/gang-size": "2"}
     first = stage.run("true", metadata={"annotations": gang})
     stage.wait(first, lambda status: "not all of its 2 pods" in str(status.get("conditions")))
@@ -298,14 +300,14 @@ def test_a_group_waits_for_all_its_pods(stage: Stage) -> None:
     stage.phase(second, "Succeeded")
 
 
-def test_another_schedulers_pod_is_left_alone(stage: Stage) -> None:
+def test_a_pod_of_another_scheduler_is_ignored(stage: Stage) -> None:
     foreign = stage.run("true", schedulerName="somebody-else")
     ours = stage.run("true", schedulerName="volcano")
     stage.phase(ours, "Succeeded")
     assert "conditions" not in stage.status(foreign)
 
 
-def test_the_node_object(stage: Stage) -> None:
+def test_the_node_object_shows_capacity_readiness_and_a_lease(stage: Stage) -> None:
     node = stage.cluster.get(NODES, "local")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
     assert node["status"]["allocatable"]["cpu"] == "8"
@@ -314,7 +316,7 @@ def test_the_node_object(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("renewed", "moves"), [(None, True), (1_000.0, True), (1_050.0, False)])
-def test_a_node_that_gave_no_sign_of_life_becomes_ready_when_it_is_back(
+def test_a_node_is_ready_from_its_return_if_its_lease_had_expired(
     bare: Stage, renewed: float | None, moves: bool
 ) -> None:
     node = registration.node(f"away-{renewed or 0:.0f}", SETTINGS.machine)

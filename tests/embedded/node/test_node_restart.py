@@ -26,7 +26,7 @@ def shims(stage: Stage, name: str) -> list[int]:
     return sorted(parents - members)
 
 
-def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: StartNode) -> None:
+def test_a_pod_outlives_a_killed_node_and_the_next_node_reports_its_end(bare: Stage, start: StartNode) -> None:
     node = start()
     script = 'echo start; while [ ! -e "$TORCHQ_VOLUME_V/go" ]; do sleep 0.02; done; echo end; exit 5'
     name = bare.run("sh", "-c", script, volumes=[{"name": "v", "emptyDir": {}}])
@@ -40,7 +40,7 @@ def test_a_pod_outlives_the_node_and_its_end_is_seen(bare: Stage, start: StartNo
     assert bare.log(name) == "start\nend\n"
 
 
-def test_a_running_pod_is_taken_over(bare: Stage, start: StartNode) -> None:
+def test_a_restarted_node_takes_over_a_running_pod_and_its_gpu(bare: Stage, start: StartNode) -> None:
     node = start()
     wants = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     script = 'trap "exit 0" TERM; echo "$CUDA_VISIBLE_DEVICES"; while :; do sleep 0.02; done'
@@ -58,7 +58,7 @@ def test_a_running_pod_is_taken_over(bare: Stage, start: StartNode) -> None:
     bare.gone(name)
 
 
-def test_sigterm_ends_the_node_and_not_the_pods(bare: Stage) -> None:
+def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
     command = [sys.executable, "-m", "embedded.node.node", "--data", str(bare.layout.root)]
     command += ["--kubeconfig", str(bare.kubeconfig), "--cpus", "8"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
@@ -78,7 +78,7 @@ def test_sigterm_ends_the_node_and_not_the_pods(bare: Stage) -> None:
         node.terminate()
 
 
-def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start: StartNode) -> None:
+def test_a_container_whose_shim_is_killed_fails_with_unknown_status(bare: Stage, start: StartNode) -> None:
     start()
     name = bare.run("sh", "-c", "setsid sleep 600 & sleep 600")
     bare.phase(name, "Running")
@@ -90,7 +90,7 @@ def test_a_killed_shim_is_an_unknown_end_and_never_a_success(bare: Stage, start:
     assert not processes.members(mark)
 
 
-def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start: StartNode) -> None:
+def test_every_pod_runs_exactly_once_while_the_node_is_killed(bare: Stage, start: StartNode) -> None:
     node = start()
     names = [bare.run("sh", "-c", "echo started; sleep 0.1; echo over") for _ in range(40)]
     started = [bare.folder(name) / "containers" / "c0" / "0" / "started" for name in names]
@@ -103,7 +103,7 @@ def test_nothing_starts_twice_and_nothing_is_lost_under_kills(bare: Stage, start
         assert bare.log(name) == "started\nover\n"
 
 
-def test_a_node_without_an_api_server_says_so(bare: Stage, tmp_path: object) -> None:
+def test_a_node_without_a_kubeconfig_ends_with_one_message(bare: Stage, tmp_path: object) -> None:
     command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path), "--kubeconfig", "/no/such/file"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 1
@@ -112,7 +112,9 @@ def test_a_node_without_an_api_server_says_so(bare: Stage, tmp_path: object) -> 
 
 
 @pytest.mark.parametrize(("option", "value"), [("--cpus", "many"), ("--memory", "8GiB"), ("--gpus", "-1")])
-def test_bad_options_are_refused(bare: Stage, tmp_path: object, option: str, value: str) -> None:
+def test_an_invalid_option_ends_the_node_with_one_message(
+    bare: Stage, tmp_path: object, option: str, value: str
+) -> None:
     command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path)]
     command += ["--kubeconfig", str(bare.kubeconfig), option, value]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

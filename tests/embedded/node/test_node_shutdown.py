@@ -82,7 +82,7 @@ def ended(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> i
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])
-def test_a_pod_that_a_shutdown_ends_has_failed_without_fault_however_it_exits(
+def test_a_pod_ended_by_a_shutdown_is_marked_as_disrupted_for_any_exit_code(
     bare: Stage, start: StartNode, folder: Path, code: int
 ) -> None:
     node = start()
@@ -100,7 +100,7 @@ def test_a_pod_that_a_shutdown_ends_has_failed_without_fault_however_it_exits(
     assert bare.status(name)["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_every_pod_is_marked_before_the_first_is_asked_to_end_and_a_killed_node_changes_nothing(
+def test_pods_are_marked_before_any_gets_sigterm_and_stay_disrupted_if_the_node_is_killed(
     bare: Stage, start: StartNode, folder: Path
 ) -> None:
     node = start()
@@ -122,7 +122,9 @@ def test_every_pod_is_marked_before_the_first_is_asked_to_end_and_a_killed_node_
         assert bare.status(name)["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_pod_has_its_whole_grace_and_is_asked_once(bare: Stage, start: StartNode, folder: Path) -> None:
+def test_a_pod_keeps_its_deadline_and_gets_one_sigterm_over_a_node_restart(
+    bare: Stage, start: StartNode, folder: Path
+) -> None:
     node = start()
     name = trapping(bare, folder, terminationGracePeriodSeconds=60, metadata={"labels": {labels.JOB_NAME: "digits"}})
     before = time.time()
@@ -150,7 +152,7 @@ def left(stage: Stage) -> EndingPod:
     return found
 
 
-def test_no_further_signal_hurries_the_node_but_one(bare: Stage, start: StartNode, folder: Path) -> None:
+def test_only_the_hurry_signal_shortens_a_shutdown(bare: Stage, start: StartNode, folder: Path) -> None:
     node = start()
     name = trapping(bare, folder, terminationGracePeriodSeconds=600)
     node.terminate()
@@ -166,7 +168,9 @@ def test_no_further_signal_hurries_the_node_but_one(bare: Stage, start: StartNod
     assert terminated(status)["exitCode"] == 137
 
 
-def test_a_node_whose_supervisor_dies_leaves_its_pods_to_the_next(bare: Stage, start: StartNode, folder: Path) -> None:
+def test_a_node_interrupted_during_a_shutdown_leaves_its_pods_to_the_next_node(
+    bare: Stage, start: StartNode, folder: Path
+) -> None:
     node = start()
     name = trapping(bare, folder)
     node.terminate()
@@ -182,7 +186,7 @@ def uid(stage: Stage, name: str) -> str:
     return str(stage.get(name)["metadata"]["uid"])
 
 
-def test_what_a_shutdown_makes_of_pods_in_other_states(bare: Stage, start: StartNode, folder: Path) -> None:
+def test_a_shutdown_treats_pods_according_to_their_state(bare: Stage, start: StartNode, folder: Path) -> None:
     node = start()
     done = bare.run("true")
     bare.phase(done, "Succeeded")
@@ -222,7 +226,7 @@ def test_what_a_shutdown_makes_of_pods_in_other_states(bare: Stage, start: Start
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=["node first", "node last"])
 @pytest.mark.parametrize("script", [TRAPS, "import time; time.sleep(600)"], ids=["exit 0", "SIGTERM"])
-def test_a_signal_to_every_process_at_once_is_nobodys_failure(
+def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of_it(
     bare: Stage, start: StartNode, folder: Path, order: tuple[int, ...], script: str
 ) -> None:
     node = start()
@@ -250,9 +254,7 @@ def shims(members: set[int]) -> set[int]:
     return {int(each[1]) for each in fields} - members
 
 
-def test_the_end_of_a_session_that_no_node_lived_to_see_is_nobodys_failure(
-    bare: Stage, start: StartNode, folder: Path
-) -> None:
+def test_a_pod_ended_with_its_shim_while_no_node_ran_is_disrupted(bare: Stage, start: StartNode, folder: Path) -> None:
     node = start()
     (folder / "go").touch()
     name, alone = trapping(bare, folder), trapping(bare, folder, 3)
@@ -267,7 +269,7 @@ def test_the_end_of_a_session_that_no_node_lived_to_see_is_nobodys_failure(
     assert (terminated(status)["exitCode"], status.get("reason")) == (3, None)
 
 
-def test_a_container_that_is_ended_by_a_signal_while_the_node_stays_has_failed(bare: Stage, start: StartNode) -> None:
+def test_a_container_ended_by_a_signal_fails_while_the_node_keeps_running(bare: Stage, start: StartNode) -> None:
     start()
     name = bare.run("sleep", "600")
     bare.phase(name, "Running")

@@ -88,7 +88,7 @@ TAKEN: dict[str, tuple[Containers, Histories, str, Restart | None]] = {
 
 
 @pytest.mark.parametrize(("containers", "histories", "wanted", "expected"), TAKEN.values(), ids=TAKEN.keys())
-def test_which_restarts_are_taken_up(
+def test_next_restart_accepts_a_new_generation_of_an_unfinished_pod(
     containers: Containers, histories: Histories, wanted: str, expected: Restart | None
 ) -> None:
     assert restarts.next_restart(containers, histories, wanted) == expected
@@ -131,13 +131,15 @@ STEPS: dict[str, tuple[Containers, Histories, ActionPlan, bool]] = {
 
 
 @pytest.mark.parametrize(("containers", "histories", "expected", "waits"), STEPS.values(), ids=STEPS.keys())
-def test_the_next_step(containers: Containers, histories: Histories, expected: ActionPlan, waits: bool) -> None:
+def test_plan_during_a_restart_waits_for_all_containers_and_starts_them_again(
+    containers: Containers, histories: Histories, expected: ActionPlan, waits: bool
+) -> None:
     assert lifecycle.awaits_restart(containers, histories) is waits
     if not waits:
         assert lifecycle.plan(containers, histories, NOW) == expected
 
 
-def test_containers_are_asked_to_end_and_then_made_to() -> None:
+def test_a_restarting_container_gets_sigterm_and_a_kill_after_its_grace_period() -> None:
     containers, run = pod(restart=given(c=0)), running()
     asked = lifecycle.plan(containers, {"c": (run,)}, NOW, Termination(30, NOW - 5))
     assert asked == ActionPlan((TerminateContainer("c", run),), NOW + 25)
@@ -208,7 +210,7 @@ STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
 @pytest.mark.parametrize(
     ("containers", "histories", "wanted", "phase", "states", "condition"), STATUSES.values(), ids=STATUSES.keys()
 )
-def test_the_status(
+def test_the_status_during_a_restart_has_the_expected_phase_and_condition(
     containers: Containers, histories: Histories, wanted: str, phase: str, states: list[str], condition: Any
 ) -> None:
     status = shown(containers, histories, wanted)
@@ -217,14 +219,14 @@ def test_the_status(
     assert told(status) == condition
 
 
-def test_how_a_run_ended_for_a_restart_is_the_last_state() -> None:
+def test_the_run_ended_by_a_restart_is_the_last_state() -> None:
     histories = {"c": (ended(code=143), running(1))}
     (container,) = shown(pod(restart=given(c=0)), histories, "1")["containerStatuses"]
     assert container["restartCount"] == 1
     assert container["lastState"]["terminated"]["exitCode"] == 143
 
 
-def test_a_pod_that_is_stopped_meanwhile_ends() -> None:
+def test_a_pod_stopped_during_a_restart_fails() -> None:
     containers, histories = pod(restart=given(c=0)), {"c": (ended(code=143),)}
     status = shown(containers, histories, "1", stopping=True)
     assert (status["phase"], list(status["containerStatuses"][0]["state"])) == ("Failed", ["terminated"])
@@ -232,7 +234,7 @@ def test_a_pod_that_is_stopped_meanwhile_ends() -> None:
     assert lifecycle.plan(containers, histories, NOW, Termination(30, NOW)) == ActionPlan((), math.inf)
 
 
-def test_the_record_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_restart_record_reads_back_as_written(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert pod_containers.read_restart(layout, "u") is None
     for restart in (given("1", c=0), given("22", c=1, d=2)):
@@ -325,7 +327,7 @@ def _following(stage: Stage, name: str, seen: list[str]) -> Iterator[None]:
     watch.close()
 
 
-def test_who_does_not_listen_is_killed_with_all_it_started(stage: Stage) -> None:
+def test_a_restart_kills_a_container_that_ignores_sigterm_and_its_children(stage: Stage) -> None:
     script = 'trap "" TERM; sleep 600 & echo $!; while :; do sleep 600; done'
     name = stage.run("sh", "-c", script, terminationGracePeriodSeconds=1)
     stage.phase(name, "Running")
@@ -338,7 +340,7 @@ def test_who_does_not_listen_is_killed_with_all_it_started(stage: Stage) -> None
     stage.gone(name)
 
 
-def test_a_restart_that_comes_too_late(stage: Stage) -> None:
+def test_a_restart_of_a_finished_pod_is_refused(stage: Stage) -> None:
     name = stage.run("false")
     stage.phase(name, "Failed")
     ask(stage, name, 1)
@@ -348,7 +350,7 @@ def test_a_restart_that_comes_too_late(stage: Stage) -> None:
     assert terminated(status)["exitCode"] == 1
 
 
-def test_a_pod_that_waits_to_be_initialized_needs_no_restart(stage: Stage) -> None:
+def test_a_restart_of_an_initializing_pod_is_done_without_a_new_run(stage: Stage) -> None:
     gate = {"command": ["sh", "-c", 'until [ -e "$TORCHQ_VOLUME_V/go" ]; do sleep 0.02; done']}
     name = stage.make([recording()], init=[gate], volumes=[{"name": "v", "emptyDir": {}}])
     stage.wait(name, lambda status: "running" in str(status.get("initContainerStatuses")))
@@ -374,7 +376,7 @@ def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
 
 
 @pytest.mark.parametrize("moment", range(5))
-def test_it_is_done_once_wherever_the_node_is_killed(bare: Stage, start: StartNode, moment: int) -> None:
+def test_a_restart_happens_once_if_the_node_is_killed_at_any_step(bare: Stage, start: StartNode, moment: int) -> None:
     node = start()
     name = bare.make([recording(1)], metadata={"annotations": {"round": "one"}})
     bare.phase(name, "Running")

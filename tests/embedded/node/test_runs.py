@@ -59,7 +59,7 @@ def folder(layout: Layout, key: RunKey = KEY) -> Path:
     return layout.container(key.uid, key.container, key.restart)
 
 
-def test_a_run_is_begun_once(runs: Runs, layout: Layout) -> None:
+def test_start_runs_a_command_only_once(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "echo once"))
     assert not runs.start(KEY, order(layout, "sh", "-c", "echo twice"))
     assert finished(runs).ending
@@ -67,7 +67,7 @@ def test_a_run_is_begun_once(runs: Runs, layout: Layout) -> None:
     assert (folder(layout) / "output").read_text() == "once\n"
 
 
-def test_a_node_that_died_before_it_spawned_left_nothing(runs: Runs, layout: Layout) -> None:
+def test_start_runs_the_command_if_the_last_node_died_before_the_spawn(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     (folder(layout) / "lock").touch()
     assert runs.read(KEY) is None
@@ -75,7 +75,7 @@ def test_a_node_that_died_before_it_spawned_left_nothing(runs: Runs, layout: Lay
     finished(runs)
 
 
-def test_a_shim_that_has_not_begun_is_waited_for(runs: Runs, layout: Layout) -> None:
+def test_start_does_nothing_while_a_shim_holds_the_lock(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     with _lock(folder(layout)) as lock:
         assert lock is not None
@@ -84,14 +84,14 @@ def test_a_shim_that_has_not_begun_is_waited_for(runs: Runs, layout: Layout) -> 
     assert runs.read(KEY) is None
 
 
-def test_a_shim_refuses_what_was_begun_before(runs: Runs, layout: Layout) -> None:
+def test_start_refuses_a_run_that_has_a_start_record(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     (folder(layout) / "started").write_text(json.dumps({"pid": 2**22 + 1, "startTicks": 1, "startedAt": 5.0}))
     assert not runs.start(KEY, order(layout, "touch", "here"))
     assert not (layout.root / "here").exists()
 
 
-def test_a_machine_that_was_switched_off_leaves_unknown_ends(runs: Runs, layout: Layout) -> None:
+def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     # The pid is another process's by now: this one.
     (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
@@ -102,7 +102,7 @@ def test_a_machine_that_was_switched_off_leaves_unknown_ends(runs: Runs, layout:
     assert runs.read(KEY) == run
 
 
-def test_a_command_that_was_never_begun_dies_with_its_shim(runs: Runs, layout: Layout) -> None:
+def test_a_command_dies_with_its_shim_and_has_an_unknown_status(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sleep", "600"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     assert run.process is not None
@@ -113,7 +113,7 @@ def test_a_command_that_was_never_begun_dies_with_its_shim(runs: Runs, layout: L
     assert not run.process.alive()
 
 
-def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
+def test_environment_values_are_in_no_file_or_command_line_of_the_shim(runs: Runs, layout: Layout) -> None:
     secret = "xyzzy-4711"
     wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
     assert runs.start(KEY, wish)
@@ -129,7 +129,7 @@ def test_the_order_is_nowhere_to_be_read(runs: Runs, layout: Layout) -> None:
     assert (run.ending.exit_code, run.ending.signal) == (137, 9)
 
 
-def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layout) -> None:
+def test_a_killed_fork_server_is_replaced_and_its_shims_survive(runs: Runs, layout: Layout) -> None:
     gate = layout.root / "gate"
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 7"))
     until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
@@ -145,7 +145,7 @@ def test_a_killed_zygote_is_replaced_and_its_shims_live(runs: Runs, layout: Layo
     assert run.ending.exit_code == 7
 
 
-def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> None:
+def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout) -> None:
     runs = Runs(layout)
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
@@ -159,7 +159,7 @@ def test_the_zygote_ends_with_its_node_and_the_shims_do_not(layout: Layout) -> N
     assert finished(later).ending.exit_code == 0
 
 
-def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
+def test_the_fork_server_leaves_no_zombies(runs: Runs, layout: Layout) -> None:
     for number in range(5):
         key = RunKey(UID, "c", number)
         assert runs.start(key, order(layout, "true"))
@@ -167,7 +167,7 @@ def test_nobody_waits_for_burial(runs: Runs, layout: Layout) -> None:
     until(lambda: children(runs._fork_server.pid), lambda found: not found)
 
 
-def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
+def test_prune_deletes_all_but_the_latest_runs(runs: Runs, layout: Layout) -> None:
     for restart in range(12):
         key = RunKey(UID, "c", restart)
         folder(layout, key).mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_old_runs_are_forgotten(runs: Runs, layout: Layout) -> None:
     assert kept == list(range(4, 12))
 
 
-def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> None:
+def test_kill_marked_spares_a_run_whose_mark_has_the_same_prefix(runs: Runs, layout: Layout) -> None:
     longer = RunKey(UID, "c", 11)
     assert runs.start(longer, order(layout, "sleep", "600"))
     until(lambda: processes.members(longer.mark), bool)
@@ -186,12 +186,12 @@ def test_a_mark_is_not_the_mark_of_a_longer_name(runs: Runs, layout: Layout) -> 
     finished(runs, longer)
 
 
-def test_a_pid_of_another_time_is_another_process() -> None:
+def test_a_process_with_a_different_start_time_is_not_alive() -> None:
     assert not Process(os.getpid(), 1).alive()
     processes.signal_group(Process(os.getpid(), 1), signal.SIGKILL)  # no process gets the signal
 
 
-def test_gpus_stay_assigned_over_a_restart(layout: Layout) -> None:
+def test_gpus_stay_assigned_over_a_node_restart(layout: Layout) -> None:
     layout.pod("a").mkdir(parents=True)
     layout.pod("b").mkdir(parents=True)
     devices = Devices(layout, ("0", "1", "2"))
@@ -204,7 +204,7 @@ def test_gpus_stay_assigned_over_a_restart(layout: Layout) -> None:
     assert Devices(layout, ("0", "1", "2")).assign("a", 2) is None
 
 
-def test_containers_share_the_pods_gpus() -> None:
+def test_share_divides_the_gpus_of_the_pod_among_its_containers() -> None:
     def container(name: str, gpus: int) -> dict[str, object]:
         return {"name": name, "resources": {"limits": {"nvidia.com/gpu": gpus}}}
 
@@ -216,7 +216,7 @@ def test_containers_share_the_pods_gpus() -> None:
     assert parts == {"i": ("5", "6"), "a": ("5",), "b": ("6", "7"), "c": ()}
 
 
-def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layout) -> None:
+def test_a_run_whose_output_cannot_be_written_fails_with_start_error(runs: Runs, layout: Layout) -> None:
     (folder(layout) / "output").mkdir(parents=True)
     assert runs.start(KEY, order(layout, "true"))
     run = finished(runs)
@@ -233,14 +233,16 @@ def test_a_run_whose_output_cannot_be_written_says_why(runs: Runs, layout: Layou
         ("/etc/passwd", "Permission denied"),
     ],
 )
-def test_a_program_that_cannot_be_executed_says_why(runs: Runs, layout: Layout, program: str, hint: str) -> None:
+def test_a_program_that_cannot_be_executed_has_a_message_with_the_cause(
+    runs: Runs, layout: Layout, program: str, hint: str
+) -> None:
     assert runs.start(KEY, Order((program,), {}, "/"))
     run = finished(runs)
     assert run.ending is not None
     assert run.ending.message == f"cannot execute {program!r}: {hint}"
 
 
-def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: Layout) -> None:
+def test_a_command_starts_with_no_signal_ignored_or_blocked(runs: Runs, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
     finished(runs)
     _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
@@ -248,7 +250,7 @@ def test_signals_have_their_usual_meaning_for_the_command(runs: Runs, layout: La
     assert int(ignored, 16) & ~0x180000000 == 0
 
 
-def test_how_a_container_ended_is_on_record_although_the_disk_is_full(
+def test_the_exit_record_is_written_to_space_reserved_at_the_start(
     runs: Runs, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))

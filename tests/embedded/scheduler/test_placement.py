@@ -113,7 +113,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("pods", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_what_is_bound(pods: list[LocalPod], expected: list[str]) -> None:
+def test_place_binds_the_expected_pods(pods: list[LocalPod], expected: list[str]) -> None:
     assert bound(*pods) == expected
 
 
@@ -131,11 +131,11 @@ def test_what_is_bound(pods: list[LocalPod], expected: list[str]) -> None:
         ),
     ],
 )
-def test_why_it_waits(pods: list[LocalPod], expected: str) -> None:
+def test_a_waiting_pod_has_the_reason_that_it_does_not_fit(pods: list[LocalPod], expected: str) -> None:
     assert expected in reasons(*pods)["a"]
 
 
-def test_other_schedulers_pods_get_no_decision() -> None:
+def test_a_pod_of_another_scheduler_gets_no_decision() -> None:
     assert placement.place([pod("a", schedulerName="other")], NODE) == []
 
 
@@ -157,7 +157,7 @@ PODS = st.lists(
 
 @settings(deadline=None)
 @given(PODS)
-def test_never_over_the_nodes_size_and_groups_whole(drawn: list[tuple[Any, ...]]) -> None:
+def test_place_never_overcommits_the_node_or_binds_part_of_a_group(drawn: list[tuple[Any, ...]]) -> None:
     pods = []
     for index, (gang, size, cpu, gpus, port, node, phase, age) in enumerate(drawn):
         taken = {} if node == "local" else {"port": port}

@@ -25,7 +25,7 @@ def bind(stage: Stage, name: str, node: str) -> None:
     Scheduler(stage.cluster, Node(node, {"cpu": 1, "pods": 10}, {}), lambda: only, lambda: NOW).cycle()
 
 
-def test_a_pod_it_bound_counts_before_the_api_server_shows_it(bare: Stage) -> None:
+def test_a_bound_pod_uses_capacity_before_the_cache_shows_it(bare: Stage) -> None:
     begun = {"annotations": {"train.distributed.io/gang": "g"}}
     member = bare.run("true", metadata=begun)
     bind(bare, member, "other")
@@ -42,7 +42,7 @@ def test_a_pod_it_bound_counts_before_the_api_server_shows_it(bare: Stage) -> No
         bare.delete(name, grace=0)
 
 
-def test_a_reason_is_written_once_and_again_when_it_changes(bare: Stage) -> None:
+def test_the_reason_of_a_waiting_pod_is_written_only_when_it_changes(bare: Stage) -> None:
     name = bare.run("true", container={"resources": {"requests": {"cpu": "9"}}})
     node = NODE
     scheduler = Scheduler(bare.cluster, node, lambda: seen(bare), lambda: NOW)
@@ -58,7 +58,7 @@ def test_a_reason_is_written_once_and_again_when_it_changes(bare: Stage) -> None
     bare.delete(name)
 
 
-def test_pods_that_went_or_were_bound_by_another_are_passed_over(bare: Stage) -> None:
+def test_pods_deleted_or_bound_meanwhile_are_skipped(bare: Stage) -> None:
     gone, taken, left = (bare.run("true") for _ in range(3))
     stale = seen(bare)
     bare.delete(gone)
@@ -70,7 +70,7 @@ def test_pods_that_went_or_were_bound_by_another_are_passed_over(bare: Stage) ->
         bare.delete(name, grace=0)
 
 
-def test_a_pod_that_waits_for_others_of_its_group_is_told_so_after_a_while(bare: Stage) -> None:
+def test_an_incomplete_group_is_reported_after_a_delay(bare: Stage) -> None:
     gang = {"annotations": {"train.distributed.io/gang": "of-two", "train.distributed.io/gang-size": "2"}}
     name = bare.run("true", metadata=gang)
     born = pod.seconds(bare.get(name)["metadata"]["creationTimestamp"])
