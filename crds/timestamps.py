@@ -49,4 +49,4 @@ def seconds_or_none(value: object) -> float | None:
 
 def _format(moment: datetime | float, precision: str) -> str:
     utc = moment.astimezone(UTC) if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
-    return utc.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
+    return utc.isoformat(timespec=precision).removesuffix("+00:00") + "Z"

@@ -4,8 +4,9 @@ One rule: pure. The time of a condition changes only when its status changes, an
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
+
+from crds import timestamps
 
 Status = dict[str, Any]
 """The status of an object, or a part of it that is to be written."""
@@ -45,4 +46,4 @@ def differs(status: Status, before: Mapping[str, Any]) -> bool:
 
 def timestamp(moment: float) -> str:
     """Format seconds since the epoch as a Kubernetes time."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamps.format_time(moment)

@@ -14,9 +14,9 @@ import bisect
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
+from crds import timestamps
 from embedded import log_files
 
 NOTE_SECONDS = 1.0
@@ -131,4 +131,4 @@ def _lines(piece: bytes) -> list[bytes]:
 
 def stamp(moment: float) -> str:
     """Format a moment as `kubectl logs --timestamps` does: RFC 3339 with nanoseconds."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+    return f"{timestamps.format_micro_time(moment)[:-1]}000Z"

@@ -5,10 +5,9 @@ One rule: a pod is parsed once, when it comes from the API server. Code that get
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from crds import integers, labels
+from crds import integers, labels, timestamps
 from crds.resources.amounts import PODS, Amounts
 from crds.torchjob.demand import HostPort, host_ports, pod_demand
 from kube.api import Manifest
@@ -166,7 +165,7 @@ def _needs(spec: Mapping[str, Any]) -> _Needs:
 
 def seconds(timestamp: str) -> float:
     """Return a Kubernetes time as seconds since the epoch."""
-    return datetime.fromisoformat(timestamp).timestamp()
+    return timestamps.parse_seconds(timestamp)
 
 
 def _task(metadata: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from bench.support.processes import Bench
+from crds import timestamps
 from queues.redis import connection
 
 QUEUE = "plain"
@@ -40,7 +41,7 @@ def start(bench: Bench, url: str, workers: int) -> None:
 def push(url: str, jobs: int, counter: str, seconds: float) -> None:
     """Write the jobs in RQ's format into its queue."""
     client = connection.connect(url, client_name="torchq-bench")
-    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    created = timestamps.format_micro_time(datetime.now(UTC))
     fields: dict[Any, Any] = {
         "created_at": created,
         "enqueued_at": created,

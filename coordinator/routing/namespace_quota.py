@@ -118,7 +118,7 @@ def yielding(
         used = by_queue.setdefault(job.queue, coming)
         if job.reason not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
             continue
-        if resource_quota.shortage(needs(job), quotas, services=services, taken=used) is not None:
+        if resource_quota.shortage(needs(job), quotas, services=services, claimed=used) is not None:
             result.add(job.key)
         else:
             by_queue[job.queue] = _with(used, job, quotas)

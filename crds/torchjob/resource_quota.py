@@ -251,13 +251,14 @@ def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
 
 
 def shortage(
-    needs: Needs, quotas: Iterable[Quota], *, services: bool = True, taken: Mapping[str, Amounts] = NO_QUOTAS
+    needs: Needs, quotas: Iterable[Quota], *, services: bool = True, claimed: Mapping[str, Amounts] = NO_QUOTAS
 ) -> Shortage | None:
     """Return the first ResourceQuota without room for a job; None if all are known to have room.
 
-    `services`: whether a service is created for each rank 0. `taken`: by ResourceQuota, what other jobs will use soon.
+    `services`: whether a service is created for each rank 0. `claimed`: by ResourceQuota, what other jobs are about
+    to use.
     """
-    return next(_shortages(needs, quotas, services, taken), None)
+    return next(_shortages(needs, quotas, services, claimed), None)
 
 
 def _shortages(

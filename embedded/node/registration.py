@@ -8,9 +8,9 @@ import os
 import platform
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
+from crds import timestamps
 from crds.api_resources import LEASES, NAMESPACES, NODES
 from crds.labels import EMBEDDED, OBJECT_ERRORS
 from crds.resources import quantities
@@ -138,7 +138,7 @@ class Heartbeat:
         spec = {
             "holderIdentity": self._node.name,
             "leaseDurationSeconds": _LEASE_SECONDS,
-            "renewTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "renewTime": timestamps.format_micro_time(now),
         }
         try:
             self._cluster.patch(LEASES, self._node.name, {"spec": spec}, LEASE_NAMESPACE)
@@ -152,7 +152,7 @@ def _was_away(cluster: Cluster, node: Node, now: float) -> bool:
     """Return whether the node's Lease has expired or does not exist."""
     try:
         renewed = (cluster.get(LEASES, node.name, LEASE_NAMESPACE).get("spec") or {}).get("renewTime")
-        return renewed is None or now - datetime.fromisoformat(renewed).timestamp() > _LEASE_SECONDS
+        return renewed is None or now - timestamps.parse_seconds(renewed) > _LEASE_SECONDS
     except (errors.NotFound, ValueError, TypeError):
         return True
 

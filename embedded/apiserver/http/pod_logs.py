@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from crds import timestamps
 from embedded import log_files
 from embedded.apiserver.status_errors import bad_request
 from embedded.apiserver.wire import integers, options
@@ -66,7 +66,7 @@ def _since(query: Mapping[str, str]) -> float | None:
     if "sinceTime" not in query:
         return None
     try:
-        return datetime.fromisoformat(query["sinceTime"]).timestamp()
+        return timestamps.parse_seconds(query["sinceTime"])
     except (ValueError, OverflowError):  # OverflowError: a time before the year 1 or after the year 9999 in UTC
         raise bad_request(f"sinceTime: {query['sinceTime']!r} is no time in RFC 3339") from None
 

@@ -31,7 +31,7 @@ def check_object(
 
 
 def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
-    if not node.ruled or new is None or not (changed or node.has_transition_rules):
+    if not node.has_rules or new is None or not (changed or node.has_transition_rules):
         return
     yield from _run(new, old, node, path, changed)
     for step, item, item_before, child in _below(new, old, node):

@@ -83,7 +83,7 @@ class Node:
     """The rules for a value that has changed."""
     unchanged_plan: RulePlan = _NO_RULES
     """The rules for a value that has not changed: only transition rules."""
-    ruled: bool = False
+    has_rules: bool = False
     """Whether this node or a node below it has rules."""
     has_transition_rules: bool = False
     """Whether one of these rules reads the old value."""
@@ -137,7 +137,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
         create_plan=cel.plan(rule for rule in rules if not rule.is_transition),
         update_plan=cel.plan(rules),
         unchanged_plan=cel.plan(rule for rule in rules if rule.is_transition),
-        ruled=bool(rules) or any(child.ruled for child in below),
+        has_rules=bool(rules) or any(child.has_rules for child in below),
         has_transition_rules=any(rule.is_transition for rule in rules)
         or any(child.has_transition_rules for child in below),
         keep_empty=bool(raw.get("x-kept")),

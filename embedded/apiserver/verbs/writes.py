@@ -225,7 +225,7 @@ def _validate(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]
         problems.extend(_problems(kind, new, old, changed))
     if all(problem.reason not in status_errors.BLOCKING for problem in problems):
         problems.extend(cel_rules.check_object(new, old, kind.schema, changed))
-    elif kind.schema.ruled:
+    elif kind.schema.has_rules:
         problems.append(status_errors.UNCHECKED_RULES)
     if problems:
         raise status_errors.invalid(kind.resource, new["metadata"].get("name", ""), problems)

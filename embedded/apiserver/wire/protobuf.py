@@ -8,9 +8,9 @@ a table in `protobuf_messages` is refused.
 import base64
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
+from crds import timestamps
 from embedded.apiserver.status_errors import bad_request, unsupported_media_type
 from embedded.apiserver.wire import protobuf_messages as messages
 from embedded.apiserver.wire.protobuf_messages import Field, Message, Type
@@ -83,7 +83,7 @@ def _value(value: int | bytes, kind: Type, depth: int) -> Any:
             return base64.b64encode(_bytes(value)).decode()
         case "time":
             seconds = _message(_bytes(value), {1: Field("seconds", "number")}, depth).get("seconds")
-            return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+            return timestamps.format_time(seconds) if seconds else None
         case "quantity":
             return _message(_bytes(value), {1: Field("text", "text")}, depth).get("text", "0")
         case "either":
