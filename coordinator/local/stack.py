@@ -17,7 +17,7 @@ from pathlib import Path
 
 from coordinator.errors import LocalError
 from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
-from coordinator.local.stack_shutdown import CLUSTER, DATA, DESK, NODE, NODE_NAME, Say
+from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
 from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, ignore_report
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Command, Supervisor
@@ -315,7 +315,7 @@ def _coordinator_and_workers(options: Options, files: Files, redis_url: str) -> 
             arguments=[sys.executable, "-m", "coordinator.cli.main", *arguments],
             environment=environment,
             output=files.layout.logs(name),
-            stage=DESK,
+            stage=TORCHQ,
         )
 
 

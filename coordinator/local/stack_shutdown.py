@@ -16,7 +16,7 @@ from coordinator.local.supervisor import Command, Supervisor
 from kube.stop import HURRY, PatientStop
 
 NODE_NAME = "node"
-CLUSTER, DATA, NODE, DESK = range(4)
+CLUSTER, DATA, NODE, TORCHQ = range(4)
 """Stages. They end from the last to the first, so that each part ends while the parts that it needs still answer."""
 _LOOK_SECONDS = 0.05
 _MOST_DEATHS = 8
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
     """End all parts; return the names of the parts that had to be killed. `hint` is the command that kills the pods."""
-    killed = supervisor.end(DESK)
+    killed = supervisor.end(TORCHQ)
     if supervisor.has(NODE_NAME):
         killed += supervisor.end(NODE, signal.SIGINT) if stop.leaves else end_pods(supervisor, stop, data, say, hint)
     return killed + supervisor.stop()

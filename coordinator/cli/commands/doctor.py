@@ -20,7 +20,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
-DISAGREE, BLIND = 1, 2
+DISAGREE, UNCHECKED = 1, 2
 """Exit codes: something disagrees; the check could not be made."""
 SETTLE_SECONDS = 5.0
 ATTEMPTS = 4
@@ -58,7 +58,7 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
         remaining = _repair(collector, findings, settle, timeout) if fix else findings
     except SHOWN as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(BLIND)
+        sys.exit(UNCHECKED)
     mended = tuple(finding for finding in findings if finding not in remaining)
     if mended and not form:
         click.echo(f"repaired on {session.cluster_name}: {_format_counts(mended)}")
