@@ -1,4 +1,4 @@
-"""A desk of which every request is counted where it leaves the client: on the embedded server, and on a real one."""
+"""Fixtures with a desk that counts every request at the client, on the embedded server and on a real one."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ __all__ = ["_clear", "cluster", "embedded_cluster", "embedded_server", "namespac
 
 @pytest.fixture(autouse=True)
 def _asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is: kinds that are not there are asked for once."""
+    """Let the server be asked only once for kinds that are not installed, however slow the machine is."""
     monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 3600.0)
 
 
@@ -27,6 +27,6 @@ def clock() -> Clock:
 
 @pytest.fixture
 def line(cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
-    """On every server there is."""
+    """Yield a counting desk on each kind of server."""
     with Metered(cluster, clock) as line:
         yield line

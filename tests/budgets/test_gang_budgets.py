@@ -1,4 +1,4 @@
-"""What a gang costs beside its pods: docs/budgets.md, asserted by counting requests."""
+"""The requests that a gang costs in addition to its pods, counted and compared with docs/budgets.md."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ STATUS = "PATCH torchjobs/status"
 
 @pytest.fixture
 def volcano(cluster: KubernetesCluster) -> Iterator[None]:
-    """Its kinds are installed; the test plays the scheduler."""
+    """Install Volcano's kinds; the test plays the scheduler."""
     kinds.install_gangs(cluster)
     yield
     kinds.uninstall(cluster, POD_GROUPS, GANG_QUEUES)
@@ -25,7 +25,7 @@ def volcano(cluster: KubernetesCluster) -> Iterator[None]:
 
 @pytest.fixture
 def gangs(volcano: None, cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
-    """A leader with a queue, whose jobs are bound by Volcano, since it is there."""
+    """Yield a leader with a queue; Volcano is installed, so it schedules the gangs."""
     with Metered(cluster, clock, gang_scheduler="auto") as line:
         line.queue("a")
         line.begin()
@@ -37,7 +37,7 @@ def groups(line: Metered, key: JobKey) -> list[str]:
 
 
 def let_in(line: Metered, key: JobKey, phase: str = "Inqueue") -> None:
-    """Play Volcano."""
+    """Set the phase of the job's pod groups, as Volcano does."""
     for name in groups(line, key):
         line.cluster.patch(POD_GROUPS, name, {"status": {"phase": phase}}, key.namespace)
 
@@ -51,7 +51,7 @@ def until_it_runs(line: Metered, key: JobKey, pods: int) -> None:
     line.settle()
 
 
-def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str) -> None:
+def test_a_gang_costs_two_writes_in_addition_to_its_pods(gangs: Metered, namespace: str) -> None:
     line = gangs
     line.settle()
     line.note()
@@ -62,9 +62,9 @@ def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str)
     line.settle()
     assert line.coordinator == {}
     asked = dict(line.worker)
-    assert asked.pop("GET queues", 0) <= 2  # while the group waits: whether its queue is open
-    assert asked.pop("LIST podgroups", 0) <= 2  # once the job is over: what a cache may not show yet
-    assert 1 <= asked.pop("DELETE podgroups") <= 2  # a cache that is behind shows it once more
+    assert asked.pop("GET queues", 0) <= 2  # while the group waits: to read whether its queue is open
+    assert asked.pop("LIST podgroups", 0) <= 2  # after the job: groups that the cache may not show yet
+    assert 1 <= asked.pop("DELETE podgroups") <= 2  # a stale cache shows the group once more
     assert asked == {
         "GET torchjobs": line.reconciles,
         STATUS: 3,  # Admitted, Running, Succeeded
@@ -74,7 +74,7 @@ def test_a_gang_costs_two_writes_beside_its_pods(gangs: Metered, namespace: str)
     assert line.reconciles <= 10
 
 
-def test_a_group_that_is_let_in_is_noticed_without_anybody_asking(gangs: Metered, namespace: str) -> None:
+def test_an_admitted_pod_group_is_noticed_without_polling(gangs: Metered, namespace: str) -> None:
     line = gangs
     key = line.submit("patient", namespace, "a")
     line.until(lambda: groups(line, key))
@@ -89,7 +89,7 @@ def test_a_group_that_is_let_in_is_noticed_without_anybody_asking(gangs: Metered
     assert line.reconciles <= 2
 
 
-def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, namespace: str) -> None:
+def test_a_start_gate_costs_one_write_for_each_gated_pod(gangs: Metered, namespace: str) -> None:
     line = gangs
     line.settle()
     line.note()
@@ -100,12 +100,12 @@ def test_a_start_gate_costs_one_write_for_each_pod_behind_it(gangs: Metered, nam
     assert line.worker["CREATE pods"] == 4
 
 
-def test_a_gang_at_rest_costs_nothing_and_nobody_lists(gangs: Metered, namespace: str) -> None:
+def test_a_running_gang_without_changes_costs_no_request(gangs: Metered, namespace: str) -> None:
     line = gangs
     key = line.submit("resting", namespace, "a")
     until_it_runs(line, key, 2)
     line.note()
-    for number in range(100):  # Volcano counts in the status, about once a second
+    for number in range(100):  # Volcano updates counters in the status about once a second
         line.cluster.patch(POD_GROUPS, groups(line, key)[0], {"status": {"running": number}}, namespace)
     line.settling.step(10.0)
     line.settle()
@@ -115,7 +115,7 @@ def test_a_gang_at_rest_costs_nothing_and_nobody_lists(gangs: Metered, namespace
     assert line.worker == {"GET torchjobs": 1}
 
 
-def test_a_job_that_nothing_happens_to_leaves_no_event(gangs: Metered, namespace: str) -> None:
+def test_a_job_without_problems_leaves_no_event(gangs: Metered, namespace: str) -> None:
     line = gangs
     key = line.submit("quiet", namespace, "a")
     until_it_runs(line, key, 2)

@@ -1,4 +1,4 @@
-"""Jobs that came and went leave nothing: every table, cache, key, row and folder is as large as before.
+"""Finished jobs leave nothing behind: every table, cache, key, row and folder returns to its earlier size.
 
 It counts things, not bytes: `python -m bench churn` measures memory over 100,000 jobs.
 """
@@ -36,15 +36,14 @@ __all__ = ["redis_url"]
 JOBS = 6
 SECONDS = 90.0
 COUNTERS = {"torchq:version", "torchq:pick", "torchq:port", "torchq:revision", "torchq:work:dispatches"}
-"""Keys whose values are numbers that rise, not things that are kept."""
+"""Keys whose values are rising counters."""
 FULL = {"redis torchq:commit": 8 + 3}
-"""What fills up first: the last eight commits' answers and what is known of the last one
-(`queues/lua/lib/store.lua`)."""
+"""The size of a key that first fills up: the answers to the last eight commits, and three fields about the last one."""
 LENGTHS = {b"list": "llen", b"hash": "hlen", b"set": "scard", b"zset": "zcard"}
 
 
 class Work(RedisWork):
-    """A work queue whose batches are taken by hand."""
+    """A work queue whose batches the test takes by hand."""
 
     def pop(self) -> list[Lease]:
         job = self._connection.lpop("rq:queue:torchq")
@@ -56,7 +55,7 @@ class Work(RedisWork):
 
 
 class Whole(Metered):
-    """A desk over a real Redis, whose pods a real node runs."""
+    """A desk over a real Redis; a real node runs its pods."""
 
     def __init__(self, cluster: KubernetesCluster, redis: connection.Connection, clock: Clock) -> None:
         self._redis = redis
@@ -91,7 +90,7 @@ def cluster(server: ApiServer) -> Iterator[KubernetesCluster]:
 
 
 @pytest.mark.redis_server
-def test_everything_is_as_large_as_before(
+def test_everything_has_its_earlier_size_after_jobs_have_finished(
     server: ApiServer,
     cluster: KubernetesCluster,
     redis: connection.Connection,
@@ -136,7 +135,7 @@ def test_everything_is_as_large_as_before(
 
 
 def _come_and_go(desk: Whole, name: str) -> None:
-    """Some jobs, from their submission to the last trace of them."""
+    """Submit some jobs and wait until their last trace is deleted."""
     container = {"name": "torch", "image": "none", "command": ["true"]}
     tasks = {"Master": {"template": {"spec": {"containers": [container]}}}}
     spec = {"tasks": tasks, "ttlSecondsAfterFinished": 1}
@@ -151,7 +150,7 @@ def _come_and_go(desk: Whole, name: str) -> None:
 
 
 def _redis(redis: connection.Connection) -> dict[str, int]:
-    """How much every key holds."""
+    """Return the number of elements of every key."""
     found = {}
     for key in redis.keys("*"):
         name = key.decode()

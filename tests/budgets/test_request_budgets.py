@@ -1,4 +1,4 @@
-"""What a job, a pod, a resync and a takeover cost the API server: docs/budgets.md, asserted by counting requests."""
+"""The requests that a job, a pod, a resync and a takeover cost, counted and compared with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,12 +18,12 @@ JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "tenantqueues", "torchjobs")
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
 QUESTIONS = len(optional_kinds.KINDS)
-"""Each process asks once which kinds of others there are, and again those that are not there, every 15 s."""
+"""Each process asks once for each foreign kind, and every 15 s again for the kinds that are not installed."""
 STATUS = "PATCH torchjobs/status"
 
 
-def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: KubernetesCluster, clock: Clock) -> None:
-    kinds.uninstall(cluster, *optional_kinds.KINDS)  # which tests before this one may have installed
+def test_a_start_costs_one_list_and_one_watch_per_resource(cluster: KubernetesCluster, clock: Clock) -> None:
+    kinds.uninstall(cluster, *optional_kinds.KINDS)  # earlier tests may have installed these kinds
     with Metered(cluster, clock, pool="nodes", in_place="auto") as line:
         line.begin()
         line.settle()
@@ -34,7 +34,7 @@ def test_the_first_look_is_a_list_and_a_watch_of_each_resource(cluster: Kubernet
         assert line.worker == asked | {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
 
 
-def test_nothing_happens_nothing_is_asked(line: Metered) -> None:
+def test_an_idle_cluster_costs_no_request(line: Metered) -> None:
     line.queue("a")
     line.begin()
     line.settle()
@@ -59,7 +59,7 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}
 
 
-def test_a_job_whose_pods_end_at_once_costs_two_writes_of_ours(line: Metered, namespace: str) -> None:
+def test_a_job_whose_pods_end_at_once_costs_two_status_writes(line: Metered, namespace: str) -> None:
     line.queue("a")
     line.begin()
     line.settle()
@@ -73,7 +73,7 @@ def test_a_job_whose_pods_end_at_once_costs_two_writes_of_ours(line: Metered, na
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2, "CREATE pods": 1}  # Admitted, Succeeded
 
 
-def test_a_job_that_waits_and_runs_costs_four_writes_of_ours(line: Metered, namespace: str, clock: Clock) -> None:
+def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, namespace: str, clock: Clock) -> None:
     line.queue("a", stopPolicy="Hold")
     line.begin()
     line.settle()
@@ -94,7 +94,7 @@ def test_a_job_that_waits_and_runs_costs_four_writes_of_ours(line: Metered, name
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
 
 
-def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespace: str) -> None:
+def test_the_cost_of_many_jobs_is_proportional_and_needs_no_list(line: Metered, namespace: str) -> None:
     line.queue("a")
     line.begin()
     line.settle()
@@ -106,12 +106,12 @@ def test_many_jobs_cost_as_much_as_each_and_nobody_lists(line: Metered, namespac
     line.until(lambda: not line.held() and all(line.phase(key) == "Succeeded" for key in keys))
     line.settle()
     assert line.coordinator == {}
-    # Picked; its pod ended. That it was admitted, and that its pod is there, is news to nobody.
+    # One reconcile after the pick, one after the end of the pod. Admission and creation of the pod cause none.
     assert line.reconciles == 2 * JOBS
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2 * JOBS, "CREATE pods": JOBS}
 
 
-def test_a_job_without_pods_costs_one_look_and_one_write(
+def test_a_job_without_pods_costs_one_reconcile_and_one_write(
     cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Metered(cluster, clock, pods="none") as line:
@@ -148,7 +148,7 @@ def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, 
     with ThreadPoolExecutor(8) as threads:
         noise = [threads.submit(change, number) for number in range(1_000)]
         while not all(each.done() for each in noise):
-            line.term.step()  # time stands still: no rest ends meanwhile
+            line.term.step()  # the clock stands still, so no rest ends meanwhile
             line.run_worker()
         assert [each.result() for each in noise] == [None] * 1_000
     newest = max(int(line.cluster.get(PODS, each, namespace)["metadata"]["resourceVersion"]) for each in names)
@@ -179,7 +179,7 @@ def test_a_resync_costs_one_get_for_each_unfinished_job(line: Metered, namespace
     assert line.reconciles == JOBS - 3
 
 
-def test_a_job_that_waits_costs_a_resync_nothing(line: Metered, namespace: str, clock: Clock) -> None:
+def test_a_resync_costs_no_request_for_waiting_jobs(line: Metered, namespace: str, clock: Clock) -> None:
     line.queue("a", stopPolicy="Hold")
     line.begin()
     keys = {line.submit(f"waits-{number}", namespace, "a") for number in range(JOBS)}
@@ -205,5 +205,5 @@ def test_a_takeover_costs_one_get_for_each_unfinished_job(line: Metered, namespa
         line.lose()
     line.begin(epoch=2)
     line.settle()
-    assert line.coordinator == {}  # its caches are warm: a candidate watches, too
+    assert line.coordinator == {}  # the caches are warm, since a candidate watches, too
     assert line.worker == {"GET torchjobs": JOBS}

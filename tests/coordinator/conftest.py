@@ -1,4 +1,5 @@
-"""A front desk on an API server: the real watches, term and reconciler over queues in memory and a stepped clock."""
+"""Fixtures with a desk on an API server: real watches, a term and a reconciler over in-memory queues and a stepped
+clock."""
 
 import logging
 import os
@@ -22,14 +23,15 @@ def clock() -> Clock:
 
 @pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
-    """On the embedded server."""
+    """Yield a desk on the embedded server."""
     with Desk(embedded_cluster, clock) as desk:
         yield desk
 
 
 @pytest.fixture(autouse=True)
 def _umask() -> Iterator[None]:
-    """`torchq local up` and `down` change the umask of their process, which is the tests' own here."""
+    """Restore the umask: `torchq local up` and `down` change that of their process, which is the process of the tests
+    here."""
     before = os.umask(0o022)
     os.umask(before)
     yield
@@ -38,7 +40,7 @@ def _umask() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test made is gone after it: informers see all namespaces, and queues have none."""
+    """Delete the objects of a test after it, since informers see all namespaces and queues have no namespace."""
     names = ("cluster", "embedded_cluster")
     used = [request.getfixturevalue(name) for name in names if name in request.fixturenames]
     yield
@@ -48,7 +50,8 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Torchq]:
-    """The command, in the test's own namespace. A process's command takes over the log; here it is one of many."""
+    """Yield the command in the test's namespace. A coordinator or worker command replaces the log handlers, so they are
+    restored."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield command({"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig), "TORCHQ_NAMESPACE": namespace})

@@ -1,4 +1,4 @@
-"""docs/conditions.md says what the code says: phases, reasons, events, and which fields may change."""
+"""docs/conditions.md agrees with the code: phases, reasons, events, and the fields that may change."""
 
 import ast
 import re
@@ -17,20 +17,20 @@ ROOT = Path(eligibility.__file__).parents[2]
 PAGE = ROOT / "docs" / "conditions.md"
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 SAYERS = {"finished", "idle", "enter", "entered", "Idle", "Hindrance", "Verdict"}
-"""What makes a reason of a condition from its arguments; `Tell` makes that of an event."""
+"""The calls whose arguments are reasons of conditions; the arguments of `Tell` are reasons of events."""
 KINDS = ("PodGroup",)
-"""What may be missing, or refused: `reconcilers.apply.apply` makes the reason from the kind."""
+"""Kinds that may be missing or refused: `reconcilers.apply.apply` builds the reason from the kind."""
 
 
 def table(title: str) -> list[list[str]]:
-    """The rows of the first table below a heading."""
+    """Return the rows of the first table below a heading."""
     section = PAGE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def reasons(sayers: set[str]) -> Iterator[str]:
-    """Every reason that the reconcilers and gang schedulers can give, by calls of these names."""
+    """Yield every reason that the reconcilers and gang schedulers pass to calls of these names."""
     for path in [*(ROOT / "reconcilers").rglob("*.py"), *(ROOT / "gang").rglob("*.py")]:
         module = ast.parse(path.read_text())
         known = {
@@ -56,7 +56,7 @@ def _literals(call: ast.Call, known: dict[str, object]) -> Iterator[str]:
             yield value
 
 
-def test_phases() -> None:
+def test_page_lists_every_phase_with_its_conditions_and_next_phases() -> None:
     rows = {row[0]: row for row in table("Phases")}
     assert rows.keys() == {phase or "(none)" for phase in TRUE_IN}
     for phase, true in TRUE_IN.items():
@@ -64,17 +64,17 @@ def test_phases() -> None:
         assert (row[1], row[3]) == (", ".join(true) or "-", ", ".join(NEXT[phase]) or "-")
 
 
-def test_fields() -> None:
+def test_page_lists_when_each_field_may_change() -> None:
     words = {True: "yes", False: "no"}
     expected = [[each.path, words[each.waiting], words[each.admitted], words[each.finished]] for each in TABLE]
     assert table("Which fields may change when") == expected
 
 
-def test_reasons_to_wait() -> None:
+def test_page_lists_every_reason_to_wait() -> None:
     assert {row[0] for row in table("Reasons to wait")} == eligibility.CODES | set(get_args(explain.Code))
 
 
-def test_reasons_of_conditions() -> None:
+def test_page_lists_every_reason_of_a_condition() -> None:
     rows = table("Reasons of conditions")
     told = {row[1] for row in rows}
     made = set(reasons(SAYERS)) - set(TRUE_IN) | set(re.findall(r'"(Gang[A-Za-z]+)"', _sources("gang")))
@@ -86,7 +86,7 @@ def test_reasons_of_conditions() -> None:
     assert all(all(row) for row in rows)
 
 
-def test_events() -> None:
+def test_page_lists_every_event() -> None:
     told = {reason for row in table("Events") for reason in row[0].split(", ")}
     assert set(reasons({"Tell"})) - told == set(), "events that the page does not explain"
     assert told - set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))) == set(), "events nobody writes"
@@ -97,6 +97,6 @@ def _sources(room: str) -> str:
 
 
 @pytest.mark.parametrize("reason", ["PodFailed", "QueueDrained", "PodsForbidden", "InvalidSpec"])
-def test_reasons_are_found_where_they_are_given(reason: str) -> None:
-    """The page is compared with what is found: it has to be found."""
+def test_the_search_finds_known_reasons_in_the_sources(reason: str) -> None:
+    """The other tests compare the page with the reasons that this search finds, so the search itself is tested."""
     assert reason in {*reasons(SAYERS), *re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))}

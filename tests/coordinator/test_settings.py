@@ -1,4 +1,4 @@
-"""Where settings come from and what wrong ones are told."""
+"""The sources of settings, and the errors for invalid ones."""
 
 from pathlib import Path
 
@@ -32,13 +32,13 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
         ({"TORCHQ_RENEW_SECONDS": "7"}, ("renew_seconds", "half of lease_seconds")),
     ],
 )
-def test_a_wrong_setting_is_named(environ: dict[str, str], words: tuple[str, ...]) -> None:
+def test_an_invalid_setting_is_an_error_that_names_it(environ: dict[str, str], words: tuple[str, ...]) -> None:
     with pytest.raises(SettingsError) as caught:
         settings.resolve({}, environ, None)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_an_unknown_setting_in_the_file_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_setting_in_the_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "torchq.toml"
     file.write_text("treads = 3\n")
     with pytest.raises(SettingsError, match="treads"):
@@ -46,7 +46,7 @@ def test_an_unknown_setting_in_the_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "threads = = 3\n"])
-def test_a_settings_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+def test_an_unreadable_settings_file_is_an_error_that_names_it(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "torchq.toml"
     if text is not None:
         file.write_text(text)
@@ -54,7 +54,7 @@ def test_a_settings_file_that_cannot_be_read_is_named(tmp_path: Path, text: str 
         settings.resolve({}, {}, file)
 
 
-def test_a_password_is_never_shown() -> None:
+def test_masked_hides_the_password_of_a_url() -> None:
     shown = settings.masked("redis_url", "rediss://me:secret@host:6379/2")
     assert "secret" not in shown
     assert "host:6379/2" in shown
@@ -69,11 +69,11 @@ def test_a_password_is_never_shown() -> None:
         ("requests.nvidia.com/gpu=8", {"nvidia.com/gpu": 8}),
     ],
 )
-def test_pools(text: str, expected: object) -> None:
+def test_parse_pool_reads_nodes_none_and_amounts(text: str, expected: object) -> None:
     assert settings.parse_pool(text) == expected
 
 
-def test_how_picks_are_made_is_a_matter_of_settings() -> None:
+def test_settings_determine_the_rules_of_picks() -> None:
     found = settings.Settings(cost="nvidia.com/gpu", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0).rules
     assert found == Rules(cost="nvidia.com/gpu", patience=Patience(7, 9.0), queue_bypasses=5)
     assert settings.Settings().rules == Rules()

@@ -1,4 +1,4 @@
-"""deploy/kubernetes fits what it names: accounts, settings, commands, the service that users are let through to."""
+"""deploy/kubernetes fits what it refers to: accounts, settings, commands, and the service that users may reach."""
 
 import ipaddress
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_deployment_runs_its_command_under_its_account(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
-def test_its_environment_is_of_settings_and_its_grace_longer_than_a_drain(role: Role, tmp_path: Path) -> None:
+def test_deployment_variables_are_settings_and_its_grace_period_exceeds_a_drain(role: Role, tmp_path: Path) -> None:
     environment = {each["name"]: each["value"] for each in _container(role)["env"]}
     secret = tmp_path / "url"
     secret.write_text("rediss://redis:6379/0\n")
@@ -50,7 +50,7 @@ def test_its_environment_is_of_settings_and_its_grace_longer_than_a_drain(role: 
     assert DEPLOYMENTS[manifests.full_name(role)]["spec"]["terminationGracePeriodSeconds"] > made.drain_seconds
 
 
-def test_users_are_let_through_to_its_service() -> None:
+def test_the_service_is_the_one_that_users_may_reach_by_proxy() -> None:
     [service] = [each for each in MANIFESTS if each["kind"] == "Service"]
     [port] = service["spec"]["ports"]
     assert f"http:{service['metadata']['name']}:{port['name']}" == permissions.SERVICE
@@ -63,7 +63,7 @@ def test_users_are_let_through_to_its_service() -> None:
     )
 
 
-def test_the_api_server_alone_reaches_the_coordinators() -> None:
+def test_the_network_policy_allows_only_the_api_server_to_reach_coordinators() -> None:
     [policy] = [each for each in MANIFESTS if each["kind"] == "NetworkPolicy"]
     [deployment] = [
         each for each in MANIFESTS if each["metadata"]["name"] == "torchq-coordinator" and "replicas" in each["spec"]
@@ -84,6 +84,6 @@ def test_the_api_server_alone_reaches_the_coordinators() -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each["kind"] + "-" + each["metadata"]["name"])
-def test_an_api_server_takes_it(granted: Granted, manifest: dict[str, Any]) -> None:
+def test_an_api_server_accepts_each_manifest(granted: Granted, manifest: dict[str, Any]) -> None:
     taken = granted.admin.create(KINDS[manifest["kind"]], manifest, manifest["metadata"]["namespace"], dry_run=True)
     assert taken["metadata"]["name"] == manifest["metadata"]["name"]

@@ -1,6 +1,6 @@
-"""The kubectl and torchq commands that README and docs give to the users of a namespace, under a tenant's role.
+"""The kubectl and torchq commands that README and docs give to users of a namespace, run under a tenant's role.
 
-One rule: a command that the documents name is run here; RBAC forbids none of it.
+One rule: every command that the documents name is run here, and RBAC forbids none of them.
 """
 
 import re
@@ -33,7 +33,7 @@ KUBECTL = {
     "delete": [("delete", "torchjob", "digits")],
     "apply": [("apply", "-f", "-")],
 }
-"""By kubectl's verb: what a tenant runs, in this order."""
+"""The commands of a tenant by kubectl verb, in the order in which they run."""
 NOT_FOR_TENANTS = {
     "kubectl get nodes": "an administrator's",
     "kubectl patch": "needs the right that put the finalizer there",
@@ -57,32 +57,32 @@ def access_with_job(access: Access) -> Iterator[Access]:
 
 @pytest.fixture
 def tenant(access_with_job: Access, tmp_path: Path) -> Iterator[Kubectl]:
-    """kubectl as a tenant's account has it."""
+    """Yield kubectl with a tenant's account."""
     with access_with_job.config(USER, tmp_path) as kubeconfig:
         yield Kubectl(kubeconfig, tmp_path, TENANT, isinstance(access_with_job, Gated))
 
 
 @needs_kubectl
 @pytest.mark.parametrize("verb", KUBECTL)
-def test_kubectl_commands_are_not_forbidden(tenant: Kubectl, verb: str) -> None:
+def test_documented_kubectl_commands_are_not_forbidden(tenant: Kubectl, verb: str) -> None:
     body = manifest("another", TENANT)
     for command in KUBECTL[verb]:
         said = tenant.tried(*command, body=body if verb == "apply" else None)
-        # No node runs the pod here, so that it has no log; and a watch ends by its time.
+        # No node runs the pod here, so it has no log; and a watch ends at its timeout.
         assert said.code == 0 or verb in ("logs", "get"), said
         assert not re.search(r"forbidden|Unauthorized|cannot \w+ resource", said.err), said
 
 
 @needs_kubectl
-def test_what_tenants_may_not_do_is_forbidden_at_the_same_door(tenant: Kubectl) -> None:
+def test_kubectl_commands_beyond_the_role_of_a_tenant_are_forbidden(tenant: Kubectl) -> None:
     for command in (("delete", "pod", "digits-worker-0"), ("get", "torchjobs", "-A"), ("get", "nodes"),
                     ("patch", "torchjob", "digits", "--subresource=status", "--type=merge", "-p", "{}"),
                     ("scale", "torchjob/digits", "-n", "default", "--replicas", "4")):  # fmt: skip
         assert "cannot" in tenant.refused(*command), command
 
 
-def test_every_kubectl_verb_of_the_documents_is_run() -> None:
-    """A verb that a document begins to name is refused here until it is run above."""
+def test_every_documented_kubectl_verb_is_tested() -> None:
+    """A verb that a document newly names fails this test until a test above runs it."""
     found: set[str] = set()
     for document in DOCUMENTS:
         for line in document.read_text().splitlines():
@@ -95,7 +95,7 @@ def test_every_kubectl_verb_of_the_documents_is_run() -> None:
 
 
 def commands() -> list[tuple[str, ...]]:
-    """The torchq commands of people who submit jobs."""
+    """Return the torchq commands of users who submit jobs."""
     looks: list[Any] = [("job", verb, "digits") for verb in ("show", "why", "position", "logs")]
     steps: list[Any] = [("job", verb, "digits") for verb in ("hold", "resume", "suspend", "bump", "restart", "cancel")]
     return [("job", "list"), ("job", "list", "--queue", TENANT), *looks, ("job", "move", "digits", TENANT), *steps,
@@ -103,19 +103,19 @@ def commands() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_torchq_commands_are_not_forbidden(tenant: Kubectl, command: tuple[str, ...]) -> None:
+def test_torchq_commands_of_tenants_are_not_forbidden(tenant: Kubectl, command: tuple[str, ...]) -> None:
     assert "not allowed" not in said(tenant, *command)
 
 
 @pytest.mark.parametrize("command", [("job", "list", "-A"), ("queue", "list")], ids=" ".join)
-def test_a_look_beyond_the_namespace_is_refused_in_words(tenant: Kubectl, command: tuple[str, ...]) -> None:
+def test_lists_beyond_the_namespace_are_refused_with_a_message(tenant: Kubectl, command: tuple[str, ...]) -> None:
     text = said(tenant, *command)
     assert "not allowed" in text
     assert "Traceback" not in text
 
 
 def said(tenant: Kubectl, *command: str) -> str:
-    """What a torchq command prints under the tenant's account."""
+    """Return what a torchq command prints under the tenant's account."""
     environment = {"TORCHQ_KUBECONFIG": str(tenant.kubeconfig), "TORCHQ_NAMESPACE": TENANT}
     result = CliRunner().invoke(main.main, command, env=environment, prog_name="torchq")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

@@ -1,5 +1,5 @@
-"""The tables of permissions: the files are made from them, the code needs all that is in them and nothing else, and
-what is missing is named."""
+"""The tables of permissions: the files are generated from them, the code needs all of them and no more, and a missing
+permission is named."""
 
 import json
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_every_permission_has_a_scene() -> None:
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
-def test_what_is_missing_is_named_once_with_its_remedy(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+def test_a_missing_permission_is_named_once_with_its_remedy(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
     if isinstance(stage.access, Gated) and rule.subresource == "finalizers":
         pytest.skip("only a real API server asks for it")
     _installed(stage, rule)
@@ -75,20 +75,20 @@ def test_what_is_missing_is_named_once_with_its_remedy(stage: Stage, role: Role,
     else:
         assert f'cannot {verb} resource "{rule.target}"' in said
         assert stage.access.name(role) in said
-    # kubectl knows nothing of torchq's files.
+    # kubectl does not name torchq's files.
     assert said.count(role.file) == (0 if rule.subresource == "scale" else 1)
     assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
-def test_what_is_granted_is_enough(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+def test_the_granted_permissions_suffice(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
     _installed(stage, rule)
     said = SCENES[role.name, of_rule(rule), verb](stage)
     assert said == ""
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), PROCESSES)
-def test_a_process_asks_before_it_begins(access: Access, role: Role, rule: Rule, verb: str) -> None:
+def test_a_process_checks_its_permissions_before_it_starts(access: Access, role: Role, rule: Rule, verb: str) -> None:
     preflight.check(access.cluster(role), role, SETTINGS)
     with access.without(role, rule, verb), pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(role), role, SETTINGS)
@@ -97,14 +97,14 @@ def test_a_process_asks_before_it_begins(access: Access, role: Role, rule: Rule,
     assert role.file in str(missing.value)
 
 
-def test_a_worker_that_may_not_read_logs_starts(access: Access) -> None:
+def test_a_worker_starts_without_the_optional_permission_for_logs(access: Access) -> None:
     (rule,) = (each for each in WORKER.rules if each.optional)
     with access.without(WORKER, rule, "get"):
         preflight.check(access.cluster(WORKER), WORKER, SETTINGS)
 
 
 @pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=lambda role: role.name)
-def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) -> None:
+def test_all_missing_permissions_are_named_together(access: Access, role: Role) -> None:
     with pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(USER), role, SETTINGS)
     lacking = [
@@ -116,12 +116,12 @@ def test_everything_that_is_missing_is_said_at_once(access: Access, role: Role) 
     assert all(f"{verb} {rule.target}" in str(missing.value) for rule, verb in lacking)
 
 
-def test_nodes_are_asked_for_only_where_the_pool_is_made_of_them() -> None:
+def test_permission_for_nodes_is_checked_only_if_the_pool_is_nodes() -> None:
     asked = preflight.questions(COORDINATOR, Settings(pool="none"))
     assert NODES not in [rule.resource for rule, _, _ in asked]
 
 
-def test_a_server_that_knows_no_access_reviews_stops_nobody(gated: Gated) -> None:
+def test_a_server_without_access_reviews_does_not_stop_a_process(gated: Gated) -> None:
     preflight.check(gated.admin, COORDINATOR, SETTINGS)
 
 
@@ -158,7 +158,9 @@ FORBIDDEN = [
     FORBIDDEN,
     ids=[f"{role.name}-{verb}-{resource.plural}{'.' * bool(sub)}{sub}" for role, verb, resource, sub in FORBIDDEN],
 )
-def test_nobody_may_do_anothers_work(stage: Stage, role: Role, verb: str, resource: object, subresource: str) -> None:
+def test_roles_may_not_do_the_work_of_other_roles(
+    stage: Stage, role: Role, verb: str, resource: object, subresource: str
+) -> None:
     cluster = stage.access.cluster(role)
     calls = {
         "get": lambda: cluster.get(resource, "x", TENANT),
@@ -181,7 +183,7 @@ def body(resource: object) -> dict[str, object]:
 
 
 @pytest.mark.apiserver
-def test_users_stay_in_their_namespace_and_see_their_queue_alone(granted: Granted) -> None:
+def test_users_may_access_only_their_namespace_and_their_queue(granted: Granted) -> None:
     user = granted.cluster(USER)
     for call in (
         lambda: user.list(TORCHJOBS, "default"),
@@ -197,7 +199,7 @@ def test_users_stay_in_their_namespace_and_see_their_queue_alone(granted: Grante
 
 
 @pytest.mark.apiserver
-def test_a_coordinator_has_one_lease(granted: Granted) -> None:
+def test_a_coordinator_may_read_only_its_lease(granted: Granted) -> None:
     coordinator = granted.cluster(COORDINATOR)
     for call in (
         lambda: coordinator.get(LEASES, "another", manifests.LEASE_NAMESPACE),
@@ -210,7 +212,7 @@ def test_a_coordinator_has_one_lease(granted: Granted) -> None:
 # The files.
 
 
-def test_the_files_are_what_the_tables_say() -> None:
+def test_the_files_equal_the_output_of_the_tables() -> None:
     written = {str(path.relative_to(FILES)): path.read_text() for path in FILES.rglob("*.yaml")}
     assert written == manifests.files(), "run: python -m coordinator.rbac.manifests"
 
@@ -221,14 +223,14 @@ def printed(*arguments: str, code: int = 0) -> list[dict[str, object]]:
     return list(yaml.safe_load_all(result.output)) if code == 0 else []
 
 
-def test_the_command_prints_what_is_in_the_files() -> None:
+def test_rbac_prints_the_content_of_the_files() -> None:
     for name in ROLES:
         assert printed(name) == list(yaml.safe_load_all((FILES / f"{name}.yaml").read_text()))
     assert printed() == [document for name in ROLES for document in printed(name)]
     assert printed("--tenant", TENANT) == list(yaml.safe_load_all((FILES / "examples" / f"{TENANT}.yaml").read_text()))
 
 
-def test_accounts_live_where_the_admin_wants_them() -> None:
+def test_rbac_places_accounts_in_the_chosen_system_namespace() -> None:
     documents = printed("coordinator", "--system-namespace", "queueing")
     account = next(each for each in documents if each["kind"] == "ServiceAccount")
     assert account["metadata"]["namespace"] == "queueing"  # type: ignore[index]
@@ -238,7 +240,7 @@ def test_accounts_live_where_the_admin_wants_them() -> None:
                for found in subjects)  # fmt: skip
 
 
-def test_a_tenant_may_have_people_and_another_queue() -> None:
+def test_rbac_for_a_tenant_binds_users_groups_and_another_queue() -> None:
     documents = printed("--tenant", "b", "--queue", "c", "--user", "ann", "--group", "crew")
     reader = next(each for each in documents if each["kind"] == "ClusterRole")
     assert reader["rules"][0]["resourceNames"] == ["c"]  # type: ignore[index]
@@ -247,11 +249,11 @@ def test_a_tenant_may_have_people_and_another_queue() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--queue", "a"), ("worker", "--tenant", "a"), ("nobody",)])
-def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
+def test_rbac_rejects_an_invalid_combination_of_arguments(arguments: tuple[str, ...]) -> None:
     printed(*arguments, code=2)
 
 
-def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
+def test_no_account_may_change_permissions_or_read_secrets() -> None:
     found = {rule.resource.plural for role in ROLES.values() for rule in role.all_rules()}
     assert found == {
         "torchjobs",
@@ -271,8 +273,8 @@ def test_no_account_may_change_what_accounts_may_do_or_read_secrets() -> None:
     assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.all_rules())
 
 
-def test_a_dry_run_of_a_pod_is_tried_and_done_without(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may make pods passes by the queues: users may not, and submit all the same."""
+def test_submit_succeeds_if_the_dry_run_of_a_pod_is_forbidden(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account that may create pods can bypass the queues. Users have no such permission, and still submit jobs."""
     user = stage.access.cluster(USER)
     monkeypatch.setattr(stage.access, "cluster", lambda _: user)
     file = stage.folder / "job.json"

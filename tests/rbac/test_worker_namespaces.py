@@ -1,4 +1,4 @@
-"""A worker that may make pods in some namespaces only: it starts, it makes these, and a job elsewhere says why not."""
+"""A worker that may create pods in some namespaces only: it starts, and a job in another namespace gives the reason."""
 
 import logging
 from collections.abc import Iterator
@@ -43,20 +43,20 @@ def granted(documents: list[dict[str, Any]], name: str) -> set[tuple[str, str, s
     return {(rule["apiGroups"][0], rule["resources"][0], verb) for rule in role["rules"] for verb in rule["verbs"]}
 
 
-def test_both_roles_together_grant_what_the_one_grants() -> None:
+def test_the_two_roles_together_grant_what_the_single_role_grants() -> None:
     whole, split = printed("worker"), printed("worker", "--namespaces", "a,b")
     wide, narrow = granted(split, "torchq-worker"), granted(split, "torchq-worker-namespaced")
     assert wide | narrow == granted(whole, "torchq-worker")
     assert not wide & narrow
 
 
-def test_of_the_whole_cluster_it_only_reads_and_writes_the_status_of_jobs() -> None:
+def test_the_cluster_wide_role_writes_only_the_status_of_jobs() -> None:
     writes = {asked for asked in granted(printed("worker", "--namespaces", "a"), "torchq-worker")
               if asked[2] not in ("get", "list", "watch")}  # fmt: skip
     assert writes == {(TORCHJOBS.group, "torchjobs/status", "patch")}
 
 
-def test_each_namespace_has_a_binding_of_the_account() -> None:
+def test_each_namespace_gets_a_binding_of_the_account() -> None:
     documents = printed("--namespaces", "a, b,a")
     bound = [
         each for each in documents if each["metadata"]["name"] == "torchq-worker-namespaced" and "subjects" in each
@@ -85,11 +85,11 @@ def test_each_namespace_has_a_binding_of_the_account() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_makes_no_sense_is_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
+def test_rbac_rejects_invalid_namespaces_arguments(arguments: tuple[str, ...]) -> None:
     printed(*arguments, code=2)
 
 
-def test_it_starts_and_follows_the_cluster(access: Access, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_namespaced_worker_starts_and_follows_the_cluster(access: Access, caplog: pytest.LogCaptureFixture) -> None:
     with access.narrowed(TENANT) as worker, caplog.at_level(logging.INFO):
         preflight.check(worker, WORKER, SETTINGS)
         caches = WorkerCaches(worker, SETTINGS)
@@ -102,13 +102,13 @@ def test_it_starts_and_follows_the_cluster(access: Access, caplog: pytest.LogCap
     assert "torchq rbac worker --namespaces" in caplog.text
 
 
-def test_it_makes_the_pods_of_a_namespace_that_was_granted(stage: Stage) -> None:
+def test_a_namespaced_worker_creates_pods_in_a_granted_namespace(stage: Stage) -> None:
     with stage.access.narrowed(TENANT) as worker:
         assert stage.reconcile(stage.job(), worker=worker) == ""
     assert len(stage.admin.list(PODS, TENANT).items) == 1
 
 
-def test_a_job_of_another_namespace_says_that_its_pods_are_forbidden(stage: Stage) -> None:
+def test_a_job_of_another_namespace_gives_pods_forbidden(stage: Stage) -> None:
     body = manifest("train", TENANT, {"Master": task()})
     key = JobKey(ELSEWHERE, "train", stage.admin.create(TORCHJOBS, body, ELSEWHERE)["metadata"]["uid"])
     with stage.access.narrowed(TENANT) as worker:

@@ -1,4 +1,4 @@
-"""Requests counted where they leave the client, in the words of the API: "GET torchjobs", "PATCH torchjobs/status"."""
+"""Requests counted at the client, by verb and resource: "GET torchjobs", "PATCH torchjobs/status"."""
 
 import threading
 from collections import Counter
@@ -13,7 +13,7 @@ _WORDS = {"POST": "CREATE"}
 
 
 def words(request: Request) -> str:
-    """What a request is, without names."""
+    """Return the verb and resource of a request, without names."""
     parts = urlsplit(request.path)
     steps = parts.path.strip("/").split("/")
     steps = steps[2:] if steps[0] == "api" else steps[3:]
@@ -29,7 +29,7 @@ def words(request: Request) -> str:
 
 
 class Wire:
-    """A transport that counts."""
+    """A transport that counts requests."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -57,7 +57,7 @@ class Wire:
 
 
 class Client(KubernetesCluster):
-    """A client that counts, over another one's connections."""
+    """A client that counts its requests, over the connections of another client."""
 
     def __init__(self, cluster: KubernetesCluster) -> None:
         self.wire = Wire(cluster._transport)
@@ -65,12 +65,12 @@ class Client(KubernetesCluster):
 
     @property
     def asked(self) -> Counter[str]:
-        """All requests so far."""
+        """The count of all requests so far."""
         return Counter(self.wire.asked)
 
 
 class Metered(Desk):
-    """A desk whose coordinator and worker each have a client of that kind."""
+    """A desk whose coordinator and worker each have a counting client."""
 
     counting = Client
 
@@ -80,28 +80,28 @@ class Metered(Desk):
         self._noted: dict[str, Counter[str]] = {}
 
     def run_worker(self) -> int:
-        """Count the runs too."""
+        """Run the worker and count its reconciles."""
         done = super().run_worker()
         self.reconciles += done
         return done
 
     def note(self) -> None:
-        """Forget what was asked so far."""
+        """Set the counts of requests and reconciles to zero."""
         self._noted = {"coordinator": self.watching.asked, "worker": self.working.asked}
         self.reconciles = 0
 
     @property
     def coordinator(self) -> Counter[str]:
-        """What the coordinator has asked since then."""
+        """The coordinator's requests since the last `note`."""
         return self.watching.asked - self._noted.get("coordinator", Counter())
 
     @property
     def worker(self) -> Counter[str]:
-        """What the worker has asked since then."""
+        """The worker's requests since the last `note`."""
         return self.working.asked - self._noted.get("worker", Counter())
 
     def settle(self) -> None:
-        """Until there is nothing left to do: several looks in a row that found nothing."""
+        """Run coordinator and worker until more than 20 steps in a row find nothing to do."""
         idle = 0
 
         def still() -> bool:

@@ -1,4 +1,4 @@
-"""How often a key is looked at, however often it is marked."""
+"""How often a marked key is taken for work, however often it is marked."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.coordinator.desk import Clock
 ONE, TWO = JobKey("a", "one", "1"), JobKey("a", "two", "2")
 
 
-def test_a_job_is_looked_at_at_once_and_its_pods_after_a_rest() -> None:
+def test_a_mark_for_a_job_is_taken_at_once_and_one_for_its_pods_after_a_rest() -> None:
     clock = Clock()
     marks = Marks(clock)
     assert marks.add_for_pods(ONE, 5)
@@ -31,7 +31,7 @@ def test_a_job_is_looked_at_at_once_and_its_pods_after_a_rest() -> None:
     assert marks.add_for_pods(ONE, 9)
 
 
-def test_keys_without_news_take_a_part_of_each_look_and_stand_before_no_news() -> None:
+def test_keys_without_news_get_a_share_of_each_take_after_the_news() -> None:
     marks = Marks(Clock())
     again = [JobKey("evil", str(number), str(number)) for number in range(1_000)]
     marks.add_again(again)
@@ -44,7 +44,7 @@ def test_keys_without_news_take_a_part_of_each_look_and_stand_before_no_news() -
     assert len(marks) == 1_094 - 6
 
 
-def test_a_key_is_taken_once_with_its_news() -> None:
+def test_a_key_is_taken_once_with_its_newest_version() -> None:
     marks = Marks(Clock())
     marks.add_again([ONE, TWO])
     marks.add([ONE], 5)
@@ -55,7 +55,7 @@ def test_a_key_is_taken_once_with_its_news() -> None:
     assert len(marks) == 0
 
 
-def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
+def test_add_soon_delays_a_key_by_one_rest() -> None:
     clock = Clock()
     marks = Marks(clock)
     marks.add_soon(ONE)
@@ -74,7 +74,7 @@ def test_what_others_have_to_have_seen_is_looked_at_after_a_rest() -> None:
     assert len(marks) == 0
 
 
-def test_a_thousand_changes_in_a_second_are_a_few_looks() -> None:
+def test_a_thousand_changes_in_a_second_are_taken_a_few_times() -> None:
     clock = Clock()
     marks = Marks(clock)
     looks = []
@@ -88,7 +88,7 @@ def test_a_thousand_changes_in_a_second_are_a_few_looks() -> None:
     assert looks[-1] == (ONE, 999)
 
 
-def test_the_oldest_first_and_no_more_than_asked_for() -> None:
+def test_take_returns_the_oldest_keys_up_to_the_limit() -> None:
     marks = Marks(Clock())
     marks.add([TWO, ONE], 0)
     marks.add([TWO], 3)
@@ -96,7 +96,7 @@ def test_the_oldest_first_and_no_more_than_asked_for() -> None:
     assert marks.take(1) == [(ONE, 0)]
 
 
-def test_nothing_of_a_key_is_remembered_after_its_rest() -> None:
+def test_a_key_is_forgotten_after_its_rest() -> None:
     clock = Clock()
     marks = Marks(clock)
     for key in (ONE, TWO):
@@ -110,7 +110,7 @@ def test_nothing_of_a_key_is_remembered_after_its_rest() -> None:
     assert len(marks) == 0
 
 
-def test_that_no_pod_of_a_job_takes_room_any_more_is_looked_at_at_once() -> None:
+def test_the_end_of_the_last_pod_of_a_job_is_taken_at_once() -> None:
     server: Any = SimpleNamespace(serves=bool)
     watches = Watches(server, nodes=False, clock=Clock())
     watches.pods._synced.set()

@@ -1,4 +1,4 @@
-"""Objects that a namespace's users make to harm others: whatever they say, the others' charges stay as they are."""
+"""Objects that users of a namespace create to harm other tenants; the charges of the others never change."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,7 +40,7 @@ NUMBERS = ["1", "0", "2", "9" * 60, "9" * 5000, "-1", "٣", "1e9", "", "90071992
 
 
 def hostile(**given: Any) -> dict[str, Any]:
-    """A pod by hand, as an API server stores it."""
+    """Return a pod that a user wrote by hand, as an API server stores it."""
     marks = {labels.JOB_UID: EVIL.uid, labels.JOB_NAME: EVIL.name, labels.QUEUE: "own", labels.ATTEMPT: "1"}
     container = {"name": "c", "resources": {"requests": given.pop("requests", {"cpu": "1"})}}
     own = [desks.owner(EVIL)]
@@ -60,7 +60,7 @@ def hostile(**given: Any) -> dict[str, Any]:
 
 
 def charged(*pods: dict[str, Any], jobs: Any = (MINE,), rules: Rules = RULES) -> dict[str, Amounts]:
-    """What each queue is charged for beside the victim's own job."""
+    """Return the charge of each queue, except that of the victim's own job."""
     found = rebuilt_state.take([VICTIM, *jobs], map(views.pod_view, pods), {}, rules, 1000.0, nodes=NODES)
     assert found.errors == {}
     return {each.queue: each.charge for each in found.reservations if each.key != GOOD}
@@ -73,7 +73,7 @@ TABLE = {
     "a charge of nothing": (hostile(annotations={labels.CHARGE: "{}"}), {"own": ONE_CPU}),
     "a charge below nothing": (hostile(annotations={labels.CHARGE: '{"cpu":-64000}'}), {"own": ONE_CPU}),
     "another's queue": (hostile(labels={labels.QUEUE: "victim"}), {}),
-    "a queue that nobody made": (hostile(labels={labels.QUEUE: "nowhere"}), {}),
+    "a queue that does not exist": (hostile(labels={labels.QUEUE: "nowhere"}), {}),
     "no queue at all": (hostile(labels={labels.QUEUE: ""}), {"own": ONE_CPU}),
     "an attempt that never was": (hostile(labels={labels.ATTEMPT: "2"}), {}),
     "no attempt": (hostile(labels={labels.ATTEMPT: "0"}), {}),
@@ -82,7 +82,7 @@ TABLE = {
     "more than its node has": (hostile(requests={"cpu": "1000000"}), {"own": {"cpu": 8000, "pods": 1, "jobs": 1}}),
     "a node that does not exist": (hostile(node="nowhere"), {"own": {"jobs": 1}}),
     "no node": (hostile(node=""), {}),
-    "a resource that nobody has": (hostile(requests={"example.org/x": "5"}), {"own": {"pods": 1, "jobs": 1}}),
+    "a resource of no node": (hostile(requests={"example.org/x": "5"}), {"own": {"pods": 1, "jobs": 1}}),
     "an owner of another kind": (hostile(owners=[{**desks.owner(EVIL), "kind": "ConfigMap", "apiVersion": "v1"}]), {}),
     "an owner of another name": (hostile(owners=[{**desks.owner(EVIL), "name": "other"}]), {}),
     "an owner that does not control it": (hostile(owners=[{**desks.owner(EVIL), "controller": False}]), {}),
@@ -95,29 +95,29 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("manifest", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_what_a_pod_is_charged_for(manifest: dict[str, Any], expected: dict[str, Amounts]) -> None:
+def test_a_hostile_pod_charges_no_queue_but_its_own(manifest: dict[str, Any], expected: dict[str, Amounts]) -> None:
     assert charged(manifest) == expected
 
 
-def test_pods_of_a_job_that_has_vanished_are_charged_whatever_their_attempt() -> None:
+def test_pods_of_a_deleted_job_are_charged_whatever_their_attempt() -> None:
     assert charged(hostile(labels={labels.ATTEMPT: "7"}), jobs=()) == {"own": ONE_CPU}
     assert charged(hostile(labels={labels.QUEUE: "victim"}), jobs=()) == {}
 
 
-def test_a_pod_that_runs_where_nobody_sees_its_node_is_charged() -> None:
+def test_a_running_pod_without_a_known_node_is_charged() -> None:
     running = hostile(node="")
     running["status"]["phase"] = "Running"
     found = rebuilt_state.take([], [views.pod_view(running)], {}, RULES, 1000.0)
     assert [each.charge for each in found.reservations] == [ONE_CPU]
 
 
-def test_what_the_store_holds_for_a_job_is_not_changed_by_its_pods() -> None:
+def test_labels_of_pods_do_not_change_the_reservation_of_a_job() -> None:
     held = Reservation(key=EVIL, queue="own", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1})
     view = views.pod_view(hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "9" * 60}))
     assert rebuilt_state.take([MINE], [view], {EVIL: held}, RULES, 1000.0).reservations == (held,)
 
 
-def test_many_pods_together_take_no_more_than_their_node_has() -> None:
+def test_pods_of_a_node_are_charged_no_more_than_the_node_has() -> None:
     pods = [hostile(name=f"p{number}", requests={"cpu": "3"}) for number in range(1000)]
     assert charged(*pods) == {"own": {"cpu": 8000, "pods": 110, "jobs": 1}}
     elsewhere = [
@@ -130,7 +130,7 @@ def test_many_pods_together_take_no_more_than_their_node_has() -> None:
     assert sum(each.charge.get("cpu", 0) for each in found.reservations) == 8000
 
 
-def test_of_too_many_names_those_count_that_limit_the_queue() -> None:
+def test_a_charge_with_too_many_names_keeps_those_with_a_limit() -> None:
     rules = replace(RULES, ceilings={"own": {"cpu": 9000, "memory": 1 << 30}})
     many = {f"example.org/a{number}": "1" for number in range(500)}
     view = views.pod_view(hostile(requests={**many, "memory": "5", "cpu": "9E", "zebra.example.org/x": "1"}))
@@ -139,7 +139,7 @@ def test_of_too_many_names_those_count_that_limit_the_queue() -> None:
     assert (found.charge["memory"], found.charge["cpu"], found.charge["jobs"]) == (5, 2**53 - 1, 1)
 
 
-def test_a_pod_that_counts_for_no_queue_takes_room_as_one_without_labels() -> None:
+def test_a_pod_that_charges_no_queue_takes_room_of_the_pool() -> None:
     def foreign(*pods: dict[str, Any]) -> list[Amounts]:
         jobs = {GOOD: VICTIM, EVIL: MINE}
         seen_by_pool = pod_charges.unlabelled(map(views.pod_view, pods), jobs, RULES)
@@ -149,10 +149,12 @@ def test_a_pod_that_counts_for_no_queue_takes_room_as_one_without_labels() -> No
     assert foreign(hostile(labels={labels.QUEUE: "victim"})) == [{"cpu": 1000, "pods": 1}]
     assert foreign(hostile(labels={labels.QUEUE: "victim"}, node="")) == [{}]
     assert foreign(hostile(labels={labels.ATTEMPT: "2"})) == [{"cpu": 1000, "pods": 1}]
-    assert foreign(hostile(labels={labels.ATTEMPT: "2"}, version="101")) == []  # the job may be at that attempt by now
+    assert (
+        foreign(hostile(labels={labels.ATTEMPT: "2"}, version="101")) == []
+    )  # the job may have reached that attempt by now
 
 
-def test_jobs_are_read_again_only_for_pods_that_are_newer() -> None:
+def test_jobs_are_read_again_only_for_newer_pods() -> None:
     jobs = {GOOD: VICTIM, EVIL: MINE}
 
     def newer(**given: Any) -> list[JobKey]:
@@ -164,7 +166,7 @@ def test_jobs_are_read_again_only_for_pods_that_are_newer() -> None:
     assert newer(labels={labels.ATTEMPT: "9" * 60}, version="101") == []
 
 
-def test_a_pod_of_a_job_that_cannot_be_read_counts_for_the_jobs_own_queue() -> None:
+def test_a_pod_of_an_unread_job_charges_the_queue_of_the_job() -> None:
     made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node="")
     del made["metadata"]["deletionTimestamp"]
     view = views.pod_view(made)
@@ -173,7 +175,7 @@ def test_a_pod_of_a_job_that_cannot_be_read_counts_for_the_jobs_own_queue() -> N
 
 
 @pytest.mark.parametrize("node", ["", "one"])
-def test_pods_of_jobs_that_are_not_read_again_fill_no_queue_that_is_closed_to_them(node: str) -> None:
+def test_a_pod_of_an_unread_job_charges_no_queue_that_is_closed_to_it(node: str) -> None:
     named = replace(MINE, queue="victim")
     made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node=node)
     del made["metadata"]["deletionTimestamp"]
@@ -183,7 +185,7 @@ def test_pods_of_jobs_that_are_not_read_again_fill_no_queue_that_is_closed_to_th
 
 @pytest.mark.parametrize("node", ["", "one"])
 @pytest.mark.parametrize(("queue", "expected"), [("victim", []), ("own", [ONE_CPU])])
-def test_pods_of_an_unread_unknown_job_count_only_for_a_queue_of_their_namespace(
+def test_a_pod_of_an_unknown_job_charges_only_a_queue_of_its_namespace(
     queue: str, expected: list[Amounts], node: str
 ) -> None:
     made = hostile(labels={labels.QUEUE: queue}, node=node)
@@ -227,7 +229,7 @@ MANIFESTS = st.builds(
 
 @settings(max_examples=300)
 @given(st.lists(MANIFESTS, max_size=5), st.sampled_from(["", "own", "victim", "nowhere"]), st.booleans())
-def test_no_pods_change_what_another_queue_is_charged(pods: list[dict[str, Any]], named: str, read: bool) -> None:
+def test_pods_never_change_the_charge_of_another_queue(pods: list[dict[str, Any]], named: str, read: bool) -> None:
     jobs = [VICTIM, replace(MINE, queue=named)] if named else [VICTIM]
     baseline = rebuilt_state.take([VICTIM], [], {}, RULES, 1000.0).reservations
     found = rebuilt_state.take(
@@ -263,7 +265,7 @@ SOUND = Entry(key=GOOD, queue="victim", submitted=1.0, attempt=1, demand={"cpu":
 
 
 @pytest.mark.parametrize("entry", TOO_LARGE)
-def test_a_store_takes_none_of_the_entries_if_it_cannot_keep_one(store: QueueStore, entry: Entry) -> None:
+def test_put_stores_no_entry_if_one_of_them_is_unstorable(store: QueueStore, entry: Entry) -> None:
     store.rebuild(1, [], [])
     with pytest.raises(errors.Unstorable, match=r"evil/"):
         store.put([SOUND, entry])
@@ -276,7 +278,7 @@ def test_a_store_takes_none_of_the_entries_if_it_cannot_keep_one(store: QueueSto
 
 
 @given(st.lists(st.integers(0, 30), max_size=40), st.sets(st.integers(0, 30)))
-def test_what_fails_is_skipped_and_all_others_have_their_turn(items: list[int], bad: set[int]) -> None:
+def test_items_that_fail_are_skipped_and_all_others_are_processed(items: list[int], bad: set[int]) -> None:
     done: list[int] = []
     skipped: list[int] = []
 
@@ -290,7 +292,7 @@ def test_what_fails_is_skipped_and_all_others_have_their_turn(items: list[int], 
     assert skipped == [each for each in items if each in bad]
 
 
-def test_what_concerns_all_is_no_objects_fault() -> None:
+def test_an_error_of_the_store_is_raised_and_skips_no_item() -> None:
     def act(_: Any) -> None:
         raise errors.StoreUnreachable("Redis does not answer")
 
@@ -298,11 +300,11 @@ def test_what_concerns_all_is_no_objects_fault() -> None:
         error_isolation.each([1, 2, 3], act, lambda *_: pytest.fail("skipped"))
 
 
-# The same on a term: rebuild, audit and flush.
+# The same objects in a term: rebuild, audit and flush.
 
 
 def spoil(desk: Desk, key: JobKey) -> None:
-    """Make pods by hand that claim everything for the victim's queue."""
+    """Create pods by hand that claim everything for the victim's queue."""
     for number, text in enumerate(["9" * 60, "1", "2", "0"]):
         marks = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "victim", labels.ATTEMPT: text}
         notes = {labels.CHARGE: '{"cpu":999999999,"memory":1}', labels.RESTARTS_SETTLED: "9" * 5000}
@@ -310,7 +312,7 @@ def spoil(desk: Desk, key: JobKey) -> None:
         make_pod(desk, key, name, node="one", labels=marks, annotations=notes, finalizers=["example.org/keep"])
 
 
-def test_a_term_goes_on_whatever_pods_there_are(desk: Desk, namespace: str) -> None:
+def test_a_term_works_with_hostile_pods(desk: Desk, namespace: str) -> None:
     desk.queue("victim", namespaces=["somewhere-else"])
     desk.queue("own")
     desk.begin()
@@ -338,12 +340,12 @@ def test_a_term_goes_on_whatever_pods_there_are(desk: Desk, namespace: str) -> N
         desk.cluster.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace)
 
 
-def test_a_job_is_read_again_where_a_pod_is_of_a_newer_attempt(desk: Desk, namespace: str) -> None:
+def test_a_rebuild_reads_a_job_again_if_a_pod_has_a_newer_attempt(desk: Desk, namespace: str) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.begin()
     key = desk.submit("train", namespace, "a")
     seen(desk, key)
-    desk.watches.jobs.stop()  # from now on it lags behind
+    desk.watches.jobs.stop()  # from now on the watch lags behind
     status = {
         "queue": "a",
         "attempt": 1,
@@ -365,7 +367,7 @@ def test_a_job_is_read_again_where_a_pod_is_of_a_newer_attempt(desk: Desk, names
 
 
 class Spoilt(MemoryStore):
-    """A store that fails by one entry in a way that nobody foresaw."""
+    """A store in which one entry causes an unforeseen error."""
 
     bad = "bad"
 
@@ -376,7 +378,7 @@ class Spoilt(MemoryStore):
         super().put(found)
 
 
-def test_an_entry_that_the_store_cannot_take_keeps_no_other_one_out(
+def test_an_unstorable_entry_does_not_keep_other_entries_out(
     desk: Desk, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.queue("a", stopPolicy="Hold")

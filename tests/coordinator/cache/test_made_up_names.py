@@ -1,4 +1,4 @@
-"""Names that jobs make up: of resources that no node offers, and of queues. What they cost stays with their jobs."""
+"""Invented names in jobs: resources of no node, and queues that do not exist. Their cost stays with their jobs."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +39,7 @@ def show(seen: Watches, manifest: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_made_up_resources_change_no_settings(held: bool) -> None:
+def test_invented_resources_change_no_settings(held: bool) -> None:
     seen = watches()
     show(seen, job(0, "default", "cpu"))
     assert seen.take_settings_changed(0.0)
@@ -48,7 +48,7 @@ def test_made_up_resources_change_no_settings(held: bool) -> None:
     assert not seen.take_settings_changed(0.0)
 
 
-def test_what_many_jobs_share_does_not_grow_with_made_up_names() -> None:
+def test_the_cache_of_shared_values_does_not_grow_with_invented_names() -> None:
     job_waits._shared.cache_clear()
     for number in range(20):
         many = {f"example.org/{number}-{at}": 1 for at in range(60)}
@@ -57,7 +57,7 @@ def test_what_many_jobs_share_does_not_grow_with_made_up_names() -> None:
     assert job_waits.kept({"cpu": 1}) is job_waits.kept({"cpu": 1})
 
 
-def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
+def test_a_queue_is_implied_only_by_jobs_that_are_not_held() -> None:
     seen = watches()
     for number in range(50):
         show(seen, job(number, "team", "cpu", hold=True))
@@ -70,7 +70,7 @@ def test_a_queue_counts_as_named_only_by_jobs_that_compete() -> None:
     assert seen.implied_queues() == frozenset()
 
 
-def test_a_queue_that_a_job_invents_is_none_and_changes_no_settings() -> None:
+def test_an_invented_queue_is_not_implied_and_changes_no_settings() -> None:
     seen = watches()
     for number in range(50):
         show(seen, job(number, f"queue-{number}", "cpu"))
@@ -81,7 +81,7 @@ def test_a_queue_that_a_job_invents_is_none_and_changes_no_settings() -> None:
     assert seen.implied_queues() == {"team", "default"}
 
 
-def test_a_job_that_holds_room_in_a_queue_that_nobody_created_keeps_that_queue() -> None:
+def test_an_admitted_job_keeps_its_invented_queue() -> None:
     seen, held = watches(), job(1, "invented", "cpu")
     admission = {"queue": "invented", "attempt": 1, "epoch": 1, "charge": {"cpu": 1000, "jobs": 1, "pods": 2}}
     show(
@@ -92,7 +92,7 @@ def test_a_job_that_holds_room_in_a_queue_that_nobody_created_keeps_that_queue()
     assert seen.implied_queues() == frozenset()
 
 
-def test_a_made_up_queue_changes_no_settings_where_only_an_admin_makes_queues(
+def test_without_implicit_queues_an_invented_queue_changes_no_settings(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     with Desk(embedded_cluster, clock) as desk:
@@ -104,7 +104,7 @@ def test_a_made_up_queue_changes_no_settings_where_only_an_admin_makes_queues(
         assert not desk.watches.take_settings_changed(0.0)
 
 
-def test_a_job_that_asks_for_what_no_node_offers_waits_and_the_others_go(
+def test_a_job_that_requests_a_resource_of_no_node_waits_and_others_run(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     status = {"allocatable": {"cpu": "8", "pods": "9"}, "conditions": [{"type": "Ready", "status": "True"}]}

@@ -22,7 +22,7 @@ PLACE = partial(route.place, rules=Rules())
 
 
 def one(number: int, cpu: int = 2000, **changes: Any) -> JobView:
-    """A job that was refused; later ones are younger."""
+    """Return a job that a ResourceQuota refused; a higher number is a younger job."""
     waits = refused(needs=resource_quota.of_charge({"cpu": cpu, "pods": 1}), **changes.pop("refusal", {}))
     fields = {"key": JobKey("team", f"j{number}", f"u{number}"), "submitted": 100.0 + number, "waits": waits}
     return job(**{**fields, "charge": {"cpu": cpu, "pods": 1, "jobs": 1}, **changes})
@@ -34,13 +34,13 @@ def yields(*jobs: JobView, free: int = 4000, arrived: int = 0) -> list[str]:
     return sorted(key.name for key in found)
 
 
-def test_as_many_go_as_fit_together_by_priority_and_age() -> None:
+def test_jobs_that_fit_together_go_by_priority_and_age() -> None:
     assert yields(*map(one, range(4))) == ["j2", "j3"]
     assert yields(one(0), one(1), one(2, priority=5)) == ["j1"]
     assert yields(one(0, 3000), one(1, 2000), one(2, 1000)) == ["j1"], "what fits beside the older ones goes"
 
 
-def test_a_job_that_does_not_fit_or_cannot_go_lets_no_other_wait() -> None:
+def test_a_job_that_does_not_fit_or_cannot_go_delays_no_other_job() -> None:
     for changes in (
         {"cpu": 9000},
         {"held": True},
@@ -55,11 +55,11 @@ def test_a_job_that_does_not_fit_or_cannot_go_lets_no_other_wait() -> None:
         assert yields(one(0, **changes), one(1), one(2)) == [], changes
 
 
-def test_a_job_that_no_other_reason_keeps_goes_before_younger_ones() -> None:
+def test_a_job_that_only_the_quota_keeps_out_goes_before_younger_ones() -> None:
     assert yields(one(0, reason="NamespaceQuota"), one(1, reason="NamespaceQuota"), one(2)) == ["j2"]
 
 
-def test_room_that_is_about_to_be_used_is_not_given_twice() -> None:
+def test_room_of_an_admitted_job_is_reserved_until_its_pods_arrive() -> None:
     coming = one(0, admission=admission(), phase="Admitted")
     assert yields(coming, one(1), one(2)) == ["j2"]
     assert yields(coming, one(1), one(2), arrived=1) == []
@@ -68,7 +68,7 @@ def test_room_that_is_about_to_be_used_is_not_given_twice() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), max_size=8), st.integers(0, 12))
-def test_those_that_go_fit_together_and_no_other_does_beside_them(drawn: list[tuple[int, int]], free: int) -> None:
+def test_the_jobs_that_go_fit_the_quota_together(drawn: list[tuple[int, int]], free: int) -> None:
     jobs = [one(number, cpu * 1000, priority=priority) for number, (cpu, priority) in enumerate(drawn)]
     behind = yields(*jobs, free=free * 1000) if free <= 10 else []
     fitting = [each for each in jobs if each.charge["cpu"] <= min(free, 10) * 1000] if free <= 10 else []
@@ -96,7 +96,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("refusal", "there", "pauses"), CHANGES)
-def test_a_pause_ends_when_what_refused_the_job_has_changed(
+def test_a_pause_ends_when_the_quota_that_refused_the_job_changes(
     refusal: dict[str, Any], there: Quota, pauses: bool
 ) -> None:
     found = namespace_quota.barred(one(1, refusal={"until": NOW + 9, **refusal}), (there,), NOW)
@@ -114,7 +114,7 @@ def due(jobs: QuotaJobs) -> list[str]:
     return [namespace for namespace, _ in jobs.due()]
 
 
-def test_a_namespace_is_judged_at_once_and_then_now_and_then(clock: Clock) -> None:
+def test_a_namespace_is_due_at_once_and_then_at_intervals(clock: Clock) -> None:
     first, second = one(0), one(1)
     jobs = QuotaJobs(clock)
     jobs.note(None, first)
@@ -130,7 +130,7 @@ def test_a_namespace_is_judged_at_once_and_then_now_and_then(clock: Clock) -> No
     assert jobs.due() == [("team", tuple({first.key, second.key}))]
 
 
-def test_only_those_are_routed_again_for_which_the_answer_is_another(clock: Clock) -> None:
+def test_record_returns_only_jobs_whose_answer_changed(clock: Clock) -> None:
     first, second, third = one(0), one(1), one(2)
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first, second])
@@ -145,7 +145,7 @@ def test_only_those_are_routed_again_for_which_the_answer_is_another(clock: Cloc
     assert set(jobs.record("team", frozenset(), limited=True)) == {second.key}
 
 
-def test_nothing_is_kept_when_the_last_quota_is_gone(clock: Clock) -> None:
+def test_nothing_is_kept_after_the_last_quota_is_deleted(clock: Clock) -> None:
     first = one(0)
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first])

@@ -1,4 +1,4 @@
-"""Kinds that others define: what is there is followed, what is not costs a question now and then, what comes is
+"""Foreign kinds: an installed kind is followed, a missing kind costs a question now and then, and a new kind is
 noticed."""
 
 import logging
@@ -30,7 +30,7 @@ ABSENT = Resource("example.org", "v2", "gadgets", "Gadget")
 
 @pytest.fixture
 def gadgets(cluster: KubernetesCluster) -> Iterator[Resource]:
-    """A kind that somebody has installed."""
+    """Install a foreign kind for the duration of the test."""
     kinds.install(cluster, KIND)
     yield KIND
     kinds.uninstall(cluster, KIND)
@@ -49,14 +49,16 @@ def informer(cluster: Cluster) -> Informer[ForeignView]:
     return Informer(cluster, KIND, trim=views.foreign_view, index=index)
 
 
-def test_a_server_says_what_it_serves(cluster: KubernetesCluster, gadgets: Resource) -> None:
+def test_serves_tells_installed_kinds_and_versions_from_missing_ones(
+    cluster: KubernetesCluster, gadgets: Resource
+) -> None:
     assert cluster.serves(PODS)
     assert cluster.serves(gadgets)
     assert not cluster.serves(ABSENT)
     assert not cluster.serves(Resource("example.org", "v1", "others", "Other"))
 
 
-def test_what_is_there_is_followed(cluster: KubernetesCluster, gadgets: Resource, namespace: str) -> None:
+def test_an_installed_kind_is_followed(cluster: KubernetesCluster, gadgets: Resource, namespace: str) -> None:
     cluster.create(KIND, gadget("one"), namespace)
     found = Foreign(cluster.serves, [KIND], lambda _: informer(cluster))
     found.start()
@@ -69,7 +71,7 @@ def test_what_is_there_is_followed(cluster: KubernetesCluster, gadgets: Resource
         found.stop()
 
 
-def test_what_comes_later_is_noticed(
+def test_a_kind_that_is_installed_later_is_followed(
     cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 0.05)
@@ -92,7 +94,7 @@ def test_what_comes_later_is_noticed(
     assert [each.split(":")[0] for each in said] == ["not installed", "following gadgets.example.org"]
 
 
-def test_a_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optional_kinds, "RETRY_SECONDS", 0.01)
     asked = threading.Semaphore(0)
 
@@ -107,11 +109,11 @@ def test_a_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.Monkey
     found.stop()
 
 
-def test_one_that_was_never_started_can_be_stopped() -> None:
+def test_stop_before_start_does_nothing() -> None:
     Foreign(lambda _: True, [KIND], informer).stop()  # type: ignore[arg-type]
 
 
-def test_what_moves_in_a_pod_group_is_no_change() -> None:
+def test_counters_of_a_pod_group_do_not_change_its_view() -> None:
     body = gadget("one", phase="Running", running=1, conditions=[{"type": "Scheduled", "status": "True"}])
     body["metadata"] |= {"namespace": "a"}
     more = body | {"status": body["status"] | {"running": 7}}
@@ -120,7 +122,7 @@ def test_what_moves_in_a_pod_group_is_no_change() -> None:
     assert views.foreign_view({"metadata": {"namespace": "a", "name": "b"}}).job is None
 
 
-def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
+def test_changes_of_a_pod_group_reconcile_its_job_once_after_a_delay(
     embedded_cluster: KubernetesCluster, clock: Clock
 ) -> None:
     desk = Desk(embedded_cluster, clock)
@@ -136,7 +138,7 @@ def test_a_change_of_a_jobs_group_is_looked_at_once_everybody_may_have_seen_it(
     assert desk.watches.take(9) == []
 
 
-def test_whoever_holds_room_is_looked_at_when_a_kind_has_come(
+def test_a_new_kind_reconciles_the_jobs_that_hold_room(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock) as desk:
@@ -150,7 +152,7 @@ def test_whoever_holds_room_is_looked_at_when_a_kind_has_come(
         assert [each.key for each in desk.watches.take(99)] == [admitted]
 
 
-def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reacts_to_a_kind_that_is_installed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     there: set[Resource] = set()
 
     class Server:
@@ -179,7 +181,7 @@ def test_a_worker_goes_by_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> 
         ({"gang_scheduler": "koordinator", "in_place": "kruise"}, (), ("koordinator", "kruise")),
     ],
 )
-def test_what_is_there_decides_where_the_admin_leaves_it_open(
+def test_installed_kinds_decide_settings_that_the_admin_leaves_open(
     chosen: dict[str, str], served: tuple[Resource, ...], expected: tuple[str, str]
 ) -> None:
     found = reconcile_settings(Settings.model_validate(chosen), served)
@@ -194,7 +196,9 @@ def test_what_is_there_decides_where_the_admin_leaves_it_open(
         ({"pods": "none"}, {"pods", "tenantqueues"}, 0),
     ],
 )
-def test_a_worker_follows_what_it_needs(chosen: dict[str, str], followed: set[str], asked: int) -> None:
+def test_a_worker_follows_only_the_kinds_that_its_settings_need(
+    chosen: dict[str, str], followed: set[str], asked: int
+) -> None:
     kinds_asked: list[Resource] = []
 
     class Server:

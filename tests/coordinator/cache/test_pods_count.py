@@ -1,4 +1,4 @@
-"""Pods that ask for nothing still take room: each one counts against quotas and pools that limit pods."""
+"""Pods without requests take room: each pod counts against quotas and pools that limit pods."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_a_quota_of_pods_limits_jobs_without_requests(desk: Desk, namespace: str
     assert desk.content.usage["a"]["pods"] == 4
 
 
-def test_a_pool_taken_from_nodes_has_room_for_so_many_pods(
+def test_a_pool_of_nodes_limits_the_number_of_pods(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     status = {"allocatable": {"cpu": "64", "pods": "5"}, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -52,7 +52,7 @@ def test_a_pool_taken_from_nodes_has_room_for_so_many_pods(
         embedded_cluster.delete(NODES, "small")
 
 
-def test_a_pod_of_a_version_that_counted_no_pods_counts_as_one() -> None:
+def test_a_pod_of_an_earlier_version_counts_as_one_pod() -> None:
     owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "train", "uid": "u1"}
     metadata = {
         "namespace": "team",

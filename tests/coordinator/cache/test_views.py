@@ -1,4 +1,4 @@
-"""What the coordinator keeps of objects, also of those that should not be."""
+"""The coordinator's views of objects, including invalid ones."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.support.coordinator import desk
 
 
 def stored(template: Any, status: Any = None) -> dict[str, Any]:
-    """A job as the API server shows it."""
+    """Return a job as the API server shows it."""
     body = desk.manifest("train", "a", tasks={"Worker": {"numTasks": 3, "template": template}})
     given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
     return {**body, "metadata": {**body["metadata"], **given}, "status": status or {}}
@@ -26,7 +26,7 @@ def requests(**amounts: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "torch", "resources": {"requests": amounts}}]}}
 
 
-def test_a_job_is_kept_with_its_charge() -> None:
+def test_the_view_of_a_job_has_its_charge() -> None:
     view = views.job_view(stored(requests(cpu="500m", memory="1Gi")))
     assert (view.key, view.queue, view.invalid) == (JobKey("team", "train", "u1"), "a", False)
     assert view.charge == {"jobs": 1, "pods": 3, "cpu": 1500, "memory": 3 << 30}
@@ -36,22 +36,22 @@ def test_a_job_is_kept_with_its_charge() -> None:
     "template",
     [
         pytest.param({}, id="no spec"),
-        pytest.param({"spec": {"containers": 7}}, id="containers that are none"),
-        pytest.param(requests(cpu="much"), id="no quantity"),
+        pytest.param({"spec": {"containers": 7}}, id="containers that are a number"),
+        pytest.param(requests(cpu="much"), id="an invalid quantity"),
         pytest.param(requests(cpu=[1]), id="a list for a quantity"),
         pytest.param(requests(cpu="9E"), id="more cores than a number holds"),
         pytest.param(requests(memory="9E"), id="more bytes in all than a number holds"),
         pytest.param(requests(memory="4Pi"), id="more bytes in all than Lua counts"),
     ],
 )
-def test_a_job_that_cannot_be_run_is_kept_as_invalid_so_that_somebody_says_so(template: Any) -> None:
+def test_the_view_of_an_invalid_job_is_marked_invalid(template: Any) -> None:
     view = views.job_view(stored(template))
     assert (view.invalid, view.finished, view.charge) == (True, False, {})
 
 
 @settings(max_examples=30)
 @given(spoilt())
-def test_a_job_is_kept_alike_whether_or_not_its_likes_were_seen(manifest: dict[str, Any]) -> None:
+def test_the_view_of_a_job_is_the_same_with_and_without_the_cache(manifest: dict[str, Any]) -> None:
     metadata = manifest["metadata"] | {"resourceVersion": "1"}
     cached_parser._parse_spec.cache_clear()
     first = views.job_view(manifest | {"metadata": metadata})
@@ -59,11 +59,11 @@ def test_a_job_is_kept_alike_whether_or_not_its_likes_were_seen(manifest: dict[s
 
 
 @pytest.mark.parametrize("status", [{"phase": 5}, {"conditions": "x"}, {"admission": {"queue": "a"}}])
-def test_a_status_that_is_none_does_not_stop_anybody(status: Any) -> None:
+def test_a_job_with_an_invalid_status_is_marked_invalid(status: Any) -> None:
     assert views.job_view(stored(requests(cpu="1"), status)).invalid
 
 
-def test_a_foreign_pod_takes_room_once_it_is_on_a_node() -> None:
+def test_a_foreign_pod_takes_room_once_it_is_bound_to_a_node() -> None:
     body = {"metadata": {"namespace": "x", "name": "p"}, "spec": requests(cpu="2")["spec"]}
     assert views.pod_view(body).demand == {}
     placed = {**body, "spec": {**body["spec"], "nodeName": "one"}}
@@ -82,8 +82,8 @@ def on_host(*, host: bool) -> dict[str, Any]:
     ("hosts", "expected"),
     [((), False), (("Master",), True), (("Worker",), False), (("AIMaster",), False), (("Evaluator",), True)],
 )
-def test_a_job_whose_rank_0_listens_at_its_node_asks_for_a_port(hosts: tuple[str, ...], expected: bool) -> None:
-    """The evaluator is the rank 0 of a stage of its own."""
+def test_a_job_whose_rank_0_uses_the_host_network_needs_a_port(hosts: tuple[str, ...], expected: bool) -> None:
+    """The evaluator is rank 0 of a separate stage."""
     tasks = {name: on_host(host=name in hosts) for name in ("AIMaster", "Master", "Worker", "Evaluator")}
     tasks["Evaluator"]["dependsOn"] = [{"taskType": "Master", "phase": "Succeeded"}]
     body = desk.manifest("train", "a", tasks=tasks)
@@ -93,7 +93,7 @@ def test_a_job_whose_rank_0_listens_at_its_node_asks_for_a_port(hosts: tuple[str
     assert route.entry(view, Rules()).port is expected
 
 
-def test_what_a_pod_requests_is_counted_by_its_containers_and_not_by_an_annotation() -> None:
+def test_the_demand_of_a_foreign_pod_is_computed_from_its_containers() -> None:
     def asks(**amounts: str) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": amounts}}
 
@@ -119,10 +119,10 @@ def test_what_a_pod_requests_is_counted_by_its_containers_and_not_by_an_annotati
         ("Failed", "", True, False),
     ],
 )
-def test_a_pod_that_can_come_to_no_node_any_more_holds_no_charge(
+def test_a_deleted_pod_that_was_never_bound_does_not_occupy_room(
     phase: str, node: str, deleting: bool, occupies: bool
 ) -> None:
-    """A finalizer would keep it, and with it the charge of the whole job, for ever."""
+    """A finalizer could keep such a pod, and the charge of the whole job, without end."""
     metadata = {"namespace": "x", "name": "p", "finalizers": ["example.org/keep"]}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
     body = {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}
@@ -130,8 +130,8 @@ def test_a_pod_that_can_come_to_no_node_any_more_holds_no_charge(
     assert (found.occupies, found.deleting) == (occupies, deleting)
 
 
-def test_a_queue_with_a_limit_that_limits_nothing_is_read_and_stays_open(caplog: pytest.LogCaptureFixture) -> None:
-    """An earlier version let it pass."""
+def test_a_queue_with_a_limit_without_effect_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+    """An earlier version accepted such a limit."""
     stored = {"metadata": {"name": "a"}, "spec": {"quota": {"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 2}}}
     found = views.queue_view(stored).spec
     assert found.open

@@ -1,4 +1,4 @@
-"""A coordinator's read-only API, and commands that find it by the Lease, by URL, or find nobody."""
+"""A coordinator's read-only API, and commands that find it by the Lease or by URL, or find no coordinator."""
 
 import json
 import urllib.request
@@ -38,7 +38,7 @@ VITALS = Vitals(
 
 
 class Store(MemoryStore):
-    """One that can be away."""
+    """A store that can be made unreachable."""
 
     away = False
 
@@ -58,7 +58,7 @@ def store() -> Store:
 
 @pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> Iterator[Coordinator]:
-    """A coordinator that leads and answers, without its threads of work."""
+    """Yield a coordinator that leads and answers, without its working threads."""
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
     desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="none"))
     with answering(desk, store):
@@ -80,7 +80,7 @@ def answering(desk: Coordinator, store: Store) -> Iterator[int]:
 
 @pytest.fixture
 def asked(torchq: Torchq, namespace: str, desk: Coordinator) -> Torchq:
-    """Commands that look for the Lease where this coordinator keeps it."""
+    """Return a command that looks for the Lease in the namespace of this coordinator."""
 
     def run(*arguments: str, code: int = 0, **environ: str) -> Any:
         return torchq(*arguments, code=code, TORCHQ_LEASE_NAMESPACE=namespace, **environ)
@@ -92,7 +92,7 @@ def fetch(desk: Coordinator, path: str) -> Any:
     return api_client.via_url(desk.leadership.address)(path)
 
 
-def test_the_leader_says_on_the_lease_where_it_answers(
+def test_the_leader_writes_its_address_to_the_lease(
     desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     annotations = embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
@@ -102,7 +102,7 @@ def test_the_leader_says_on_the_lease_where_it_answers(
     assert API not in embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
 
 
-def test_every_answer_is_bounded_json(desk: Coordinator) -> None:
+def test_each_path_answers_with_json(desk: Coordinator) -> None:
     assert [each["metadata"]["name"] for each in fetch(desk, "/v1/queues")["items"]] == ["a", "b"]
     assert fetch(desk, "/v1/queues/a")["status"]["pending"] == 3
     assert [each["job"] for each in fetch(desk, "/v1/next?n=2")["items"]] == ["team/a-0000", "team/a-0001"]
@@ -121,31 +121,31 @@ def test_every_answer_is_bounded_json(desk: Coordinator) -> None:
         ("/v1/", "try /v1/queues"),
     ],
 )
-def test_what_is_not_there_is_named(desk: Coordinator, path: str, words: str) -> None:
+def test_an_unknown_object_or_path_is_named(desk: Coordinator, path: str, words: str) -> None:
     with pytest.raises(NotKnown, match=words):
         fetch(desk, path)
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "501", "many", "1" * 500, "%C2%B2"])
-def test_a_count_that_is_none_is_refused(desk: Coordinator, count: str) -> None:
+def test_next_rejects_an_invalid_count(desk: Coordinator, count: str) -> None:
     with pytest.raises(api_client.CoordinatorError, match="number from 1 to 500"):
         fetch(desk, f"/v1/next?n={count}")
 
 
-def test_only_reading_is_offered(desk: Coordinator) -> None:
+def test_post_is_rejected(desk: Coordinator) -> None:
     request = urllib.request.Request(desk.leadership.address + "/v1/queues", data=b"{}", method="POST")
     with pytest.raises(urllib.error.HTTPError, match="405") as refused:
         urllib.request.urlopen(request, timeout=5)
     refused.value.close()
 
 
-def test_a_redis_that_is_away_is_said(desk: Coordinator, store: Store) -> None:
+def test_an_unreachable_redis_is_named(desk: Coordinator, store: Store) -> None:
     store.away = True
     with pytest.raises(api_client.CoordinatorError, match=r"Redis at redis://127\.0\.0\.1:6379/0 does not answer"):
         fetch(desk, "/v1/queues")
 
 
-def test_a_job_is_found_by_its_name(
+def test_why_finds_a_job_by_name_without_its_uid(
     desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
@@ -165,7 +165,7 @@ def test_commands_find_the_coordinator_by_the_lease(asked: Torchq) -> None:
     assert "pick" in asked("next").stdout.lower()
 
 
-def test_figures_and_objects_are_one_list(asked: Torchq) -> None:
+def test_queue_list_joins_figures_of_the_coordinator_with_queue_objects(asked: Torchq) -> None:
     asked("queue", "create", "a", "--weight", "7", "--quota", "cpu=4")
     asked("queue", "create", "new")
     items = json.loads(asked("queue", "list", "-o", "json").stdout)["items"]
@@ -180,7 +180,7 @@ def test_figures_and_objects_are_one_list(asked: Torchq) -> None:
     assert "cpu=0/4" in shown
 
 
-def test_lists_are_sorted_widened_and_stripped(asked: Torchq) -> None:
+def test_lists_can_be_sorted_wide_or_without_headers(asked: Torchq) -> None:
     by_weight = asked("queue", "list", "--sort-by", "-weight", "--no-headers").stdout
     assert [row[0] for row in table(by_weight)] == ["a", "b"]
     assert [row[0] for row in table(asked("queue", "list", "--sort-by", "weight", "--no-headers").stdout)] == ["b", "a"]
@@ -191,7 +191,7 @@ def test_lists_are_sorted_widened_and_stripped(asked: Torchq) -> None:
     assert "PICK" in refused.stderr
 
 
-def test_status_shows_everything_and_ends_with_0_if_all_is_well(asked: Torchq) -> None:
+def test_status_exits_with_0_if_there_is_no_trouble(asked: Torchq) -> None:
     text = asked("status", "--seconds", "0").stdout
     assert "1 alive, 8 threads" in text
     assert "API server:   ok" in text
@@ -199,19 +199,19 @@ def test_status_shows_everything_and_ends_with_0_if_all_is_well(asked: Torchq) -
     assert (found["trouble"], found["picks"]) == ({}, 10)
 
 
-def test_top_looks_as_often_as_told(asked: Torchq) -> None:
+def test_top_prints_as_often_as_count_says(asked: Torchq) -> None:
     text = asked("top", "--count", "2", "--every", "0.2").stdout
     assert text.count("Leader:") == 2
     assert text.count("team/a-0000") == 2
 
 
-def test_a_coordinator_is_named_by_url(torchq: Torchq, desk: Coordinator) -> None:
+def test_commands_find_the_coordinator_by_url(torchq: Torchq, desk: Coordinator) -> None:
     rows = table(torchq("--coordinator", desk.leadership.address, "next", "--no-headers").stdout)
     assert len(rows) == 4
     assert "not the URL" in torchq("--coordinator", "ftp://x", "next", code=1).stderr
 
 
-def test_nobody_who_answers_is_told_in_one_line(torchq: Torchq, namespace: str) -> None:
+def test_a_missing_coordinator_is_one_line_with_a_remedy(torchq: Torchq, namespace: str) -> None:
     told = torchq("next", code=1, TORCHQ_LEASE_NAMESPACE=namespace).stderr
     assert "no coordinator answers" in told
     assert "--redis-url-file" in told
@@ -221,7 +221,7 @@ def test_nobody_who_answers_is_told_in_one_line(torchq: Torchq, namespace: str) 
     assert "API server:   ok" in status.stdout
 
 
-def test_a_port_of_somebody_elses_is_not_taken_for_the_leader(
+def test_commands_reject_an_address_that_is_not_the_leader(
     asked: Torchq, desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     embedded_cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "another"}}, namespace)
@@ -232,7 +232,7 @@ def test_a_port_of_somebody_elses_is_not_taken_for_the_leader(
         assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
 
 
-def test_redis_that_was_named_is_read_without_any_coordinator(torchq: Torchq) -> None:
+def test_a_configured_redis_is_read_without_a_coordinator(torchq: Torchq) -> None:
     told = torchq("next", code=1, TORCHQ_REDIS_URL="redis://:secret@127.0.0.1:9/0").stderr
     assert "redis://127.0.0.1:9/0 does not answer" in told
     assert "secret" not in told
@@ -241,7 +241,7 @@ def test_redis_that_was_named_is_read_without_any_coordinator(torchq: Torchq) ->
     assert "redis://127.0.0.1:9/0 does not answer" in noted.stderr
 
 
-def test_why_is_asked_of_the_job_and_of_the_queues(
+def test_why_combines_the_state_of_the_job_with_the_state_of_the_queues(
     asked: Torchq, desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     asked("queue", "create", "a")
@@ -259,7 +259,7 @@ def test_why_is_asked_of_the_job_and_of_the_queues(
     assert "nobody" in asked("job", "why", "nobody", code=1).stderr
 
 
-def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
+def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
     with pytest.raises(api_client.NoneKnown, match="namespace torchq-system"):
         api_client.via_api_server(embedded_cluster)("/v1/queues")
 
@@ -276,7 +276,7 @@ def test_a_service_is_asked_through_the_api_server(embedded_cluster: KubernetesC
     assert key("x").uid in reading.job(key("x"))["asked"][2]
 
 
-def test_a_queue_that_nobody_created_is_shown_as_long_as_it_has_work(asked: Torchq, store: Store) -> None:
+def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, store: Store) -> None:
     assert table(asked("queue", "show", "b").stdout)[0] == ["Name:", "b"]
     assert [row[0] for row in table(asked("queue", "list", "--no-headers").stdout)] == ["a", "b"]
     assert "nobody" in asked("queue", "show", "nobody", code=1).stderr
@@ -285,16 +285,14 @@ def test_a_queue_that_nobody_created_is_shown_as_long_as_it_has_work(asked: Torc
 @pytest.mark.parametrize(
     ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
 )
-def test_a_name_that_somebody_else_gave_to_this_machine_is_not_answered(
-    desk: Coordinator, host: str, code: int
-) -> None:
+def test_requests_with_a_foreign_host_name_are_rejected_on_loopback(desk: Coordinator, host: str, code: int) -> None:
     asked = server.Desk(desk, None)
     assert asked.answer("/healthz", host)[0] == code
     everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
     assert server.Desk(everywhere, None).answer("/healthz", host)[0] == 200
 
 
-def test_a_defect_is_an_answer_and_a_line_in_the_log(
+def test_an_unforeseen_error_is_answered_with_500_and_logged(
     desk: Coordinator, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Store, "snapshot", lambda *_: None)
@@ -304,7 +302,7 @@ def test_a_defect_is_an_answer_and_a_line_in_the_log(
     assert fetch(desk, "/status")["leading"] is True
 
 
-def test_what_keeps_a_job_out_of_the_order_is_known_at_once(
+def test_why_knows_at_once_what_keeps_a_job_out_of_the_order(
     asked: Torchq, desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     asked("queue", "create", "theirs", "--namespace", "somebody-else")
@@ -316,4 +314,4 @@ def test_what_keeps_a_job_out_of_the_order_is_known_at_once(
     assert found["code"] == "NotAllowed"
     asked("job", "move", "train", "nobodys")
     told = asked("job", "why", "train").stdout
-    assert "QueueNotFound" in told or "NotAllowed" in told  # as soon as the watch has seen it
+    assert "QueueNotFound" in told or "NotAllowed" in told  # QueueNotFound once the watch has seen the move

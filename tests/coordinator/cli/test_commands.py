@@ -1,4 +1,4 @@
-"""The command line against an API server: what it prints, changes and answers, and its exit codes."""
+"""The command line against an API server: its output, its changes and its exit codes."""
 
 import json
 from collections.abc import Callable
@@ -19,12 +19,14 @@ from tests.support.coordinator.desk import manifest, owner, task
 
 @pytest.fixture
 def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
-    """A job in queue a; its handle."""
+    """Create a job in queue a and return its handle."""
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     return f"{namespace}/train/{made['uid']}"
 
 
-def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+def test_queue_commands_create_list_change_and_delete_queues(
+    torchq: Torchq, embedded_cluster: KubernetesCluster
+) -> None:
     assert (
         torchq("queue", "create", "a", "--weight", "3", "--quota", "nvidia.com/gpu=8,jobs=20").output
         == "queue a created on torchq-local\n"
@@ -34,7 +36,7 @@ def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_c
     assert header[:3] == ["NAME", "WEIGHT", "STATE"]
     assert [row[:3] for row in rows] == [["a", "3", "Open"], ["b", "1", "Hold"]]
     bare = table(torchq("queue", "list", "--no-headers").output)
-    assert [row[:8] for row in bare] == [row[:8] for row in rows]  # then comes their age
+    assert [row[:8] for row in bare] == [row[:8] for row in rows]  # the next column is the age
     assert torchq("queue", "set-weight", "a", "5").output == "queue a: weight 5 on torchq-local\n"
     assert torchq("queue", "pause", "a").output == "queue a on hold on torchq-local\n"
     resumed = torchq("queue", "resume", "a", "b").output
@@ -45,7 +47,7 @@ def test_queues_are_created_shown_steered_and_deleted(torchq: Torchq, embedded_c
     assert [row[0] for row in table(torchq("queue", "list", "--no-headers").output)] == ["b"]
 
 
-def test_usage_is_shown_against_the_quota(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+def test_queue_list_shows_usage_against_the_quota(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     torchq("queue", "create", "a", "--quota", "cpu=4")
     status = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1"}, "share": "50%", "target": "60%"}
     embedded_cluster.patch(TENANT_QUEUES, "a", {"status": status}, subresource="status")
@@ -54,7 +56,7 @@ def test_usage_is_shown_against_the_quota(torchq: Torchq, embedded_cluster: Kube
 
 
 @pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_lists_and_shows_have_a_form_for_programs(
+def test_lists_objects_and_settings_print_as_json_and_yaml(
     torchq: Torchq, job: str, form: str, load: Callable[[str], Any]
 ) -> None:
     torchq("queue", "create", "a")
@@ -95,7 +97,7 @@ def test_lists_and_shows_have_a_form_for_programs(
         (("--context", "elsewhere", "job", "list"), 1, ("elsewhere",)),
     ],
 )
-def test_what_is_refused_is_named_and_told_by_the_exit_code(
+def test_an_invalid_command_prints_the_reason_and_sets_the_exit_code(
     torchq: Torchq, arguments: tuple[str, ...], code: int, words: tuple[str, ...]
 ) -> None:
     result = torchq(*arguments, code=code)
@@ -104,12 +106,12 @@ def test_what_is_refused_is_named_and_told_by_the_exit_code(
     assert "Traceback" not in result.stderr
 
 
-def test_a_queue_that_is_there_is_not_created_twice(torchq: Torchq) -> None:
+def test_queue_create_rejects_an_existing_queue(torchq: Torchq) -> None:
     torchq("queue", "create", "a")
     assert "already exists" in torchq("queue", "create", "a", code=1).stderr
 
 
-def test_a_queue_with_unfinished_jobs_is_not_deleted(
+def test_queue_delete_rejects_a_queue_with_unfinished_jobs(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("queue", "create", "a")
@@ -120,7 +122,7 @@ def test_a_queue_with_unfinished_jobs_is_not_deleted(
     torchq("queue", "delete", "a")
 
 
-def test_a_job_goes_from_its_file_to_its_end_and_back(
+def test_a_job_is_submitted_listed_suspended_resumed_and_cancelled(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "job.yaml"
@@ -150,7 +152,7 @@ def test_a_job_goes_from_its_file_to_its_end_and_back(
     assert torchq("job", "cancel", two).exit_code == 0
 
 
-def test_the_handle_of_an_earlier_job_is_not_taken_for_its_namesake(
+def test_job_commands_reject_the_handle_of_an_earlier_job_of_that_name(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     embedded_cluster.delete(TORCHJOBS, "train", namespace)
@@ -159,7 +161,7 @@ def test_the_handle_of_an_earlier_job_is_not_taken_for_its_namesake(
         assert "another job now" in torchq("job", command, job, code=1).stderr
 
 
-def test_a_job_is_shown_with_its_conditions_and_pods(
+def test_job_show_prints_conditions_and_pods(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     when = "2026-01-01T00:00:00Z"
@@ -189,7 +191,7 @@ def test_a_job_is_shown_with_its_conditions_and_pods(
         assert words in shown
 
 
-def test_a_job_that_cannot_be_run_is_shown_and_its_logs_are_refused_in_words(
+def test_an_invalid_job_is_shown_and_its_logs_are_refused_with_the_reason(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     tasks = {
@@ -201,13 +203,13 @@ def test_a_job_that_cannot_be_run_is_shown_and_its_logs_are_refused_in_words(
     assert "dependency cycle" in torchq("job", "logs", "loop", code=1).stderr
 
 
-def test_a_pod_that_a_job_has_not_is_told_with_those_it_has(torchq: Torchq, job: str) -> None:
+def test_job_logs_lists_the_pods_of_the_job_for_an_unknown_pod(torchq: Torchq, job: str) -> None:
     assert "it has Master 0..0, Worker 0..0" in torchq("job", "logs", "train", "--task", "ps", code=2).stderr
     assert "Worker 0..0" in torchq("job", "logs", "train", "--task", "Worker", "--index", "1", code=2).stderr
     assert "train-master-0" in torchq("job", "logs", "train", code=1).stderr
 
 
-def test_secrets_are_masked_and_sources_named(torchq: Torchq) -> None:
+def test_config_masks_secrets_and_names_the_source_of_each_setting(torchq: Torchq) -> None:
     shown = torchq("config", TORCHQ_REDIS_URL="redis://me:secret@host:6379/2", TORCHQ_THREADS="3").output
     assert "secret" not in shown
     rows = {row[0]: row[1:] for row in table(shown)}
@@ -216,12 +218,12 @@ def test_secrets_are_masked_and_sources_named(torchq: Torchq) -> None:
     assert rows["batch"] == [str(Settings().batch), "default"]
 
 
-def test_the_definitions_are_printed_for_kubectl(torchq: Torchq) -> None:
+def test_crds_prints_both_definitions(torchq: Torchq) -> None:
     printed = list(yaml.safe_load_all(torchq("crds").output))
     assert {each["spec"]["names"]["kind"] for each in printed} == {"TorchJob", "TenantQueue"}
 
 
-def test_an_api_server_that_is_away_is_named(torchq: Torchq, tmp_path: Path) -> None:
+def test_an_unreachable_api_server_is_named(torchq: Torchq, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     cluster = {"name": "x", "cluster": {"server": "http://127.0.0.1:9"}}
     context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
@@ -242,7 +244,7 @@ def test_an_api_server_that_is_away_is_named(torchq: Torchq, tmp_path: Path) -> 
         ({"TORCHQ_THREADS": "0"}, "TORCHQ_THREADS"),
     ],
 )
-def test_a_process_that_can_never_start_says_why_once(
+def test_a_process_with_invalid_settings_prints_the_reason_without_secrets(
     torchq: Torchq, process: str, environ: dict[str, str], words: str
 ) -> None:
     told = torchq(process, code=1, **environ).stderr

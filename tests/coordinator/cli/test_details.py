@@ -1,4 +1,4 @@
-"""What `job show` says of a job: which task is short, and why, in the words of whoever knows."""
+"""What `job show` prints about a job: the tasks that are short of pods, and the reasons."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "adm
 
 
 def pod(task_type: str = "worker", index: int = 0, node: str = "n", **status: Any) -> dict[str, Any]:
-    """A pod as the API server shows it."""
+    """Return a pod as the API server shows it."""
     marks = {labels.TASK_TYPE: task_type, labels.TASK_INDEX: str(index)}
     metadata = {"name": f"train-{task_type}-{index}", "labels": marks}
     spec = {"restartPolicy": "Never", "containers": [{"name": "log"}, {"name": "torch"}]}
@@ -89,18 +89,18 @@ LOGS_WAIT = waiting("CrashLoopBackOff", name="log")[0]
         ({"phase": "Running", "containerStatuses": [LOGS_WAIT, *ENDED]}, "n", "Error: exit code 3"),
     ],
 )
-def test_what_keeps_a_pod_from_running(status: dict[str, Any], node: str, expected: str | None) -> None:
+def test_find_problem_returns_why_a_pod_does_not_run(status: dict[str, Any], node: str, expected: str | None) -> None:
     found = pod_problems.find_problem(pod(node=node, **status))
     assert (str(found) if found else None) == expected
 
 
-def test_a_pod_that_cannot_go_says_what_holds_it() -> None:
+def test_a_terminating_pod_shows_its_finalizer() -> None:
     found = pod(phase="Running")
     found["metadata"] |= {"deletionTimestamp": NOW, "finalizers": ["example.org/keep"]}
     assert str(pod_problems.find_problem(found)) == "Terminating: held by the finalizer example.org/keep"
 
 
-def test_a_long_message_is_one_short_line() -> None:
+def test_a_long_message_is_cut_to_one_line() -> None:
     found = pod_problems.find_problem(pod(containerStatuses=waiting("ImagePullBackOff", "so\nlong " * 100)))
     assert found is not None
     assert pod_problems.LONGEST - 10 < len(found.message) <= pod_problems.LONGEST
@@ -119,7 +119,7 @@ def of_worker(found: dict[str, Any], *pods: dict[str, Any], **around: Any) -> di
     return job_details.describe(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
 
 
-def test_a_task_below_its_minimum_is_short_and_says_why() -> None:
+def test_a_task_below_its_minimum_is_short_with_the_reasons() -> None:
     runs = [pod(index=0, phase="Running", conditions=[{"type": "Ready", "status": "True"}])]
     pulls = [pod(index=each, containerStatuses=waiting("ImagePullBackOff", "gone")) for each in (1, 2)]
     found = of_worker(item(), *runs, *pulls)
@@ -138,13 +138,13 @@ def test_a_task_with_its_minimum_is_not_short() -> None:
     assert (found["short"], found["why"]) == (False, [])
 
 
-def test_who_crashes_again_and_again_does_not_run() -> None:
+def test_a_pod_in_crash_loop_back_off_does_not_count_as_running() -> None:
     crashing = [pod(index=each, phase="Running", containerStatuses=waiting("CrashLoopBackOff")) for each in range(4)]
     found = of_worker(item(), *crashing)
     assert (found["running"], found["short"], found["why"][0]["reason"]) == (0, True, "CrashLoopBackOff")
 
 
-def test_a_pod_has_ended_with_its_main_container() -> None:
+def test_a_pod_counts_as_ended_with_its_main_container() -> None:
     done = pod(index=0, phase="Running", containerStatuses=DONE)
     found = of_worker(item(), done, pod(index=1, phase="Running", containerStatuses=ENDED), pod(index=2))
     assert [found[each] for each in ("running", "succeeded", "failed")] == [0, 1, 1]
@@ -152,11 +152,11 @@ def test_a_pod_has_ended_with_its_main_container() -> None:
 
 
 @pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Succeeded", "admission": ADMISSION}])
-def test_a_job_that_holds_nothing_is_short_of_nothing(status: dict[str, Any]) -> None:
+def test_a_job_that_holds_no_room_is_not_short(status: dict[str, Any]) -> None:
     assert not of_worker({**item(), "status": status})["short"]
 
 
-def test_a_group_that_is_going_is_not_ready() -> None:
+def test_a_terminating_pod_group_is_not_ready() -> None:
     group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
                       phase="Ready", deleting=True)  # fmt: skip
     (shown,) = job_details.describe(item(), Around(groups=(group,)))["groups"]
@@ -166,7 +166,7 @@ def test_a_group_that_is_going_is_not_ready() -> None:
     ]
 
 
-def test_pods_that_wait_for_their_group_say_so() -> None:
+def test_pods_that_wait_for_their_pod_group_show_its_message() -> None:
     group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
                       message="there is not enough room for the gang")  # fmt: skip
     found = of_worker(item(), groups=(group,))
@@ -175,25 +175,27 @@ def test_pods_that_wait_for_their_group_say_so() -> None:
     ]
 
 
-def test_what_hinders_the_job_hinders_its_pods() -> None:
+def test_missing_pods_show_the_reason_that_blocks_the_job() -> None:
     told = {"type": "Admitted", "status": "True", "reason": "GangQueueClosed", "message": "it is closed",
             "lastTransitionTime": NOW}  # fmt: skip
     assert of_worker(item(conditions=[told]))["why"][0]["reason"] == "GangQueueClosed"
 
 
-def test_a_job_that_cannot_be_read_is_shown_without_tasks() -> None:
+def test_an_invalid_job_is_shown_without_tasks() -> None:
     found = item()
     found["spec"]["torchTaskSpecs"]["Worker"]["dependsOn"] = [{"taskType": "Worker"}]
     assert job_details.describe(found, Around())["tasks"] == []
 
 
-def test_only_the_last_events_are_shown_the_newest_last() -> None:
+def test_only_the_latest_events_are_shown_in_order_of_time() -> None:
     told = [{"reason": str(each), "lastTimestamp": f"2026-01-01T00:00:{each:02}Z"} for each in range(20, 0, -1)]
     found = job_details.describe(item(), Around(events=tuple(told)))["events"]
     assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
 
 
-def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str) -> None:
+def test_job_show_and_why_print_restarts_gang_tasks_and_events(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
     volcano_crds.install(embedded_cluster)
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     status = {"phase": "Admitted", "admission": ADMISSION | {"gangScheduler": "volcano"}, "restartCount": 2,
@@ -235,7 +237,7 @@ def test_show_puts_it_all_together(torchq: Torchq, embedded_cluster: KubernetesC
 
 
 @pytest.mark.parametrize(("phase", "reason"), [("Pending", "GangQueueClosed"), ("Running", "")])
-def test_a_gang_schedulers_queue_that_is_closed_is_shown_whether_or_not_the_gang_runs(
+def test_job_show_names_a_missing_gang_queue_whether_or_not_the_gang_runs(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, phase: str, reason: str
 ) -> None:
     volcano_crds.install(embedded_cluster)
@@ -267,7 +269,9 @@ TRAIN = {"image": "pytorch:2", "command": ["python", "-u"], "args": ["my train.p
         ({"image": 5, "command": {"a": 1}, "args": [7, None]}, False, ("5", ["7", "None"], "")),
     ],
 )
-def test_what_a_task_runs_and_where(container: dict[str, Any], embedded: bool, expected: tuple[Any, ...]) -> None:
+def test_job_show_prints_image_command_and_folder_of_a_task(
+    container: dict[str, Any], embedded: bool, expected: tuple[Any, ...]
+) -> None:
     found = item()
     found["metadata"]["annotations"] = {labels.SUBMIT_DIRECTORY: "/home/ann"}
     found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"] = [
@@ -284,7 +288,7 @@ def test_what_a_task_runs_and_where(container: dict[str, Any], embedded: bool, e
     assert lines[header + 1].split(maxsplit=3) == shown
 
 
-def test_a_long_command_ends_at_the_border_of_a_word() -> None:
+def test_a_long_command_is_cut_between_words() -> None:
     found = item()
     container = found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["command"] = [
@@ -299,7 +303,7 @@ def test_a_long_command_ends_at_the_border_of_a_word() -> None:
     assert "/" + "long/" * 40 + "train.py ..." in job_text.format_job(found, job_details.describe(found, Around()), ())
 
 
-def test_what_the_condition_says_already_is_not_said_again() -> None:
+def test_why_prints_the_message_of_a_condition_once() -> None:
     hindered = {"type": "Admitted", "status": "True", "reason": "PodsForbidden", "message": "no quota"}
     found = item(conditions=[{**hindered, "lastTransitionTime": NOW}])
     said = cli_text.format_why(cli_text.describe_settled(found, job_details.describe(found, Around())["tasks"]))
@@ -307,7 +311,7 @@ def test_what_the_condition_says_already_is_not_said_again() -> None:
     assert said.count("no quota") == 1
 
 
-def test_who_waits_again_says_what_its_last_try_waited_for() -> None:
+def test_why_prints_the_problem_of_the_last_try_of_a_job_that_waits_again() -> None:
     late = {"type": "Queued", "status": "True", "reason": "NotRunningInTime", "message": "ErrImagePull"}
     found = item(phase="Queued", admission=None, conditions=[{**late, "lastTransitionTime": NOW}])
     assert "  its last try: ErrImagePull\n" in cli_text.format_why(
@@ -329,7 +333,7 @@ def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
     return job_text.format_job(found, document, ()), cli_text.format_why(settled)
 
 
-def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
+def test_a_job_in_back_off_shows_when_its_pods_return() -> None:
     early, late = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC), datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
     show, why = shown(backing_off(), early)
     assert "3 of 6, the next at 2026-01-01T00:01:00Z (back-off)" in show
@@ -340,7 +344,7 @@ def test_a_job_that_backs_off_says_when_it_goes_on() -> None:
         assert "back-off" not in text.lower()
 
 
-def test_only_the_task_that_failed_backs_off() -> None:
+def test_only_the_failed_task_shows_back_off() -> None:
     early = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
     found = of_worker(backing_off("train-worker-1"), now=early)
     assert [each["reason"] for each in found["why"]] == ["BackOff"]
@@ -350,7 +354,7 @@ def test_only_the_task_that_failed_backs_off() -> None:
     assert "back-off until 2026-01-01T00:01:00Z" in why
 
 
-def test_the_pod_that_backs_off_is_named_for_programs() -> None:
+def test_json_output_names_the_pods_in_back_off() -> None:
     found = job_details.describe(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))[
         "restarts"
     ]

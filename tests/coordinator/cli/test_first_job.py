@@ -1,4 +1,4 @@
-"""The very first job of an installation is judged as every later one: by settings that are in force before any pick."""
+"""The first job of an installation is judged like every later one: the settings are in force before any pick."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ GPU = "nvidia.com/gpu"
 
 @contextmanager
 def a_node(cluster: KubernetesCluster, **allocatable: str) -> Iterator[None]:
-    """A ready node, for as long as the block lasts."""
+    """Create a ready node for the duration of the block."""
     status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
     cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "small"}, "status": status})
     try:
@@ -28,14 +28,14 @@ def a_node(cluster: KubernetesCluster, **allocatable: str) -> Iterator[None]:
 
 
 def asking(resource: str, amount: int) -> dict[str, Any]:
-    """The tasks of a job of one pod that asks for so much."""
+    """Return the tasks of a job of one pod that requests this amount."""
     limits = {"limits": {resource: amount}}
     container = {"name": "torch", "image": "torch:1", "resources": limits}
     return {"Master": {"template": {"spec": {"containers": [container]}}}}
 
 
 def submit(desk: Desk, namespace: str, name: str, resource: str, amount: int) -> str:
-    """Submit such a job to the queue of its namespace, which no admin has created; its uid."""
+    """Submit such a job and return its uid. Its queue is that of its namespace, which no admin has created."""
     made = desk.cluster.create(TORCHJOBS, desks.manifest(name, namespace, asking(resource, amount)), namespace)
     return str(made["metadata"]["uid"])
 
@@ -48,7 +48,7 @@ def held(desk: Desk) -> set[str]:
     return {key.uid for key in desk.held()}
 
 
-def test_the_first_job_that_asks_for_a_resource_of_no_node_is_not_admitted(
+def test_a_first_job_that_requests_a_resource_of_no_node_is_not_admitted(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     with (
@@ -62,7 +62,7 @@ def test_the_first_job_that_asks_for_a_resource_of_no_node_is_not_admitted(
         assert waiting(desk) == {large}
 
 
-def test_while_no_node_is_known_no_job_is_admitted(
+def test_no_job_is_admitted_until_a_node_is_known(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     with Desk(embedded_cluster, clock, pool="nodes", implicit_queues=True) as desk:
@@ -72,14 +72,14 @@ def test_while_no_node_is_known_no_job_is_admitted(
         desk.until(lambda: waiting(desk) == {large, small})
         desk.until(lambda: not desk.term.step())
         assert held(desk) == set()
-        assert desk.term.rules().ceilings == {}  # nothing says what nodes will offer: the jobs may fit some day
+        assert desk.term.rules().ceilings == {}  # the resources of future nodes are unknown: the jobs may fit later
         with a_node(embedded_cluster, cpu="8", pods="9"):
             desk.until(lambda: held(desk) == {small})
         desk.until(lambda: desk.store.snapshot(0).pool == {"*": 0})
 
 
 @pytest.mark.parametrize("earlier", [None, {"cpu": 64_000, GPU: 8}])
-def test_a_new_leader_makes_no_pick_by_the_pool_of_the_leader_before_it(
+def test_a_new_leader_does_not_pick_by_the_pool_of_its_predecessor(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str, earlier: dict[str, int] | None
 ) -> None:
     with (
@@ -96,7 +96,7 @@ def test_a_new_leader_makes_no_pick_by_the_pool_of_the_leader_before_it(
 
 
 class Noting(MemoryStore):
-    """A store that notes which queues it knew when a commit of picks began."""
+    """A store that records the queues that it has when a commit of picks begins."""
 
     def __init__(self, content: Any, mark: Any) -> None:
         super().__init__(mark, content=content)
@@ -112,7 +112,7 @@ class Noting(MemoryStore):
         return super().pending_commit(batch)
 
 
-def test_no_pick_precedes_the_settings_that_a_job_calls_for(
+def test_settings_that_a_new_job_changes_precede_its_pick(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str
 ) -> None:
     with (
@@ -131,7 +131,7 @@ def test_no_pick_precedes_the_settings_that_a_job_calls_for(
 
 
 @pytest.mark.parametrize(("pool", "admitted"), [("none", True), ("cpu=64", True), (f"cpu=64,{GPU}=4", False)])
-def test_a_pool_of_numbers_limits_only_the_names_that_it_gives_and_none_limits_nothing(
+def test_a_pool_of_numbers_limits_only_its_names_and_pool_none_limits_nothing(
     embedded_cluster: KubernetesCluster, clock: Clock, namespace: str, pool: str, admitted: bool
 ) -> None:
     with Desk(embedded_cluster, clock, pool=pool, implicit_queues=True) as desk:

@@ -1,4 +1,4 @@
-"""Commands that change jobs and queues: what they patch, what is tried only, and the events that tell of it."""
+"""Commands that change jobs and queues: their patches, their dry runs, and the events that they write."""
 
 import json
 import threading
@@ -29,14 +29,14 @@ ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
 
 @pytest.fixture
 def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
-    """A job that waits in queue a."""
+    """Create a job that waits in queue a and return its name."""
     embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)
     return "train"
 
 
 @pytest.fixture(autouse=True)
 def _no_events(embedded_cluster: KubernetesCluster, namespace: str) -> None:
-    """Whoever was here before may have left some."""
+    """Delete the events that earlier tests left."""
     for where in (namespace, "default"):
         for each in embedded_cluster.list(EVENTS, where).items:
             remove(embedded_cluster, EVENTS, each["metadata"]["name"], where)
@@ -47,7 +47,7 @@ def stored(cluster: KubernetesCluster, namespace: str, name: str = "train") -> d
 
 
 def say(cluster: KubernetesCluster, namespace: str, **status: Any) -> None:
-    """Play coordinator and worker."""
+    """Set the status of the job, as coordinator and worker do."""
     cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
 
 
@@ -59,7 +59,9 @@ def told(cluster: KubernetesCluster, where: str) -> list[tuple[str, str, str]]:
 # Events.
 
 
-def test_a_change_of_a_queue_tells_who_and_why(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+def test_a_change_of_a_queue_writes_an_event_with_user_and_reason(
+    torchq: Torchq, embedded_cluster: KubernetesCluster
+) -> None:
     torchq("queue", "create", "a", "--reason", "a new team")
     torchq("queue", "pause", "a", "--drain", "--reason", "maintenance at noon")
     assert told(embedded_cluster, "default") == [
@@ -71,7 +73,7 @@ def test_a_change_of_a_queue_tells_who_and_why(torchq: Torchq, embedded_cluster:
     assert (about["kind"], about["uid"]) == ("TenantQueue", item["metadata"]["uid"])
 
 
-def test_a_change_of_a_job_is_told_in_its_namespace(
+def test_a_change_of_a_job_writes_an_event_in_its_namespace(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("job", "hold", job)
@@ -82,7 +84,7 @@ def test_a_change_of_a_job_is_told_in_its_namespace(
     ]
 
 
-def test_a_change_stands_though_no_event_can_tell_of_it(
+def test_a_change_is_kept_if_its_event_cannot_be_written(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = KubernetesCluster.create
@@ -99,7 +101,7 @@ def test_a_change_stands_though_no_event_can_tell_of_it(
     assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["hold"] is True
 
 
-def test_a_server_that_does_not_say_who_we_are_leaves_the_kubeconfigs_word(
+def test_an_event_names_the_kubeconfig_user_if_the_server_gives_no_name(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = KubernetesCluster.create
@@ -114,7 +116,7 @@ def test_a_server_that_does_not_say_who_we_are_leaves_the_kubeconfigs_word(
     assert told(embedded_cluster, namespace)[0][2].endswith(", by torchq-local")
 
 
-def test_an_event_is_no_longer_than_it_may_be() -> None:
+def test_a_long_event_message_is_cut_between_words() -> None:
     item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
     body = audit_events.build_event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
     assert audit_events.LONGEST - len(" word") <= len(body["message"]) <= audit_events.LONGEST
@@ -141,7 +143,7 @@ DRY = [
 
 
 @pytest.mark.parametrize("arguments", DRY, ids=[" ".join(each[:2]) for each in DRY])
-def test_a_dry_run_changes_nothing_and_tells_nobody(
+def test_a_dry_run_changes_nothing_and_writes_no_event(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, arguments: tuple[str, ...]
 ) -> None:
     for name in ("a", "b"):
@@ -158,7 +160,7 @@ def _everything(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, s
     return sorted((each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in items)
 
 
-def test_a_dry_run_is_judged_by_the_server(torchq: Torchq) -> None:
+def test_a_dry_run_is_validated_by_the_server(torchq: Torchq) -> None:
     assert "spec.quota.cpu" in torchq("queue", "create", "a", "--quota", "cpu=much", "--dry-run", code=1).stderr
     assert "nobody" in torchq("queue", "set-weight", "nobody", "2", "--dry-run", code=1).stderr
 
@@ -166,7 +168,7 @@ def test_a_dry_run_is_judged_by_the_server(torchq: Torchq) -> None:
 # Queues.
 
 
-def test_limits_are_set_and_unset_one_by_one(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+def test_set_quota_sets_and_unsets_single_limits(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     torchq("queue", "create", "a", "--quota", "cpu=4,jobs=20")
     assert torchq("queue", "set-quota", "a", "cpu=8", "memory=1Gi", "--unset", "jobs").stdout == (
         "queue a: quota cpu=8 memory=1Gi -jobs on torchq-local\n"
@@ -176,7 +178,7 @@ def test_limits_are_set_and_unset_one_by_one(torchq: Torchq, embedded_cluster: K
     assert "NAME=QUANTITY" in torchq("queue", "set-quota", "a", "cpu", code=2).stderr
 
 
-def test_a_change_that_a_limit_of_an_earlier_version_prevents_names_that_limit(
+def test_set_quota_names_a_stored_limit_that_is_no_longer_valid(
     torchq: Torchq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     get = KubernetesCluster.get
@@ -191,7 +193,7 @@ def test_a_change_that_a_limit_of_an_earlier_version_prevents_names_that_limit(
     assert "gpu is not a resource; did you mean nvidia.com/gpu? (as stored: torchq queue set-quota a" in said
 
 
-def test_a_queue_joins_a_cohort_and_leaves_it(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+def test_set_cohort_sets_and_removes_the_cohort(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
     torchq("queue", "create", "a", "--quota", "cpu=4", "--strict", "--namespace", "team-a", "--namespace", "team-b")
     torchq("queue", "set-cohort", "a", "x", "--borrowing-limit", "cpu=2")
     spec = embedded_cluster.get(TENANT_QUEUES, "a")["spec"]
@@ -204,7 +206,7 @@ def test_a_queue_joins_a_cohort_and_leaves_it(torchq: Torchq, embedded_cluster: 
     assert "name a cohort, or --none" in torchq("queue", "set-cohort", "a", code=2).stderr
 
 
-def test_a_queue_is_deleted_once_its_jobs_have_moved(
+def test_queue_delete_with_move_to_moves_the_jobs_first(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("queue", "create", "a")
@@ -217,7 +219,7 @@ def test_a_queue_is_deleted_once_its_jobs_have_moved(
     assert stored(embedded_cluster, namespace)["spec"]["schedulingPolicy"]["queue"] == "b"
 
 
-def test_a_queue_whose_jobs_hold_room_is_left_as_it_is(
+def test_queue_delete_rejects_a_queue_whose_jobs_hold_room(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     for name in ("a", "b"):
@@ -229,7 +231,7 @@ def test_a_queue_whose_jobs_hold_room_is_left_as_it_is(
     assert embedded_cluster.get(TENANT_QUEUES, "a")["spec"].get("stopPolicy", "None") == "None"
 
 
-def test_a_queue_whose_jobs_may_not_be_moved_is_left_as_it_is(
+def test_queue_delete_without_permission_to_move_jobs_leaves_the_queue_unchanged(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -249,7 +251,7 @@ def test_a_queue_whose_jobs_may_not_be_moved_is_left_as_it_is(
 # Jobs.
 
 
-def test_a_job_is_held_and_goes_on(
+def test_hold_and_resume_can_be_repeated(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("job", "hold", job)
@@ -261,7 +263,7 @@ def test_a_job_is_held_and_goes_on(
     assert labels.RETRY_AT not in (found["metadata"].get("annotations") or {})
 
 
-def test_a_job_that_runs_is_not_held_and_resume_leaves_it_alone(
+def test_hold_rejects_a_running_job_and_resume_ignores_it(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
@@ -270,7 +272,7 @@ def test_a_job_that_runs_is_not_held_and_resume_leaves_it_alone(
 
 
 @pytest.mark.parametrize("queue", [{"parked": True}, {"notBefore": "2026-01-01T00:00:00Z"}])
-def test_a_job_that_was_set_back_is_told_to_try_again(
+def test_resume_requests_a_retry_of_a_parked_or_backed_off_job(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, queue: dict[str, Any]
 ) -> None:
     since = datetime.now(UTC) - timedelta(seconds=1)
@@ -290,7 +292,7 @@ def figures(first: Entry | None, aging: float = 600.0) -> StoreReading:
 @pytest.mark.parametrize(
     ("ahead", "priority", "enough"),
     [
-        (0.0, 1, True),  # at once: ties go by name
+        (0.0, 1, True),  # priority 1 suffices: ties are ordered by name
         (599.0, 1, True),
         (600.0, 2, True),
         (3600.0, 7, True),
@@ -323,7 +325,7 @@ def test_bump_raises_the_priority_as_far_as_needed(
     assert overtakes(found, reading.queue("a"), priority) is enough
 
 
-def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
+def test_bump_ignores_the_first_job_and_rejects_a_running_one(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_client, "find", lambda _: figures(None))
@@ -335,7 +337,7 @@ def test_the_first_job_is_not_bumped_and_one_that_runs_cannot_be(
     assert "does not wait" in torchq("job", "bump", job, code=1).stderr
 
 
-def test_a_waiting_job_moves_and_moving_it_again_is_nothing(
+def test_move_changes_the_queue_of_a_waiting_job_once(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     assert torchq("job", "move", job, "b").stdout == f"job {namespace}/train moved from queue a to b on torchq-local\n"
@@ -345,7 +347,7 @@ def test_a_waiting_job_moves_and_moving_it_again_is_nothing(
     assert len(told(embedded_cluster, namespace)) == 1
 
 
-def test_a_job_that_holds_room_moves_only_when_it_is_asked_to_start_anew(
+def test_move_rejects_a_job_that_holds_room_without_requeue(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     say(embedded_cluster, namespace, phase="Running", admission=ADMISSION)
@@ -362,7 +364,7 @@ def test_a_job_that_holds_room_moves_only_when_it_is_asked_to_start_anew(
     assert (found["spec"]["suspend"], found["spec"]["schedulingPolicy"]["queue"]) == (False, "b")
 
 
-def test_a_move_that_was_interrupted_goes_on(
+def test_an_interrupted_move_continues_when_it_is_repeated(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_control, "_LOOK_SECONDS", 0.05)
@@ -375,7 +377,7 @@ def test_a_move_that_was_interrupted_goes_on(
     assert (found["spec"]["suspend"], found["spec"]["schedulingPolicy"]["queue"]) == (False, "b")
 
 
-def test_a_job_that_is_suspended_stays_so_when_it_moves(
+def test_move_keeps_a_suspended_job_suspended(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("job", "suspend", job)
@@ -386,7 +388,7 @@ def test_a_job_that_is_suspended_stays_so_when_it_moves(
 
 
 class playing_the_worker:  # noqa: N801 - a context manager, read like a function
-    """Suspends the job once it is asked to."""
+    """Suspend the job, as a worker does, once its spec asks for it."""
 
     def __init__(self, cluster: KubernetesCluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
@@ -403,7 +405,7 @@ class playing_the_worker:  # noqa: N801 - a context manager, read like a functio
         self.thread.join()
 
 
-def test_job_lists_are_for_people_and_programs(
+def test_job_list_prints_sorted_wide_and_json_output(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     embedded_cluster.create(TORCHJOBS, manifest("alpha", "b", schedulingPolicy={"priority": 5}), namespace)
@@ -438,7 +440,7 @@ def test_job_lists_are_for_people_and_programs(
         ("queue", "set-cohort", "a", "c", "--borrowing-limit"),
     ],
 )
-def test_a_limit_that_would_limit_nothing_is_refused_with_what_was_meant(
+def test_a_limit_without_effect_is_rejected_with_a_suggestion(
     embedded_cluster: KubernetesCluster, torchq: Torchq, command: tuple[str, ...], limit: str, words: str
 ) -> None:
     said = torchq(*command, limit, code=2).stderr
@@ -448,7 +450,7 @@ def test_a_limit_that_would_limit_nothing_is_refused_with_what_was_meant(
 
 @pytest.mark.parametrize("field", ["quota", "borrowingLimit"])
 @pytest.mark.parametrize(("limits", "words"), [({"gpu": 8}, "nvidia.com/gpu"), ({"nvidia.com/gpu": "1.5"}, "whole")])
-def test_kubectl_cannot_write_such_a_limit_either(
+def test_the_api_server_rejects_a_limit_without_effect(
     embedded_cluster: KubernetesCluster, field: str, limits: dict[str, Any], words: str
 ) -> None:
     spec = {"quota": {"cpu": 1}, "cohort": "c", field: limits}

@@ -1,4 +1,4 @@
-"""Commands are imported when they are asked for, and all that are named are there."""
+"""Commands are imported on demand, and every listed command exists."""
 
 import subprocess
 import sys
@@ -18,20 +18,20 @@ def misnamed(group: Group) -> list[str]:
     return wrong + [each for command in commands.values() if isinstance(command, Group) for each in misnamed(command)]
 
 
-def test_every_named_command_is_where_it_is_said_to_be() -> None:
+def test_every_listed_command_can_be_imported() -> None:
     assert not misnamed(main.main)
     job = main.main.get_command(Context(main.main), "job")
     assert isinstance(job, OnDemand)
     assert {"list", "why", "cancel", "restart"} <= set(job.list_commands(Context(job)))
 
 
-def test_loading_imports_the_commands_of_groups_too() -> None:
+def test_load_imports_the_commands_of_groups() -> None:
     main.main.load()
     job = main.main.commands["job"]
     assert isinstance(job, Group)
     assert "restart" in job.commands
 
 
-def test_looking_at_queues_does_not_import_what_runs_them() -> None:
+def test_queue_commands_do_not_import_reconciler_or_doctor() -> None:
     code = f"import sys, coordinator.cli.main, coordinator.cli.commands.queue; sys.exit({HEAVY})"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -1,4 +1,4 @@
-"""Columns and ages."""
+"""The output of columns and ages."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,7 @@ import pytest
 from coordinator.cli import output
 
 
-def test_columns_line_up() -> None:
+def test_columns_are_aligned() -> None:
     text = output.columns(("NAME", "N"), [("a", 1), ("longer", 22)])
     assert text.splitlines() == ["NAME     N", "a        1", "longer   22"]
 
@@ -25,10 +25,10 @@ def test_columns_line_up() -> None:
         (446_400, "5d4h"),
     ],
 )
-def test_ages(seconds: int, expected: str) -> None:
+def test_age_is_printed_in_the_largest_units(seconds: int, expected: str) -> None:
     now = datetime(2026, 1, 8, tzinfo=UTC)
     assert output.age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
 
 
-def test_no_timestamp_no_age() -> None:
+def test_a_missing_timestamp_has_no_age() -> None:
     assert output.age(None, datetime(2026, 1, 8, tzinfo=UTC)) == "-"

@@ -1,4 +1,4 @@
-"""`torchq job restart`: one request for each call, refused where nothing runs."""
+"""`torchq job restart`: one request for each call, and an error if the job does not run."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ RUNNING: dict[str, Any] = {"phase": "Running", "admission": ADMISSION}
 
 @pytest.fixture
 def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
-    """A job that runs."""
+    """Create a running job and return its name."""
     embedded_cluster.create(TORCHJOBS, manifest("train", "a", {"Master": task(), "Worker": task(3)}), namespace)
     say(embedded_cluster, namespace, **RUNNING)
     return "train"
@@ -45,7 +45,7 @@ def asked(cluster: KubernetesCluster, namespace: str) -> restart_requests.Restar
         ),
     ],
 )
-def test_a_request_is_what_was_asked_for(
+def test_restart_requests_the_selected_pods_and_method(
     torchq: Torchq,
     job: str,
     embedded_cluster: KubernetesCluster,
@@ -64,7 +64,7 @@ def test_a_request_is_what_was_asked_for(
     assert event["message"].endswith(", by torchq-local: it hangs")
 
 
-def test_each_call_is_one_restart(
+def test_each_call_requests_one_restart(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     torchq("job", "restart", job)
@@ -78,7 +78,7 @@ def test_each_call_is_one_restart(
     assert second.id != first.id
 
 
-def test_a_dry_run_asks_for_nothing(
+def test_a_dry_run_requests_no_restart(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     assert "(dry run)" in torchq("job", "restart", job, "--dry-run").output
@@ -94,7 +94,7 @@ def test_a_dry_run_asks_for_nothing(
         (RUNNING, {"suspend": True}, "is suspended: torchq job resume"),
     ],
 )
-def test_what_does_not_run_is_not_restarted(
+def test_restart_rejects_a_job_that_does_not_run(
     torchq: Torchq,
     embedded_cluster: KubernetesCluster,
     namespace: str,
@@ -118,7 +118,5 @@ def test_what_does_not_run_is_not_restarted(
         (("--task", "Worker", "--index", "-1"), "--index"),
     ],
 )
-def test_a_pod_that_there_is_not_is_a_wrong_command_line(
-    torchq: Torchq, job: str, arguments: tuple[str, ...], words: str
-) -> None:
+def test_restart_rejects_an_unknown_pod(torchq: Torchq, job: str, arguments: tuple[str, ...], words: str) -> None:
     assert words in torchq("job", "restart", job, *arguments, code=2).stderr

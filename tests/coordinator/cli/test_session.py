@@ -1,4 +1,4 @@
-"""What every command shares: where the cluster is, what children are told, how trouble reads."""
+"""What all commands share: the choice of the cluster, the environment of child processes, and error messages."""
 
 import os
 
@@ -18,7 +18,7 @@ from tests.support.kube.servers import Server
 
 @pytest.fixture
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> object:
-    """A machine without any Kubernetes configuration."""
+    """Set up a home folder without any Kubernetes configuration."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -30,7 +30,7 @@ def made(**environ: str) -> Session:
     return Session({}, None, {"HOME": os.environ["HOME"], **environ})
 
 
-def test_a_machine_with_no_other_cluster_uses_the_embedded_one(home: object) -> None:
+def test_without_another_cluster_the_embedded_one_is_used(home: object) -> None:
     assert made().connection.kubeconfig == ""
     embedded = user_folders.default_data() / "kubeconfig"
     embedded.parent.mkdir(parents=True)
@@ -42,23 +42,23 @@ def test_a_machine_with_no_other_cluster_uses_the_embedded_one(home: object) -> 
 
 
 @pytest.mark.parametrize("environ", [{"KUBECONFIG": "/elsewhere"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
-def test_a_machine_with_a_cluster_keeps_it(home: object, environ: dict[str, str]) -> None:
+def test_a_configured_cluster_takes_precedence_over_the_embedded_one(home: object, environ: dict[str, str]) -> None:
     embedded = user_folders.default_data() / "kubeconfig"
     embedded.parent.mkdir(parents=True)
     embedded.write_text("{}")
     assert made(**environ).connection.kubeconfig == ""
 
 
-def test_what_is_said_outright_wins(home: object) -> None:
+def test_torchq_kubeconfig_takes_precedence_over_kubeconfig(home: object) -> None:
     assert made(TORCHQ_KUBECONFIG="/mine", KUBECONFIG="/elsewhere").connection.kubeconfig == "/mine"
 
 
-def test_no_cluster_at_all_is_a_message(home: object) -> None:
+def test_no_configured_cluster_is_an_error(home: object) -> None:
     with pytest.raises(errors.Misconfigured, match="--kubeconfig"):
         _ = made().cluster
 
 
-def test_a_child_is_told_what_is_no_default_and_nothing_else() -> None:
+def test_the_environment_of_a_child_has_only_settings_that_differ_from_defaults() -> None:
     parent = Session(
         {"threads": 3}, None, {"TORCHQ_REDIS_URL": "redis://me:secret@host/2", "TORCHQ_POOL": "none", "X": "1"}
     )
@@ -67,18 +67,18 @@ def test_a_child_is_told_what_is_no_default_and_nothing_else() -> None:
     assert made(**told).settings == parent.settings
 
 
-def test_every_kind_of_setting_survives_the_way_to_a_child() -> None:
+def test_settings_of_every_type_reach_a_child_unchanged() -> None:
     flags = {"implicit_queues": True, "queued_after": 2.5, "master_address": "loopback", "health_port": 8080}
     parent = Session(flags, None, {})
     assert made(**parent.environment()).settings == parent.settings
 
 
-def test_a_commands_own_flags_join_the_others() -> None:
+def test_flags_of_a_command_are_added_to_the_other_settings() -> None:
     joined = Session({"threads": 3}, None, {"TORCHQ_PROCESSES": "5"}).with_flags(processes=7, health_port=None)
     assert (joined.settings.threads, joined.settings.processes, joined.settings.health_port) == (3, 7, 0)
 
 
-def test_the_namespace_is_the_flags_or_the_contexts(embedded_server: Server) -> None:
+def test_the_namespace_comes_from_the_flag_or_the_context(embedded_server: Server) -> None:
     environ = {"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig)}
     assert Session({}, None, environ).namespace == "default"
     assert Session({"namespace": "mine"}, None, environ).namespace == "mine"
@@ -98,7 +98,7 @@ def test_the_namespace_is_the_flags_or_the_contexts(embedded_server: Server) -> 
         ),
     ],
 )
-def test_trouble_is_one_message_and_exit_code_1(error: Exception, words: str) -> None:
+def test_an_expected_error_is_one_message_and_exit_code_1(error: Exception, words: str) -> None:
     @click.group(cls=Commands)
     def group() -> None: ...
 
@@ -110,7 +110,7 @@ def test_trouble_is_one_message_and_exit_code_1(error: Exception, words: str) ->
     assert (result.exit_code, result.stderr) == (1, words)
 
 
-def test_a_defect_of_ours_is_not_hidden() -> None:
+def test_an_unexpected_error_is_not_hidden() -> None:
     @click.group(cls=Commands)
     def group() -> None: ...
 

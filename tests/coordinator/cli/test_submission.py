@@ -1,4 +1,4 @@
-"""From files to jobs: all of them or none, and what a wrong file is told."""
+"""From files to jobs: all jobs are created or none, and an invalid file yields the reason."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ def submit(cluster: KubernetesCluster, paths: list[str], namespace: str, dry_run
     return [str(key) for key in submission.submit(cluster, documents, dry_run=dry_run)]
 
 
-def test_every_document_of_every_file_becomes_a_job(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> None:
+def test_submit_creates_a_job_for_each_document_of_each_file(
+    cluster: KubernetesCluster, namespace: str, tmp_path: Path
+) -> None:
     files = [
         file(tmp_path, manifest("one"), None, manifest("two")),
         file(tmp_path, manifest("three"), name="more.yaml"),
@@ -102,7 +104,7 @@ CYCLE = {
         ),
     ],
 )
-def test_a_job_that_is_wrong_is_told_the_field_and_none_is_created(
+def test_an_invalid_job_names_its_field_and_no_job_is_created(
     cluster: KubernetesCluster, namespace: str, tmp_path: Path, body: Any, field: str, words: str
 ) -> None:
     path = file(tmp_path, manifest("right"), body)
@@ -115,10 +117,10 @@ def test_a_job_that_is_wrong_is_told_the_field_and_none_is_created(
     assert names(cluster, namespace) == []
 
 
-def test_resource_claims_are_refused_where_the_quota_of_the_queue_names_a_device(
+def test_resource_claims_are_rejected_if_the_quota_of_the_queue_names_a_device(
     cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
-    """Nothing counts them: a job could hold all devices of the cluster for a charge of none."""
+    """Resource claims are not counted, so a job could use all devices of the cluster without any charge."""
     claim = {"resources": {"claims": [{"name": "gpus"}]}}
     spec = {"containers": [{"name": "a", "image": "x", **claim}], "resourceClaims": [{"name": "gpus"}]}
     path = file(tmp_path, manifest("right"), wrong(template={"spec": spec}))
@@ -135,13 +137,13 @@ def test_resource_claims_are_refused_where_the_quota_of_the_queue_names_a_device
     assert names(cluster, namespace) == []
 
 
-def test_an_unknown_field_is_refused_with_its_path(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> None:
+def test_an_unknown_field_is_rejected_with_its_path(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> None:
     with pytest.raises(errors.Invalid) as caught:
         submit(cluster, [file(tmp_path, manifest("wrong", priorty=3))], namespace)
     assert "spec.priorty" in f"{caught.value} {caught.value.causes}"
 
 
-def test_a_name_that_is_taken_is_refused_before_anything_is_created(
+def test_an_existing_name_is_rejected_before_any_job_is_created(
     cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     submit(cluster, [file(tmp_path, manifest("taken"))], namespace)
@@ -151,7 +153,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_created(
     assert names(cluster, namespace) == ["taken"]
 
 
-def test_two_jobs_of_one_name_are_refused_before_anything_is_created(
+def test_two_jobs_of_one_name_are_rejected_before_any_job_is_created(
     embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     path = file(tmp_path, manifest("one"), manifest("two"), manifest("one"))
@@ -163,7 +165,7 @@ def test_two_jobs_of_one_name_are_refused_before_anything_is_created(
 
 
 class Full:
-    """A cluster that refuses the third job when it comes to creating it, and perhaps deletions from then on."""
+    """A cluster that refuses to create the third job and, if `stuck` is set, refuses all deletions."""
 
     def __init__(self, cluster: KubernetesCluster, stuck: bool) -> None:
         self._cluster, self._stuck, self._created = cluster, stuck, 0
@@ -181,7 +183,7 @@ class Full:
         self._cluster.delete(*args, **kwargs)
 
 
-def test_a_refusal_at_the_last_moment_takes_back_what_went_before(
+def test_jobs_are_deleted_again_if_a_later_job_is_refused(
     embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     path = file(tmp_path, *(manifest(f"job-{index}") for index in range(4)))
@@ -190,7 +192,7 @@ def test_a_refusal_at_the_last_moment_takes_back_what_went_before(
     assert names(embedded_cluster, namespace) == []
 
 
-def test_what_cannot_be_taken_back_is_named(
+def test_jobs_that_cannot_be_deleted_again_are_named(
     embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     path = file(tmp_path, *(manifest(f"job-{index}") for index in range(4)))
@@ -200,7 +202,7 @@ def test_what_cannot_be_taken_back_is_named(
 
 
 class NoPods:
-    """A cluster as an account sees it that may make jobs and no pods."""
+    """A cluster as seen by an account that may create jobs but no pods."""
 
     def __init__(self, cluster: KubernetesCluster) -> None:
         self._cluster = cluster
@@ -211,7 +213,7 @@ class NoPods:
         return self._cluster.create(resource, *args, **kwargs)
 
 
-def test_who_may_not_make_pods_may_submit_jobs(
+def test_an_account_without_permission_for_pods_may_submit_jobs(
     embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     submit(NoPods(embedded_cluster), [file(tmp_path, manifest("one"))], namespace)
@@ -224,24 +226,22 @@ HEAD = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\n"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("a: [1", ("not YAML", "line 2"), id="no YAML"),
-        pytest.param("a: !!python/object:os.system {}", ("not YAML", "line 1"), id="an object of Python"),
-        pytest.param("just words", ("not a TorchJob", "kind: TorchJob"), id="a word"),
+        pytest.param("a: [1", ("not YAML", "line 2"), id="invalid YAML"),
+        pytest.param("a: !!python/object:os.system {}", ("not YAML", "line 1"), id="a Python object"),
+        pytest.param("just words", ("not a TorchJob", "kind: TorchJob"), id="a plain string"),
         pytest.param("kind: Pod\napiVersion: v1", ("not a TorchJob",), id="another kind"),
         pytest.param(HEAD + "metadata: [x]", ("metadata: must be a map",), id="metadata that is a list"),
         pytest.param(HEAD + "metadata: {annotations: [x]}", ("metadata.annotations: must be a map",), id="annotations"),
         pytest.param(HEAD + "spec: {on: 1}", ("JSON", "quotes"), id="a key that YAML takes for true"),
         pytest.param(HEAD + "spec: {a: 123456789012345678901234567890}", ("JSON",), id="a number too long"),
         pytest.param(HEAD + "spec: {a: !!binary aGk=}", ("JSON",), id="bytes"),
-        pytest.param(HEAD + "spec: &a [*a]", ("line 3", "contains it"), id="a circle"),
-        pytest.param(HEAD + "spec: {a: 2024-13-45}", ("month",), id="a date that is none"),
+        pytest.param(HEAD + "spec: &a [*a]", ("line 3", "contains it"), id="a reference to itself"),
+        pytest.param(HEAD + "spec: {a: 2024-13-45}", ("month",), id="an invalid date"),
         pytest.param(HEAD + "spec: " + "[" * 3000, ("YAML",), id="too deep"),
         pytest.param("a: b\x00", ("not YAML",), id="a control character"),
     ],
 )
-def test_a_file_that_cannot_be_submitted_is_named_with_the_reason(
-    tmp_path: Path, text: str, words: tuple[str, ...]
-) -> None:
+def test_an_invalid_file_is_named_with_the_reason(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text(text)
     with pytest.raises(BadManifest) as caught:
@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_submitted_is_named_with_the_reason(
     ("content", "words"),
     [(None, "No such file"), (b"\xff\xfe\x00", "not UTF-8")],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_an_unreadable_file_is_named_with_the_reason(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "jobs.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         submission.read([str(tmp_path)], "default", "/")
 
 
-def test_namespace_and_folder_of_the_file_win(tmp_path: Path) -> None:
+def test_namespace_and_folder_in_the_file_take_precedence(tmp_path: Path) -> None:
     body = manifest("one")
     body["metadata"] |= {"namespace": "theirs", "annotations": {labels.SUBMIT_DIRECTORY: "/there"}}
     (document,) = submission.read([file(tmp_path, body)], "mine", "/here")

@@ -1,4 +1,4 @@
-"""`torchq submit` of what could never run: refused before anything is made, unless --anyway; `torchq job why` of it."""
+"""`torchq submit` refuses jobs that can never run, unless --anyway is given, and `torchq job why` explains them."""
 
 import copy
 import json
@@ -31,7 +31,8 @@ GPU = "nvidia.com/gpu"
 
 
 def body(name: str, queue: str, **changes: Any) -> dict[str, Any]:
-    """A job of one pod that an embedded node runs; `gpus` it asks for, `container` and `pod` that are added to it."""
+    """Return a job of one pod that an embedded node can run. The pod requests `gpus`; `container` and `pod` are added
+    to its specs."""
     gpus, container, pod = (changes.pop(each, None) for each in ("gpus", "container", "pod"))
     one = {"name": "torch", "image": "torch:1", "command": ["python"], "resources": {"limits": {GPU: gpus or 0}}}
     tasks = {"Master": {"template": {"spec": {"containers": [one | (container or {})], **(pod or {})}}}}
@@ -40,7 +41,7 @@ def body(name: str, queue: str, **changes: Any) -> dict[str, Any]:
 
 @contextmanager
 def node(cluster: KubernetesCluster, version: str, **allocatable: str) -> Iterator[None]:
-    """A ready node, and the only one."""
+    """Create a ready node, the only one, for the duration of the block."""
     status = {
         "allocatable": {"cpu": "8", "pods": "9", **allocatable},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -54,7 +55,7 @@ def node(cluster: KubernetesCluster, version: str, **allocatable: str) -> Iterat
 
 
 class Place:
-    """A cluster with a coordinator that answers, and files to submit."""
+    """A cluster with a coordinator that answers, and a folder for files to submit."""
 
     def __init__(self, torchq: Torchq, namespace: str, folder: Path, store: Store, desk: Coordinator) -> None:
         self.torchq, self.namespace, self.folder, self.store, self.desk = torchq, namespace, folder, store, desk
@@ -68,7 +69,7 @@ class Place:
         return self.run("submit", *options, str(file), code=code)
 
     def seen(self, count: int) -> None:
-        """Wait until the coordinator knows so many TenantQueues."""
+        """Wait until the coordinator has this number of TenantQueues."""
         until(lambda: len(self.desk.watches.queues.values()) == count)
 
 
@@ -88,7 +89,7 @@ def place(
     tmp_path: Path,
     store: Store,
 ) -> Iterator[Place]:
-    """With queue a (4 GPUs) and queue theirs, and a node of 8 GPUs: by default that of an embedded cluster."""
+    """Yield a place with queue a (4 GPUs), queue theirs, and a node of 8 GPUs; by default the node is embedded."""
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
     desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="nodes"))
     with node(embedded_cluster, request.param, **{GPU: "8"}), answering(desk, store):
@@ -138,7 +139,7 @@ NOT_HERE = [
 
 
 def warnings(said: Any) -> str:
-    """What is said beside what was submitted, and where."""
+    """Return what was printed to stderr, except the lines about submitted jobs."""
     return "".join(line for line in said.stderr.splitlines(keepends=True) if " submitted on " not in line)
 
 
@@ -148,7 +149,7 @@ def jobs(cluster: KubernetesCluster, namespace: str) -> list[str]:
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
 @pytest.mark.parametrize(("job", "words"), [*NEVER, *NOT_HERE])
-def test_what_can_never_run_is_refused_and_nothing_is_made(
+def test_a_job_that_can_never_run_is_rejected_and_no_job_is_created(
     place: Place, embedded_cluster: KubernetesCluster, job: dict[str, Any], words: str, options: tuple[str, ...]
 ) -> None:
     said = place.submit(body("good", "a", gpus=4), job, options=options, code=1)
@@ -161,7 +162,7 @@ def test_what_can_never_run_is_refused_and_nothing_is_made(
 
 
 @pytest.mark.parametrize(("job", "words"), [NEVER[0], NEVER[1], *NOT_HERE[:2]])
-def test_with_anyway_it_is_submitted_and_warned_of(
+def test_anyway_submits_a_job_that_can_never_run_with_a_warning(
     place: Place, embedded_cluster: KubernetesCluster, job: dict[str, Any], words: str
 ) -> None:
     said = place.submit(body("good", "a"), job, options=("--anyway",))
@@ -171,13 +172,13 @@ def test_with_anyway_it_is_submitted_and_warned_of(
     assert jobs(embedded_cluster, place.namespace) == ["good", "no"]
 
 
-def test_what_could_run_is_submitted_without_a_word(place: Place) -> None:
+def test_a_job_that_can_run_is_submitted_without_a_warning(place: Place) -> None:
     said = place.submit(body("one", "a", gpus=4), body("two", "wide", gpus=8, suspend=True))
     assert (len(said.stdout.split()), warnings(said)) == (2, "")
 
 
 @on_kubernetes
-def test_on_kubernetes_more_than_the_nodes_of_now_is_warned_of(place: Place) -> None:
+def test_on_kubernetes_a_job_larger_than_all_nodes_yields_a_warning(place: Place) -> None:
     said = place.submit(body("large", "wide", gpus=9), body("too", "wide", gpus=9))
     assert len(said.stdout.split()) == 2
     assert warnings(said) == (
@@ -188,17 +189,19 @@ def test_on_kubernetes_more_than_the_nodes_of_now_is_warned_of(place: Place) -> 
 
 @on_kubernetes
 @pytest.mark.parametrize(("job", "words"), NEVER)
-def test_on_kubernetes_the_queue_refuses_as_well(place: Place, job: dict[str, Any], words: str) -> None:
+def test_on_kubernetes_a_job_that_its_queue_can_never_hold_is_rejected(
+    place: Place, job: dict[str, Any], words: str
+) -> None:
     assert words in place.submit(job, code=1).stderr
 
 
 @on_kubernetes
-def test_on_kubernetes_no_embedded_node_refuses_anything(place: Place) -> None:
+def test_on_kubernetes_the_rules_of_the_embedded_node_do_not_apply(place: Place) -> None:
     said = place.submit(*({**job, "metadata": {"name": f"j{at}"}} for at, (job, _) in enumerate(NOT_HERE[1:])))
     assert warnings(said) == ""
 
 
-def test_a_malformed_pod_is_told_as_such_with_or_without_anyway(place: Place) -> None:
+def test_a_malformed_pod_is_rejected_with_or_without_anyway(place: Place) -> None:
     wrong = body("no", "wide", container={"name": "Not A Name", "command": []})
     for options in ((), ("--anyway",)):
         said = place.submit(wrong, options=options, code=1)
@@ -206,8 +209,8 @@ def test_a_malformed_pod_is_told_as_such_with_or_without_anyway(place: Place) ->
         assert "can never run" not in said.stderr
 
 
-def test_a_queue_that_was_created_just_now_is_asked_for_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator has not seen it yet when it is asked first."""
+def test_a_queue_that_was_just_created_is_asked_for_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator has not seen the queue at the first question."""
 
     def create(_: float) -> None:
         place.run("queue", "create", "new")
@@ -217,7 +220,7 @@ def test_a_queue_that_was_created_just_now_is_asked_for_again(place: Place, monk
     assert warnings(place.submit(body("one", "new"))) == ""
 
 
-def test_a_coordinator_that_cannot_be_asked_refuses_nothing(place: Place, embedded_cluster: KubernetesCluster) -> None:
+def test_an_unreachable_coordinator_refuses_no_job(place: Place, embedded_cluster: KubernetesCluster) -> None:
     nowhere = {"metadata": {"annotations": {api_client.API: "http://127.0.0.1:9"}}}
     embedded_cluster.patch(LEASES, LEASE, nowhere, place.namespace)
     said = place.submit(body("one", "nobody"))
@@ -227,7 +230,7 @@ def test_a_coordinator_that_cannot_be_asked_refuses_nothing(place: Place, embedd
     assert warnings(place.submit(body("two", "nobody"))) == ""
 
 
-def test_an_account_that_may_not_ask_is_refused_nothing(
+def test_an_account_that_may_not_read_the_lease_may_submit(
     place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: KubernetesCluster, resource: Any, *rest: Any, **options: Any) -> Any:
@@ -243,10 +246,10 @@ def test_an_account_that_may_not_ask_is_refused_nothing(
     assert jobs(embedded_cluster, place.namespace) == ["one"]
 
 
-def test_a_coordinator_of_an_earlier_version_refuses_nothing(
+def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no such path: its answer is what this one says of any other unknown path."""
+    """An earlier version does not have the path, and answers as this version does for an unknown path."""
     answer = Answerer.answer
     monkeypatch.setattr(Answerer, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
     said = place.submit(body("one", "nobody"))
@@ -254,7 +257,7 @@ def test_a_coordinator_of_an_earlier_version_refuses_nothing(
     assert jobs(embedded_cluster, place.namespace) == ["one"]
 
 
-def test_a_coordinator_that_has_not_read_the_cluster_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_is_not_synced_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(place.desk.watches), "synced", property(lambda _: False))
     said = place.submit(body("one", "nobody"))
     assert "has not read the cluster yet" in said.stderr
@@ -263,12 +266,12 @@ def test_a_coordinator_that_has_not_read_the_cluster_says_so(place: Place, monke
 @pytest.mark.parametrize(
     "question", ["", "job=", "job=5", "job={}", 'job={"namespace":"a","queue":"b","charge":{"x":"y"}}']
 )
-def test_a_question_that_makes_no_sense_is_refused(place: Place, question: str) -> None:
+def test_check_rejects_a_malformed_question(place: Place, question: str) -> None:
     with pytest.raises(Exception, match="job"):
         api_client.via_url(place.desk.leadership.address)(f"/v1/check?{question}")
 
 
-def test_only_a_dry_run_that_asks_for_it_is_refused_by_the_node(
+def test_the_embedded_node_rejects_only_dry_runs_with_the_annotation(
     place: Place, embedded_cluster: KubernetesCluster
 ) -> None:
     spec = {"containers": [{"name": "torch", "image": "torch:1"}]}
@@ -289,7 +292,7 @@ def why(place: Place, name: str) -> Any:
     return json.loads(place.run("job", "why", name, "-o", "json").stdout)
 
 
-def test_a_suspended_job_says_whether_it_would_fit(place: Place, embedded_cluster: KubernetesCluster) -> None:
+def test_why_shows_whether_a_suspended_job_would_fit(place: Place, embedded_cluster: KubernetesCluster) -> None:
     room = {"cpu": 8000, "pods": 9, GPU: 8, "*": 0}
     place.store.configure([QueueSpec(name="a", quota={GPU: 4}), QueueSpec(name="wide")], room)
     made = [body("fits", "a", gpus=4), body("never", "a", gpus=5)]
@@ -310,7 +313,7 @@ def test_a_suspended_job_says_whether_it_would_fit(place: Place, embedded_cluste
     assert why(place, "never")["ifResumed"]["code"] == "ExceedsQuota"
 
 
-def test_a_suspended_job_whose_coordinator_does_not_answer_says_so(
+def test_why_of_a_suspended_job_says_that_no_coordinator_answers(
     place: Place, embedded_cluster: KubernetesCluster
 ) -> None:
     embedded_cluster.create(TORCHJOBS, body("one", "a", suspend=True), place.namespace)

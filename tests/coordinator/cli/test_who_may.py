@@ -1,4 +1,4 @@
-"""Jobs that are not in the order of their queue, and come into it when somebody changes what keeps them out."""
+"""Jobs outside the order of their queue enter it once a change removes the obstacle."""
 
 from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, TENANT_QUEUES
 from kube.client import KubernetesCluster
@@ -7,11 +7,11 @@ from tests.support.coordinator.desk import Desk
 
 
 def routed(desk: Desk) -> None:
-    """Everything that is known has been routed."""
+    """Wait until all known jobs are routed."""
     desk.until(lambda: desk.term.counts.routed and not desk.watches.take(0))
 
 
-def test_a_job_from_elsewhere_waits_until_its_namespace_may_use_the_queue(desk: Desk, namespace: str) -> None:
+def test_a_job_waits_until_its_namespace_is_listed_in_the_queue(desk: Desk, namespace: str) -> None:
     desk.queue("a", namespaces=["others"])
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -21,7 +21,7 @@ def test_a_job_from_elsewhere_waits_until_its_namespace_may_use_the_queue(desk: 
     desk.until(lambda: desk.held() == {key})
 
 
-def test_a_namespace_may_use_a_queue_once_it_has_the_label(desk: Desk, namespace: str) -> None:
+def test_a_job_waits_until_its_namespace_has_the_label(desk: Desk, namespace: str) -> None:
     desk.queue("a", namespaceSelector={"matchLabels": {"tier": "gold"}})
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -31,7 +31,7 @@ def test_a_namespace_may_use_a_queue_once_it_has_the_label(desk: Desk, namespace
     desk.until(lambda: desk.held() == {key})
 
 
-def test_jobs_outlive_their_queue_and_go_on_when_it_returns(desk: Desk, namespace: str) -> None:
+def test_jobs_survive_the_deletion_of_their_queue_and_continue_when_it_returns(desk: Desk, namespace: str) -> None:
     desk.queue("a", quota={"jobs": 1})
     desk.begin()
     first, second = desk.submit("first", namespace, "a"), desk.submit("second", namespace, "a")
@@ -45,7 +45,9 @@ def test_jobs_outlive_their_queue_and_go_on_when_it_returns(desk: Desk, namespac
     desk.until(lambda: desk.held() == {first, second})
 
 
-def test_a_priority_class_is_waited_for(desk: Desk, embedded_cluster: KubernetesCluster, namespace: str) -> None:
+def test_a_job_waits_until_its_priority_class_exists(
+    desk: Desk, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.begin()
     policy = {"priorityClassName": f"{namespace}-urgent"}

@@ -1,4 +1,4 @@
-"""What the doctor finds: a table of one broken thing each, on values alone."""
+"""What the doctor finds. Each case is values in which one thing is wrong."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,8 @@ LEASED = WorkRecord(state="leased", tenant="a", token="t1", lease_ends=NOW + 9)
 
 
 def look(**changes: Any) -> Inspection:
-    """A cluster, a store and a work queue that agree: one job is admitted and runs, one waits. `changes` go to
-    whichever of the three has a field of that name."""
+    """Return a cluster, a store and a work queue that agree: one job is admitted and runs, one job waits. Each of
+    `changes` replaces the field of that name in whichever of the three has it."""
     cluster = ClusterInspection(
         jobs={KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS)},
         pods=(pod(),),
@@ -57,12 +57,12 @@ def codes(**changes: Any) -> list[tuple[str, str]]:
     return [(each.code, each.subject) for each in checks.compare(look(**changes))]
 
 
-def test_what_agrees_is_not_told() -> None:
+def test_a_consistent_system_has_no_findings() -> None:
     assert codes() == []
 
 
 WORKS = {KEY: LEASED}
-"""A worker has the job: what its pods say is about to change."""
+"""A worker has leased the job, so its pods are about to change."""
 
 
 @pytest.mark.parametrize(
@@ -167,34 +167,34 @@ WORKS = {KEY: LEASED}
         ({"foreign": ("somebody",)}, "foreign-keys", "somebody"),
     ],
 )
-def test_one_thing_that_is_wrong_is_found_and_nothing_else(changes: dict[str, Any], code: str, subject: str) -> None:
+def test_each_disagreement_is_the_only_finding(changes: dict[str, Any], code: str, subject: str) -> None:
     assert codes(**changes) == [(code, subject)]
 
 
-def test_what_limits_do_not_name_is_in_no_sum() -> None:
+def test_resources_without_a_limit_are_left_out_of_the_sums() -> None:
     held = {KEY: replace(HELD, charge={**CHARGE, "example.org/made-up": 1})}
     assert codes(reservations=held, counted=limits.STANDARD_RESOURCES) == [("wrong-reservation", str(KEY))]
 
 
-def test_a_reservation_of_a_job_that_is_gone_is_an_orphan() -> None:
+def test_a_reservation_of_a_deleted_job_is_an_orphan() -> None:
     held = {KEY: HELD, GONE: replace(HELD, key=GONE, port=0)}
     twice = {"cpu": 4000, "jobs": 2}
     assert codes(reservations=held, usage={"a": twice}, pool_usage=twice) == [("orphan-reservation", str(GONE))]
 
 
 @pytest.mark.parametrize("state", [{"phase": "Succeeded", "finished": True}, {"deleting": True}, {"invalid": True}])
-def test_a_job_at_its_end_holds_nothing(state: dict[str, Any]) -> None:
+def test_a_reservation_of_an_ended_job_is_an_orphan_unless_a_pod_occupies(state: dict[str, Any]) -> None:
     ended = job(admission=None if "invalid" in state else admission(), attempt=1, **state)
     told = [("invalid-job", str(KEY))] if ended.invalid else []
     assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=()) == [*told, ("orphan-reservation", str(KEY))]
     assert codes(jobs={KEY: ended, WAITS: job(key=WAITS)}, pods=(pod(),), records=WORKS, leases={KEY: NOW + 9}) == []
 
 
-def test_an_admission_nobody_charges_is_missing() -> None:
+def test_an_admission_without_a_charge_is_a_missing_reservation() -> None:
     assert codes(reservations={}, usage={}, pool_usage={}, ports={}) == [("missing-reservation", str(KEY))]
 
 
-def test_a_pod_of_a_job_that_is_not_admitted_is_foreign_and_has_to_be_charged() -> None:
+def test_a_pod_of_a_waiting_job_is_foreign_and_lacks_a_reservation() -> None:
     jobs = {KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS, attempt=1)}
     assert codes(jobs=jobs, pods=(pod(), pod(job=WAITS, name="waits-master-0"))) == [
         ("foreign-attempt-pod", "team/waits-master-0"),
@@ -203,24 +203,24 @@ def test_a_pod_of_a_job_that_is_not_admitted_is_foreign_and_has_to_be_charged() 
     ]
 
 
-def test_a_pod_that_occupies_for_a_job_that_is_gone_is_an_orphan_and_has_to_be_charged() -> None:
+def test_a_pod_of_a_deleted_job_is_an_orphan_and_lacks_a_reservation() -> None:
     found = codes(pods=(pod(), pod(job=GONE, name="gone-master-0")))
     assert found == [("missing-reservation", str(GONE)), ("orphan-pod", "team/gone-master-0")]
 
 
 @pytest.mark.parametrize("going", [{"deleting": True}, {"occupies": False}])
-def test_a_pod_that_goes_is_left_to_go(going: dict[str, Any]) -> None:
+def test_a_pod_that_is_ending_is_no_foreign_attempt_pod(going: dict[str, Any]) -> None:
     assert "foreign-attempt-pod" not in dict(codes(pods=(pod(), pod(attempt=7, name="old", **going))))
 
 
-def test_a_job_that_is_work_is_under_way_unless_its_runs_fail() -> None:
+def test_a_leased_job_has_no_findings_unless_its_runs_fail() -> None:
     strange = (pod(attempt=7),)
     assert codes(pods=strange, records=WORKS, leases={KEY: NOW + 9}) == []
     failing = WorkRecord(state="delayed", tenant="a", failures=checks.FAILURES, due=NOW + 60)
     assert codes(pods=strange, records={KEY: failing}) == [("foreign-attempt-pod", "team/train-master-0")]
 
 
-def test_a_pick_that_no_worker_is_told_of_is_found() -> None:
+def test_a_pick_that_is_not_offered_as_work_is_an_unseen_pick() -> None:
     picked = {KEY: HELD, WAITS: replace(HELD, key=WAITS, port=0)}
     twice = {"cpu": 4000, "jobs": 2}
     store = {"reservations": picked, "usage": {"a": twice}, "pool_usage": twice}
@@ -233,31 +233,31 @@ def test_a_pick_that_no_worker_is_told_of_is_found() -> None:
 @pytest.mark.parametrize(
     "state", [{"suspended": True}, {"held": True}, {"deleting": True}, {"phase": "Failed", "finished": True}]
 )
-def test_an_entry_of_a_job_that_should_not_wait_is_found(state: dict[str, Any]) -> None:
+def test_an_entry_of_a_job_that_may_not_wait_is_a_stray_entry(state: dict[str, Any]) -> None:
     admitted = {KEY: job(admission=admission(), attempt=1)}
     assert codes(jobs={**admitted, WAITS: job(key=WAITS, **state)}) == [("stray-entry", str(WAITS))]
 
 
-def test_settings_that_did_not_reach_the_store_are_found() -> None:
+def test_queue_settings_that_differ_in_the_store_are_found() -> None:
     wanted = QueueSpec(name="a", weight=5)
-    assert codes(specs={"a": wanted}) == []  # both have it
+    assert codes(specs={"a": wanted}) == []  # both the cluster and the store have it
     here = replace(look().cluster, specs={"a": wanted})
     found = checks.compare(Inspection(here, look().store, look().work))
     assert [(each.code, each.subject) for each in found] == [("wrong-settings", "queue a")]
     assert codes(specs={"a": SPEC, "implicit": QueueSpec(name="implicit")}) == []
 
 
-def test_an_admission_of_a_later_epoch_than_the_stores_is_found() -> None:
+def test_an_admission_of_a_later_epoch_than_the_store_is_found() -> None:
     later = job(admission=admission(epoch=9), attempt=1)
     assert ("epoch-differs", str(KEY)) in codes(jobs={KEY: later, WAITS: job(key=WAITS)})
 
 
-def test_of_a_lost_store_only_that_is_told() -> None:
+def test_a_lost_store_is_the_only_finding() -> None:
     empty = {"entries": {}, "places": {}, "reservations": {}, "usage": {}, "pool_usage": {}, "ports": {}}
     assert codes(epoch=0, **empty) == [("store-lost", "queues")]
 
 
-def test_only_what_two_looks_show_alike_is_confirmed() -> None:
+def test_a_finding_is_confirmed_only_if_two_looks_agree() -> None:
     first = checks.compare(look(pool_usage={"cpu": 2001, "jobs": 1}, unknown=("torchq:junk",)))
     moved = checks.compare(look(pool_usage={"cpu": 2002, "jobs": 1}, unknown=("torchq:junk",)))
     assert [each.code for each in checks.confirm(first, moved)] == ["unknown-key"]
@@ -270,7 +270,7 @@ def test_only_what_two_looks_show_alike_is_confirmed() -> None:
     assert checks.confirm(expired[0], expired[1]) == checks.confirm(expired[0], expired[2]) == ()
 
 
-def test_every_kind_says_what_mends_it() -> None:
+def test_every_code_names_its_repair() -> None:
     assert findings.MENDS.keys() >= findings.HARMLESS | findings.NOT_MENDED
     for code in findings.MENDS:
         assert findings.Disagreement(code, "x", "y").mends

@@ -1,4 +1,4 @@
-"""The coordinator's HTTP server keeps its bounds, and answers probes while all other capacity is taken."""
+"""The coordinator's HTTP server keeps its limits, and answers probes while all other capacity is in use."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\n"
 
 
 class Place:
-    """A server whose slow answers wait for a gate."""
+    """A server whose slow answers wait until a gate opens."""
 
     def __init__(self, limits: Limits) -> None:
         self.gate = threading.Event()
@@ -41,7 +41,7 @@ class Place:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS, source_address=(source, 0))
 
     def ask(self, path: str, source: str = "127.0.0.1", more: str = "") -> socket.socket:
-        """A connection with a request on it."""
+        """Return a connection on which a request was sent."""
         connection = self.connect(source)
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode())
         return connection
@@ -52,7 +52,7 @@ class Place:
 
 
 def whole(connection: socket.socket) -> bytes:
-    """All that the server sends until it closes the connection; empty if it closes without an answer."""
+    """Return all bytes that the server sends until it closes the connection; empty if it closes without an answer."""
     found = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
@@ -76,7 +76,7 @@ def place() -> Iterator[Place]:
         yield found
 
 
-def test_it_answers(place: Place) -> None:
+def test_a_request_gets_status_headers_and_body(place: Place) -> None:
     place.gate.set()
     head, _, body = place.answer("/v1/queues").partition(b"\r\n\r\n")
     assert body == b"done\n"
@@ -84,7 +84,7 @@ def test_it_answers(place: Place) -> None:
                                    b"Connection: close", b"Who: me"]  # fmt: skip
 
 
-def test_probes_are_answered_while_all_threads_work_and_the_queue_is_full(place: Place) -> None:
+def test_probes_are_answered_while_all_threads_and_the_queue_are_busy(place: Place) -> None:
     with contextlib.ExitStack() as stack:
         for path, source in (("/a", "127.0.0.1"), ("/b", "127.0.0.1"), ("/c", "127.0.0.2")):
             stack.enter_context(place.ask(path, source))
@@ -102,7 +102,7 @@ def test_probes_are_answered_while_all_threads_work_and_the_queue_is_full(place:
     assert not {"/d", "/e", "/f"} & {*place.begun}
 
 
-def test_one_address_does_not_take_all_answers(place: Place) -> None:
+def test_one_address_cannot_use_all_answers(place: Place) -> None:
     with place.ask("/a"), place.ask("/b"):
         until(lambda: len(place.begun) == 2)
         assert place.answer("/c").startswith(BUSY)
@@ -111,7 +111,7 @@ def test_one_address_does_not_take_all_answers(place: Place) -> None:
             assert whole(other).endswith(b"done\n")
 
 
-def test_the_oldest_connection_of_an_address_gives_way(place: Place) -> None:
+def test_the_oldest_connection_of_an_address_is_closed_beyond_its_limit(place: Place) -> None:
     with contextlib.ExitStack() as stack:
         elsewhere = stack.enter_context(place.connect("127.0.0.2"))
         idle = [stack.enter_context(place.connect()) for _ in range(SMALL.connections_of_address + 5)]
@@ -121,14 +121,14 @@ def test_the_oldest_connection_of_an_address_gives_way(place: Place) -> None:
             assert whole(connection).endswith(b"ok\n")
 
 
-def test_many_addresses_together_are_bounded() -> None:
+def test_the_oldest_connection_is_closed_beyond_the_limit_of_all_addresses() -> None:
     with started(SMALL) as place, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(place.connect(f"127.0.1.{n}")) for n in range(1, SMALL.connections + 6)]
         assert [whole(each) for each in idle[:5]] == [b""] * 5
         assert place.answer("/healthz").endswith(b"ok\n")
 
 
-def test_the_work_for_a_client_that_has_left_is_not_done(place: Place) -> None:
+def test_the_request_of_a_closed_connection_is_not_processed(place: Place) -> None:
     with contextlib.ExitStack() as stack:
 
         def waits(path: str) -> bool:
@@ -151,13 +151,13 @@ def test_the_work_for_a_client_that_has_left_is_not_done(place: Place) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
-def test_a_slow_request_is_dropped_in_time(sent: bytes) -> None:
+def test_a_slow_request_is_closed_after_its_time(sent: bytes) -> None:
     with started(Limits(head_seconds=0.2)) as place, place.connect() as connection:
         connection.sendall(sent)
         assert whole(connection) == b""
 
 
-def test_a_client_that_does_not_read_is_dropped_in_time() -> None:
+def test_a_client_that_does_not_read_is_closed_after_its_time() -> None:
     with started(Limits(seconds=0.5, answers=1)) as place:
         place.gate.set()
         place.body = b"x" * 50_000_000
@@ -191,8 +191,8 @@ def test_threads_rest_in_proportion_to_their_work() -> None:
     ],
     ids=lambda value: repr(value[:20]),
 )
-def test_what_is_no_request_is_refused(place: Place, sent: bytes, code: bytes) -> None:
+def test_a_malformed_request_is_rejected(place: Place, sent: bytes, code: bytes) -> None:
     with place.connect() as connection:
         connection.sendall(sent)
-        assert whole(connection)[9:12] in (code, b"")  # the rest of a head that is too long resets the connection
+        assert whole(connection)[9:12] in (code, b"")  # the unread rest of an overlong head resets the connection
     assert place.answer("/healthz").endswith(b"ok\n")

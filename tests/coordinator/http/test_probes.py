@@ -1,4 +1,4 @@
-"""What a probe is told, and what a port that is taken is called."""
+"""The answers to health probes, and the error for a port in use."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ from tests.support.waiting import SECONDS
 
 @pytest.fixture
 def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordinator:
-    """One that has not been started."""
+    """Return a coordinator that has not been started."""
     store = MemoryStore(lambda *_: None)
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
     return Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace))
@@ -43,13 +43,13 @@ def ask(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_it_lives_before_it_is_ready(port: int, coordinator: Coordinator) -> None:
+def test_healthz_succeeds_before_readyz(port: int, coordinator: Coordinator) -> None:
     assert ask(port, "/healthz") == (200, "ok\n")
     assert ask(port, "/readyz") == (503, "not synced yet\n")
     assert ask(port, "/elsewhere") == (404, "try /healthz, /readyz or /status\n")
 
 
-def test_it_is_ready_when_it_has_seen_the_cluster(port: int, coordinator: Coordinator) -> None:
+def test_readyz_succeeds_once_synced_and_names_a_failure(port: int, coordinator: Coordinator) -> None:
     for informer in coordinator.watches.informers:
         informer.start()
     try:
@@ -62,7 +62,7 @@ def test_it_is_ready_when_it_has_seen_the_cluster(port: int, coordinator: Coordi
             informer.stop()
 
 
-def test_its_status_is_json(port: int, coordinator: Coordinator) -> None:
+def test_status_is_json(port: int, coordinator: Coordinator) -> None:
     coordinator.counts.picked = 7
     coordinator.leadership.step()
     code, text = ask(port, "/status")
@@ -72,7 +72,7 @@ def test_its_status_is_json(port: int, coordinator: Coordinator) -> None:
     assert found["failing"] == ""
 
 
-def test_a_port_in_use_is_named(coordinator: Coordinator) -> None:
+def test_a_port_in_use_is_an_error_that_names_it(coordinator: Coordinator) -> None:
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -84,16 +84,16 @@ def test_a_port_in_use_is_named(coordinator: Coordinator) -> None:
             pass
 
 
-def test_port_0_listens_nowhere(coordinator: Coordinator) -> None:
+def test_port_0_starts_no_server(coordinator: Coordinator) -> None:
     with server.serving(coordinator, 0) as port:
         assert port == 0
         assert "health" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_flood_of_requests_takes_few_threads_and_no_probe(port: int) -> None:
+def test_probes_are_answered_with_few_threads_under_a_flood_of_requests(port: int) -> None:
     with ExitStack() as stack:
         for _ in range(200):
             connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=5)))
-            connection.sendall(b"GET /status HTTP/1.1\r\nHost: x")  # and never the rest
+            connection.sendall(b"GET /status HTTP/1.1\r\nHost: x")  # the rest of the request never comes
         assert ask(port, "/healthz") == (200, "ok\n")
         assert threading.active_count() < 40

@@ -1,4 +1,4 @@
-"""A leader's term, step by step: jobs are put, picked, offered and forgotten as the API server's objects say."""
+"""A leader's term, step by step: it puts, picks, offers and forgets jobs as the objects of the API server require."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ CHARGE = {"jobs": 1, "pods": 2, "cpu": 2000}
 
 
 def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
-    """Play the worker that writes an admission, with the pick the store has or one made up."""
+    """Write an admission, as a worker does, with the pick in the store or with an invented one."""
     held = desk.content.reservations.get(key)
     port, attempt = (held.port, held.attempt) if held else (20_007, 1)
     admission = {"queue": "a", "attempt": attempt, "epoch": epoch, "pick": 1, "charge": CHARGE, "port": port}
@@ -33,7 +33,7 @@ def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
 
 
 def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", *, node: str = "", **metadata: Any) -> None:
-    """Play the worker that makes a pod."""
+    """Create a pod, as a worker does, and wait until the watch shows it."""
     found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "a", labels.ATTEMPT: "1"}
     notes = {labels.CHARGE: '{"cpu":1000}'}
     spec = desks.task()["template"]["spec"] | ({"nodeName": node} if node else {})
@@ -45,11 +45,11 @@ def make_pod(desk: Desk, key: JobKey, name: str = "train-master-0", *, node: str
 
 
 def seen(desk: Desk, key: JobKey) -> None:
-    """The watch has shown the job."""
+    """Wait until the watch has shown the job."""
     until(lambda: desk.watches.job(key) is not None)
 
 
-def test_a_job_waits_is_picked_and_becomes_work(desk: Desk, namespace: str) -> None:
+def test_a_submitted_job_is_picked_and_dispatched(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -63,7 +63,7 @@ def test_a_job_waits_is_picked_and_becomes_work(desk: Desk, namespace: str) -> N
     assert desk.waiting() == set()
 
 
-def test_a_job_that_finds_no_room_waits_and_a_worker_writes_so_after_a_while(
+def test_a_job_without_room_is_queued_after_a_delay(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, pool="cpu=1") as desk:
@@ -76,7 +76,7 @@ def test_a_job_that_finds_no_room_waits_and_a_worker_writes_so_after_a_while(
         desk.until(lambda: desk.phase(key) == "Queued")
 
 
-def test_a_finished_job_frees_its_room_once_no_pod_occupies(desk: Desk, namespace: str) -> None:
+def test_a_finished_job_frees_its_room_once_no_pod_occupies_it(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -97,9 +97,7 @@ def test_a_finished_job_frees_its_room_once_no_pod_occupies(desk: Desk, namespac
     desk.until(lambda: desk.held() == set(), worker=False)
 
 
-def test_a_charge_that_is_freed_after_the_workers_run_is_no_reason_for_another(
-    desk: Desk, namespace: str, clock: Clock
-) -> None:
+def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -110,7 +108,7 @@ def test_a_charge_that_is_freed_after_the_workers_run_is_no_reason_for_another(
     made = desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, namespace, subresource="status")
     desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
-    assert desk.held() == {key}  # somebody is at it
+    assert desk.held() == {key}  # a worker has leased the job
     desk.work.finish(key, task.token, settled_version=int(made["metadata"]["resourceVersion"]))
     clock.step(2 * desk.settings.dispatch_seconds)
     desk.until(lambda: desk.held() == set(), worker=False, seconds=5)
@@ -123,7 +121,7 @@ def ended() -> dict[str, str]:
     return {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": when}
 
 
-def test_a_deleted_job_is_forgotten_and_its_room_is_free_when_its_pods_are_gone(desk: Desk, namespace: str) -> None:
+def test_a_deleted_job_frees_its_room_when_its_pods_are_deleted(desk: Desk, namespace: str) -> None:
     desk.queue("a", quota={"jobs": 1})
     desk.begin()
     first, second = desk.submit("first", namespace, "a"), desk.submit("second", namespace, "a")
@@ -135,7 +133,7 @@ def test_a_deleted_job_is_forgotten_and_its_room_is_free_when_its_pods_are_gone(
     desk.until(lambda: desk.held() == desk.waiting() == set())
 
 
-def test_a_suspended_job_gives_its_room_back_keeps_its_age_and_returns(desk: Desk, namespace: str) -> None:
+def test_a_suspended_job_frees_its_room_and_keeps_its_age(desk: Desk, namespace: str) -> None:
     desk.queue("a", quota={"jobs": 1})
     desk.begin()
     first = desk.submit("first", namespace, "a")
@@ -155,7 +153,7 @@ def test_a_suspended_job_gives_its_room_back_keeps_its_age_and_returns(desk: Des
     assert desk.job(first).admission.attempt == 2
 
 
-def test_a_held_job_is_nobodys_turn_until_it_is_let_go(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_a_held_job_is_not_picked_until_it_is_resumed(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a", schedulingPolicy={"hold": True})
@@ -168,7 +166,7 @@ def test_a_held_job_is_nobodys_turn_until_it_is_let_go(desk: Desk, namespace: st
     desk.until(lambda: desk.phase(key) == "Admitted")
 
 
-def test_a_waiting_job_follows_its_owner_to_another_queue(desk: Desk, namespace: str) -> None:
+def test_a_waiting_job_moves_when_its_queue_changes(desk: Desk, namespace: str) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.queue("b", stopPolicy="Hold")
     desk.begin()
@@ -179,7 +177,7 @@ def test_a_waiting_job_follows_its_owner_to_another_queue(desk: Desk, namespace:
     assert desk.content.entries[key].entry.priority == 3
 
 
-def test_a_pick_of_a_job_that_was_edited_since_is_given_back_and_made_anew(desk: Desk, namespace: str) -> None:
+def test_a_job_that_is_edited_after_its_pick_is_picked_again(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -192,7 +190,7 @@ def test_a_pick_of_a_job_that_was_edited_since_is_given_back_and_made_anew(desk:
     assert desk.content.usage == {"a": room}
 
 
-def test_an_unknown_queue_admits_nobody_until_it_is_created(desk: Desk, namespace: str) -> None:
+def test_an_unknown_queue_admits_no_job_until_it_is_created(desk: Desk, namespace: str) -> None:
     desk.begin()
     key = desk.submit("train", namespace, "later")
     desk.until(lambda: desk.term.counts.routed)
@@ -201,7 +199,7 @@ def test_an_unknown_queue_admits_nobody_until_it_is_created(desk: Desk, namespac
     desk.until(lambda: desk.held() == {key})
 
 
-def test_where_queues_are_implicit_a_namespace_has_a_queue_of_its_name_and_default_and_no_other(
+def test_implicit_queues_are_the_name_of_the_namespace_and_default_only(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
@@ -224,7 +222,7 @@ def test_where_queues_are_implicit_a_namespace_has_a_queue_of_its_name_and_defau
         desk.until(lambda: lost[3] in desk.held(), worker=False)
 
 
-def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queue_again(
+def test_an_unused_implicit_queue_returns_with_its_next_job(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
@@ -239,10 +237,10 @@ def test_where_queues_are_implicit_a_name_that_nobody_used_for_a_while_is_a_queu
         desk.until(lambda: second in desk.held(), worker=False)
 
 
-def test_a_job_that_runs_in_a_queue_that_an_earlier_version_made_up_keeps_its_charge(
+def test_a_running_job_keeps_its_charge_in_an_invented_queue_of_an_earlier_version(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
-    """The earlier version is played by a TenantQueue that is gone by the time of the new leader."""
+    """A TenantQueue that is deleted before the new leader begins stands for the queue of the earlier version."""
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
         desk.queue("invented")
         desk.begin()
@@ -268,7 +266,7 @@ def test_a_job_that_runs_in_a_queue_that_an_earlier_version_made_up_keeps_its_ch
         assert desk.held() == set()
 
 
-def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: str) -> None:
+def test_queues_opened_in_short_succession_open_together(desk: Desk, namespace: str) -> None:
     for name in ("a", "b"):
         desk.queue(name, stopPolicy="Hold")
     desk.begin()
@@ -289,7 +287,7 @@ def test_queues_opened_one_after_the_other_open_together(desk: Desk, namespace: 
     assert (desk.content.revision, desk.held()) == (revision + 1, jobs)
 
 
-def test_settings_that_never_rest_take_effect_nevertheless(desk: Desk) -> None:
+def test_settings_that_change_without_pause_still_take_effect(desk: Desk) -> None:
     settle = desk.settings.settle_seconds
     desk.watches.take_settings_changed(0.0)
     taken = 0
@@ -300,7 +298,7 @@ def test_settings_that_never_rest_take_effect_nevertheless(desk: Desk) -> None:
     assert taken == 100 // 16
 
 
-def test_the_first_epoch_waits_for_nobody(desk: Desk) -> None:
+def test_the_first_epoch_begins_without_a_wait(desk: Desk) -> None:
     desk.begin(epoch=1)
     assert desk.paused == []
 
@@ -327,10 +325,12 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
     desk.until(lambda: desk.phase(admitted) == "Running")
 
 
-def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(desk: Desk, namespace: str) -> None:
+def test_pods_of_a_deleted_job_are_charged_after_a_loss_until_they_end(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     key = JobKey(namespace, "train", "8d1f4d7e-2f53-4b73-9a41-6f3f4b2a0c11")
-    make_pod(desk, key, node="one", finalizers=["example.org/keep"])  # the garbage collector does not get it
+    make_pod(
+        desk, key, node="one", finalizers=["example.org/keep"]
+    )  # the finalizer keeps the pod from garbage collection
     desk.begin(epoch=2)
     assert desk.content.reservations[key].charge == {"jobs": 1, "pods": 1, "cpu": 1000}
     desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
@@ -338,7 +338,7 @@ def test_pods_of_a_vanished_job_are_charged_after_a_loss_until_they_are_gone(des
     desk.until(lambda: not desk.pods_of(key) and not desk.held())
 
 
-def test_a_takeover_keeps_the_picks_that_no_worker_has_written_yet(desk: Desk, namespace: str) -> None:
+def test_a_takeover_keeps_picks_without_a_written_admission(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -356,7 +356,7 @@ def test_a_takeover_keeps_the_picks_that_no_worker_has_written_yet(desk: Desk, n
     assert desk.job(key).admission.port == pick.port
 
 
-def test_a_takeover_forgets_the_pick_of_a_job_that_was_deleted_meanwhile(desk: Desk, namespace: str) -> None:
+def test_a_takeover_forgets_the_pick_of_a_deleted_job(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -368,20 +368,20 @@ def test_a_takeover_forgets_the_pick_of_a_job_that_was_deleted_meanwhile(desk: D
     assert desk.held() == desk.waiting() == set()
 
 
-def test_an_audit_sees_an_admission_that_the_store_has_forgotten(desk: Desk, namespace: str) -> None:
+def test_an_audit_finds_an_admission_that_the_store_lost(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: desk.phase(key) == "Admitted")
     assert desk.term.audit()
-    desk.store.remove([key])  # as if Redis had come back from an older file
+    desk.store.remove([key])  # as if Redis had restarted from an older file
     assert not desk.term.audit()
     desk.begin(epoch=2)
     assert desk.held() == {key}
     assert desk.term.audit()
 
 
-def test_a_suspended_job_at_rest_is_looked_at_by_a_new_leader_and_by_no_resync(desk: Desk, namespace: str) -> None:
+def test_a_suspended_job_is_offered_by_a_new_leader_but_not_by_a_resync(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a", suspend=True)
@@ -397,7 +397,7 @@ def test_a_suspended_job_at_rest_is_looked_at_by_a_new_leader_and_by_no_resync(d
     desk.until(lambda: desk.work.inspect().records.keys() == {key}, worker=False)
 
 
-def test_an_audit_looks_at_picks_in_the_turns_of_their_queues(desk: Desk, namespace: str) -> None:
+def test_an_audit_offers_picks_in_the_turn_of_their_tenant(desk: Desk, namespace: str) -> None:
     desk.queue("a", namespaces=[namespace])
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -409,7 +409,7 @@ def test_an_audit_looks_at_picks_in_the_turns_of_their_queues(desk: Desk, namesp
         assert desk.work.inspect().ready.keys() == {tenant}
 
 
-def test_an_audit_has_leftovers_of_jobs_that_are_gone_looked_at(desk: Desk, namespace: str) -> None:
+def test_an_audit_offers_reservations_of_deleted_jobs(desk: Desk, namespace: str) -> None:
     desk.begin()
     gone = Reservation(key=JobKey(namespace, "gone", "u0"), queue="a", attempt=1, epoch=1, charge=CHARGE)
     desk.store.rebuild(2, [gone], [])
@@ -417,7 +417,7 @@ def test_an_audit_has_leftovers_of_jobs_that_are_gone_looked_at(desk: Desk, name
     desk.until(lambda: not desk.held())
 
 
-def test_an_admission_without_a_charge_calls_for_a_rebuild(desk: Desk, namespace: str) -> None:
+def test_an_admission_without_a_charge_requires_a_rebuild(desk: Desk, namespace: str) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -432,7 +432,7 @@ def test_an_admission_without_a_charge_calls_for_a_rebuild(desk: Desk, namespace
 
 
 class Failing:
-    """A store that cannot be reached when it is next asked for one thing."""
+    """A store of which the next call of one method fails."""
 
     def __init__(self, store: MemoryStore, verb: str) -> None:
         self._store, self._verb = store, verb
@@ -445,7 +445,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("verb", ["put", "remove"])
-def test_a_store_that_fails_in_the_middle_loses_no_key(desk: Desk, namespace: str, verb: str) -> None:
+def test_a_store_that_fails_during_a_flush_loses_no_key(desk: Desk, namespace: str, verb: str) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.begin()
     gone = desk.submit("gone", namespace, "a")
@@ -462,7 +462,7 @@ def test_a_store_that_fails_in_the_middle_loses_no_key(desk: Desk, namespace: st
     assert desk.waiting() == jobs
 
 
-def test_work_that_cannot_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
+def test_work_that_could_not_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a", suspend=True)
@@ -473,7 +473,7 @@ def test_work_that_cannot_be_offered_is_offered_later(desk: Desk, namespace: str
     desk.until(lambda: desk.phase(key) == "Suspended")
 
 
-def test_a_look_that_cannot_wait_and_cannot_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
+def test_urgent_work_that_could_not_be_offered_is_offered_later(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -487,13 +487,13 @@ def test_a_look_that_cannot_wait_and_cannot_be_offered_is_offered_later(desk: De
 
 
 def flush_all(term: Term) -> None:
-    """Until nothing is marked; the watch may still be telling."""
+    """Flush until no key is marked; the watch may still deliver changes."""
     until(term.flush)
     while term.flush():
         pass
 
 
-def test_a_quiet_desk_asks_again_after_a_while_only(desk: Desk, clock: Clock) -> None:
+def test_an_idle_term_reads_the_store_again_only_after_a_cycle(desk: Desk, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
     desk.until(lambda: not desk.term.unsettled)
@@ -523,7 +523,7 @@ class Counting:
         return getattr(self._store, name)
 
 
-def test_a_snapshot_shows_few_jobs_unless_none_of_them_can_ever_run(
+def test_the_picker_reads_past_many_jobs_that_can_never_run(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, pool="cpu=2") as desk:

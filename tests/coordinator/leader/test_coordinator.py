@@ -1,4 +1,4 @@
-"""The coordinator's own loop: it leads, it outlives its surroundings, it stops when told."""
+"""The coordinator's main loop: it leads, survives failures of its surroundings, and stops on request."""
 
 import json
 import logging
@@ -32,11 +32,11 @@ from tests.support.waiting import SECONDS, until
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
 QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
 SHORT = 0.6
-"""Seconds of a lease whose end is part of the story. Who is kept from renewing it for so long loses it."""
+"""Seconds of a lease that a test lets expire. A leader that cannot renew it for this time loses it."""
 
 
 class Place:
-    """A store and its work queue, which can be lost or out of reach."""
+    """A store and its work queue, which can be lost or unreachable."""
 
     def __init__(self, content: Content | None = None) -> None:
         self.content = content or Content()
@@ -63,7 +63,7 @@ class Place:
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """The address of an API server that is not there."""
+    """Yield the address of an API server that does not exist."""
     with ports.held() as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -91,7 +91,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == coordinator_process.log.name]
 
 
-def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+def test_a_coordinator_leads_picks_and_releases_the_lease_at_its_stop(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
     place = Place()
     queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
     embedded_cluster.create(TENANT_QUEUES, queue)
@@ -104,7 +106,7 @@ def test_it_leads_picks_and_hands_the_lease_back(embedded_cluster: KubernetesClu
     assert lease(embedded_cluster, namespace) == ("", "1")
 
 
-def test_a_second_one_takes_over_at_once_when_the_first_stops(
+def test_a_second_coordinator_takes_over_at_once_when_the_first_stops(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     place = Place()
@@ -118,7 +120,7 @@ def test_a_second_one_takes_over_at_once_when_the_first_stops(
             assert place.content.epoch == 2
 
 
-def test_a_redis_that_is_away_is_named_once_and_waited_for(
+def test_an_unreachable_redis_is_logged_once_and_waited_for(
     embedded_cluster: KubernetesCluster,
     namespace: str,
     caplog: pytest.LogCaptureFixture,
@@ -138,7 +140,7 @@ def test_a_redis_that_is_away_is_named_once_and_waited_for(
         until(lambda: told(caplog).count(AWAY) == 1 and "all is well again" in told(caplog))
 
 
-def test_nobody_leads_while_redis_is_away_for_everybody(
+def test_no_coordinator_leads_while_redis_is_unreachable_for_all(
     embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Place()
@@ -151,10 +153,10 @@ def test_nobody_leads_while_redis_is_away_for_everybody(
         until(lambda: one.counts.rebuilds + two.counts.rebuilds == 1)
         until(lambda: not one.leadership.failing and not two.leadership.failing)
     said = [each.getMessage() for each in caplog.records if each.name == election.log.name]
-    assert said.count(f"not leading: {AWAY}") == 2  # once each
+    assert said.count(f"not leading: {AWAY}") == 2  # once for each coordinator
 
 
-def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
+def test_a_leader_without_redis_yields_to_a_coordinator_that_reaches_it(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     here = Place()
@@ -166,15 +168,13 @@ def test_a_leader_that_cannot_reach_its_redis_makes_room_for_one_that_can(
             until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
             assert not first.leadership.leading
-            here.away, there.away = "", AWAY  # and the other way round: who led before leads again
+            here.away, there.away = "", AWAY  # and the other way round: the first coordinator leads again
             until(lambda: first.counts.rebuilds == 2)
             assert here.content.epoch == 3
             assert not second.leadership.leading
 
 
-def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
-    embedded_cluster: KubernetesCluster, namespace: str
-) -> None:
+def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: KubernetesCluster, namespace: str) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds)
@@ -183,9 +183,7 @@ def test_a_store_that_was_lost_is_rebuilt_under_a_higher_epoch(
         assert place.content.epoch > 1
 
 
-def test_a_redis_that_was_started_again_may_have_forgotten_something(
-    embedded_cluster: KubernetesCluster, namespace: str
-) -> None:
+def test_a_restart_of_redis_causes_a_rebuild(embedded_cluster: KubernetesCluster, namespace: str) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace) as coordinator:
         until(lambda: coordinator.counts.rebuilds == 1)
@@ -196,7 +194,9 @@ def test_a_redis_that_was_started_again_may_have_forgotten_something(
         assert place.content.epoch == 3
 
 
-def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+def test_a_rebuild_exceeds_the_epoch_of_an_old_store_at_once(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
     place = Place()
     place.content.epoch = 5_000
     with running(embedded_cluster, place, namespace) as coordinator:
@@ -205,7 +205,7 @@ def test_a_store_of_another_time_is_overtaken_in_one_step(embedded_cluster: Kube
         assert lease(embedded_cluster, namespace)[1] == "5001"
 
 
-def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
+def test_an_unreachable_api_server_is_logged_once_and_does_not_delay_the_stop(
     tmp_path: Path, nobody: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -230,7 +230,7 @@ def test_an_api_server_that_is_away_is_named_once_and_does_not_delay_the_stop(
     away.close()
 
 
-def test_a_desk_with_nothing_to_do_is_not_kept_awake(desk: Desk, namespace: str) -> None:
+def test_an_idle_coordinator_is_not_woken(desk: Desk, namespace: str) -> None:
     desk.submit("waits", namespace, "nowhere")
     desk.begin()
     desk.until(lambda: not desk.term.unsettled)

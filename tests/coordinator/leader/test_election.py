@@ -1,4 +1,4 @@
-"""One leads: the Lease on an API server, with every candidate's clock in the test's hand."""
+"""Leader election: the Lease on an API server, with the clock of every candidate stepped by the test."""
 
 import logging
 
@@ -24,7 +24,7 @@ def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: f
 
 
 def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
-    """Holder and epoch, as the API server has them."""
+    """Return holder and epoch from the Lease on the API server."""
     lease = cluster.get(LEASES, LEASE, namespace)
     return lease["spec"].get("holderIdentity", ""), int(lease["metadata"]["annotations"][EPOCH])
 
@@ -38,7 +38,9 @@ def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
         ("other", 100.0, 100.1 + SECONDS, True),
     ],
 )
-def test_a_lease_is_taken_when_it_is_free_ours_or_silent(holder: str, at: float, now: float, may: bool) -> None:
+def test_a_lease_may_be_taken_if_it_is_free_expired_or_held_by_the_candidate(
+    holder: str, at: float, now: float, may: bool
+) -> None:
     assert election.may_take(Observed(holder, "then", at), "me", SECONDS, now) is may
 
 
@@ -55,13 +57,13 @@ def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, 
     assert stored(cluster, namespace) == ("one", 1)
 
 
-def test_the_next_waits_a_whole_lease_since_it_saw_the_last_sign_of_life(
+def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(
     cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
     one.step()
     clock.step(5)
-    two.step()  # five seconds late, and from now on it counts by itself
+    two.step()  # five seconds late: from now on the candidate counts by its own clock
     clock.step(SECONDS)
     two.step()
     assert not two.leading
@@ -82,7 +84,7 @@ def test_a_renewed_lease_is_not_taken(cluster: KubernetesCluster, namespace: str
         assert not two.leading
 
 
-def test_a_leader_that_cannot_renew_stops_by_itself_before_anybody_starts(
+def test_a_leader_that_cannot_renew_stops_before_another_one_starts(
     cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
@@ -100,7 +102,7 @@ def test_a_leader_that_cannot_renew_stops_by_itself_before_anybody_starts(
     assert stored(cluster, namespace) == ("two", 2)
 
 
-def test_a_leader_that_was_away_for_a_lease_comes_back_in_a_new_term(
+def test_a_leader_that_missed_a_whole_lease_returns_in_a_new_term(
     cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     one = candidate(cluster, namespace, "one", clock)
@@ -111,7 +113,7 @@ def test_a_leader_that_was_away_for_a_lease_comes_back_in_a_new_term(
     assert (one.leading, one.epoch) == (True, 2)
 
 
-def test_a_stopped_leader_hands_the_lease_back(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+def test_a_stopped_leader_releases_the_lease(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
     one.step()
     two.step()
@@ -122,7 +124,9 @@ def test_a_stopped_leader_hands_the_lease_back(cluster: KubernetesCluster, names
     assert (two.leading, two.epoch) == (True, 2)
 
 
-def test_who_does_not_lead_hands_nothing_back(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+def test_a_stopped_candidate_leaves_the_lease_as_it_is(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
     one.step()
     two.step()
@@ -131,7 +135,7 @@ def test_who_does_not_lead_hands_nothing_back(cluster: KubernetesCluster, namesp
 
 
 class Between:
-    """A cluster on which something happens between a candidate's read and its write."""
+    """A cluster that runs a function between a candidate's read and its write."""
 
     def __init__(self, cluster: KubernetesCluster, happens: object) -> None:
         self.get, self.create = cluster.get, cluster.create
@@ -143,7 +147,7 @@ class Between:
         return self._cluster.patch(*args, **kwargs)
 
 
-def test_of_two_at_once_one_wins_and_the_other_goes_on(
+def test_one_of_two_simultaneous_candidates_wins_and_the_other_follows(
     cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     one = candidate(cluster, namespace, "one", clock)
@@ -155,7 +159,9 @@ def test_of_two_at_once_one_wins_and_the_other_goes_on(
     assert (two.leading, two.holder) == (False, "one")
 
 
-def test_a_conflict_is_no_trouble_to_tell_of(embedded_cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+def test_a_conflict_is_not_reported_as_a_failure(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
     one = candidate(embedded_cluster, namespace, "one", clock)
     two = candidate(Between(embedded_cluster, one.step), namespace, "two", clock, renew=0.01)
     two.start()
@@ -166,9 +172,7 @@ def test_a_conflict_is_no_trouble_to_tell_of(embedded_cluster: KubernetesCluster
         two.stop()
 
 
-def test_a_rebuild_raises_the_epoch_above_everything_known(
-    cluster: KubernetesCluster, namespace: str, clock: Clock
-) -> None:
+def test_raise_epoch_exceeds_every_known_epoch(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     one = candidate(cluster, namespace, "one", clock)
     one.step()
     assert [one.raise_epoch(), one.raise_epoch(above=57), one.raise_epoch(above=3)] == [2, 58, 59]
@@ -176,7 +180,7 @@ def test_a_rebuild_raises_the_epoch_above_everything_known(
     assert (one.epoch, stored(cluster, namespace)) == (59, ("one", 59))
 
 
-def test_an_epoch_that_is_no_number_counts_as_none(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+def test_an_epoch_that_is_not_a_number_counts_as_0(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     one = candidate(cluster, namespace, "one", clock)
     one.step()
     cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {EPOCH: "many"}}}, namespace)
@@ -184,7 +188,7 @@ def test_an_epoch_that_is_no_number_counts_as_none(cluster: KubernetesCluster, n
 
 
 class Broken:
-    """A cluster that fails in one way until told otherwise."""
+    """A cluster whose reads fail while `error` is set."""
 
     def __init__(self, cluster: KubernetesCluster, error: Exception) -> None:
         self._cluster, self.error, self.asked = cluster, error, 0
@@ -200,7 +204,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("error", [errors.Unreachable("the API server is away"), ZeroDivisionError("a defect")])
-def test_trouble_is_told_once_and_outlived(
+def test_a_failure_is_logged_once_and_survived(
     embedded_cluster: KubernetesCluster,
     namespace: str,
     clock: Clock,

@@ -1,6 +1,6 @@
-"""A job's straight line in one process: from its submission to its end, on the embedded API server and on a real one.
+"""The life of a job in one process, from submission to end, on the embedded API server and on a real one.
 
-The test plays the node: it sets the pods' phases.
+The test sets the phases of the pods, as a node does.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ WRITES = ("create", "patch", "delete")
 
 @pytest.fixture
 def line(cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
-    """On every server there is."""
+    """Yield a desk on each kind of server."""
     with Desk(cluster, clock) as desk:
         yield desk
 
 
-def test_a_job_runs_to_its_end_at_the_price_of_three_status_writes(line: Desk, namespace: str) -> None:
+def test_a_job_that_succeeds_costs_three_status_writes(line: Desk, namespace: str) -> None:
     line.queue("a", quota={"jobs": 1})
     line.begin()
     key = line.submit("train", namespace, "a")
@@ -44,7 +44,7 @@ def test_a_job_runs_to_its_end_at_the_price_of_three_status_writes(line: Desk, n
     assert not [name for name in line.watching.calls if name.startswith((*WRITES, "list", "get"))]
 
 
-def test_a_job_that_waited_costs_one_write_more(line: Desk, namespace: str, clock: Clock) -> None:
+def test_a_job_that_waits_and_succeeds_costs_four_status_writes(line: Desk, namespace: str, clock: Clock) -> None:
     line.queue("a", stopPolicy="Hold")
     line.begin()
     key = line.submit("train", namespace, "a")
@@ -81,7 +81,7 @@ def test_jobs_of_two_queues_share_a_pool_by_weight(cluster: KubernetesCluster, n
         assert order == ["heavy", "light", "heavy", "heavy", "light", "light"]
 
 
-def test_a_job_that_fails_says_why_and_frees_its_room(line: Desk, namespace: str) -> None:
+def test_a_failed_job_gives_a_reason_and_frees_its_room(line: Desk, namespace: str) -> None:
     line.queue("a")
     line.begin()
     key = line.submit("train", namespace, "a", backoffLimit=0)
@@ -91,7 +91,7 @@ def test_a_job_that_fails_says_why_and_frees_its_room(line: Desk, namespace: str
     assert any(each.type == "Failed" and each.message for each in line.job(key).status.conditions)
 
 
-def test_a_dependency_cycle_which_no_rule_of_the_server_sees_fails_with_a_reason(line: Desk, namespace: str) -> None:
+def test_a_job_with_a_dependency_cycle_fails_with_a_reason(line: Desk, namespace: str) -> None:
     line.queue("a")
     line.begin()
     tasks = {
@@ -109,9 +109,7 @@ def status(line: Desk, namespace: str) -> dict[str, object]:
     return line.cluster.get(desks.TORCHJOBS, "loop", namespace).get("status") or {}
 
 
-def test_a_port_is_held_for_who_listens_at_its_node_and_for_nobody_else(
-    cluster: KubernetesCluster, clock: Clock, namespace: str
-) -> None:
+def test_only_a_job_on_the_host_network_gets_a_port(cluster: KubernetesCluster, clock: Clock, namespace: str) -> None:
     with Desk(cluster, clock, master_address="service") as line:
         line.queue("a")
         line.begin()

@@ -1,4 +1,4 @@
-"""What a TenantQueue's status says, and how seldom it is written."""
+"""The status of a TenantQueue, and how seldom it is written."""
 
 import threading
 from typing import Any
@@ -78,15 +78,15 @@ USED = {"cpu": "2", "jobs": "1"}
             status(),
             id="suspended, its room not free yet",
         ),
-        pytest.param([job(queue="nobodys")], status(), status(), id="a queue that nobody created"),
+        pytest.param([job(queue="nobodys")], status(), status(), id="a queue that does not exist"),
     ],
 )
-def test_a_status_counts_who_waits_and_what_is_used(seen: list[JobView], a: Any, b: Any) -> None:
+def test_status_counts_waiting_and_admitted_jobs_and_usage(seen: list[JobView], a: Any, b: Any) -> None:
     assert queue_status_writer.statuses([queue("a", 3), queue("b")], seen) == {"a": a, "b": b}
 
 
 def told(desk: Desk, name: str) -> dict[str, Any]:
-    """The status, as the API server has it."""
+    """Return the status as the API server has it."""
     found: dict[str, Any] = desk.cluster.get(TENANT_QUEUES, name).get("status") or {}
     return found
 
@@ -105,7 +105,7 @@ def written(writer: QueueStatusWriter) -> int:
     return writer.cluster.calls["patch TenantQueue"]
 
 
-def test_one_write_per_change(desk: Desk, namespace: str, writer: QueueStatusWriter) -> None:
+def test_a_status_is_written_once_per_change(desk: Desk, namespace: str, writer: QueueStatusWriter) -> None:
     desk.queue("a", stopPolicy="Hold")
     desk.begin()
     caught_up(desk, "a")
@@ -123,7 +123,7 @@ def test_one_write_per_change(desk: Desk, namespace: str, writer: QueueStatusWri
     assert told(desk, "a") == status(pending=1, target="100%")
 
 
-def test_amounts_that_are_gone_are_gone_also_for_a_writer_that_never_wrote_them(
+def test_a_new_writer_removes_amounts_that_it_did_not_write(
     desk: Desk, namespace: str, writer: QueueStatusWriter
 ) -> None:
     desk.queue("a")
@@ -140,7 +140,7 @@ def test_amounts_that_are_gone_are_gone_also_for_a_writer_that_never_wrote_them(
     assert told(desk, "a")["admitted"] == 0
 
 
-def test_a_queue_made_anew_under_its_name_is_told_about_anew(desk: Desk, writer: QueueStatusWriter) -> None:
+def test_a_recreated_queue_gets_a_status(desk: Desk, writer: QueueStatusWriter) -> None:
     for _ in range(2):
         desk.queue("a")
         caught_up(desk, "a")
@@ -151,7 +151,7 @@ def test_a_queue_made_anew_under_its_name_is_told_about_anew(desk: Desk, writer:
 
 
 class Away:
-    """An API server that takes nothing."""
+    """An API server that refuses every patch."""
 
     def __init__(self, error: Exception) -> None:
         self.asked, self._error = 0, error
@@ -165,7 +165,7 @@ class Away:
     ("error", "asked"),
     [(errors.Unreachable("away"), 1), (errors.NotFound("deleted"), 3), (TypeError("nobody foresaw it"), 3)],
 )
-def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: Exception, asked: int) -> None:
+def test_a_failed_write_is_not_retried_in_the_same_round(desk: Desk, error: Exception, asked: int) -> None:
     for name in ("a", "b", "c"):
         desk.queue(name)
     caught_up(desk, "c")
@@ -174,7 +174,7 @@ def test_what_is_not_taken_is_not_insisted_on(desk: Desk, error: Exception, aske
     assert away.asked == asked
 
 
-def test_queues_take_turns_where_many_change(desk: Desk, writer: QueueStatusWriter) -> None:
+def test_queues_take_turns_if_many_change(desk: Desk, writer: QueueStatusWriter) -> None:
     names = [f"queue-{number:02}" for number in range(2 * queue_status_writer.AT_MOST + 1)]
     for name in names:
         desk.queue(name)
@@ -186,7 +186,7 @@ def test_queues_take_turns_where_many_change(desk: Desk, writer: QueueStatusWrit
         assert len(untold) == left
 
 
-def test_only_a_leader_writes_and_none_after_the_stop(
+def test_only_a_leader_writes_and_only_until_the_stop(
     desk: Desk, writer: QueueStatusWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_status_writer, "EVERY", 0.005)
@@ -211,19 +211,19 @@ def test_only_a_leader_writes_and_none_after_the_stop(
     assert not thread.is_alive()
 
 
-def test_the_key_of_a_job_matters_to_nobody_here() -> None:
+def test_jobs_are_counted_whatever_their_keys() -> None:
     other = job(key=JobKey("team", "other", "u2"))
     assert queue_status_writer.statuses([queue("a")], [job(), other])["a"]["pending"] == 2
 
 
-def test_shares_are_of_what_picks_are_counted_by() -> None:
+def test_shares_count_the_resource_of_the_cost_setting() -> None:
     charges = [("a", {"cpu": 1000, "gpu": 1, "jobs": 1}), ("b", {"cpu": 1000, "gpu": 3, "jobs": 1})]
     admitted = [job(admission=admission(queue=name, charge=charge)) for name, charge in charges]
     for cost, share in (("jobs", "50%"), ("gpu", "25%"), ("cpu", "50%"), ("tpu", "0%")):
         assert queue_status_writer.statuses([queue("a"), queue("b")], admitted, cost)["a"]["share"] == share
 
 
-def test_usage_names_what_an_admin_or_a_node_has_named() -> None:
+def test_usage_lists_only_resources_that_an_admin_or_a_node_names() -> None:
     charges = [{"jobs": 1, **{f"example.org/{number}-{at}": 1 for at in range(60)}} for number in range(50)]
     named = {"cpu": 1000, "example.org/tpu": 2, "example.org/node": 3, "example.org/cost": 4}
     admitted = [job(admission=admission(charge={**charge, **named})) for charge in charges]
@@ -237,7 +237,7 @@ def test_usage_names_what_an_admin_or_a_node_has_named() -> None:
     assert found == sums
 
 
-def test_usage_names_no_more_than_a_status_may_have_and_the_limited_ones_first() -> None:
+def test_usage_is_cut_to_the_maximum_and_keeps_limited_resources() -> None:
     offered = [f"example.org/{at:03}" for at in range(200)]
     charges = [{"jobs": 1, **dict.fromkeys(offered[at : at + 50], 1)} for at in range(0, 200, 50)]
     limited = queue("a").model_copy(update={"spec": TenantQueueSpec(quota={"example.org/199": 9})})
@@ -248,7 +248,7 @@ def test_usage_names_no_more_than_a_status_may_have_and_the_limited_ones_first()
     TenantQueueStatus(usage=found)
 
 
-def test_a_job_that_cannot_be_counted_leaves_the_others_counted() -> None:
+def test_a_job_that_cannot_be_counted_is_skipped() -> None:
     odd = job(admission=admission().model_copy(update={"charge": {"cpu": "much"}}))
     sound = job(key=JobKey("team", "two", "u2"), admission=admission())
     skipped = ObjectErrors()

@@ -1,4 +1,4 @@
-"""Jobs that merely wait take turns at being written to, and tenants take turns at that."""
+"""Waiting jobs take turns at status writes, and tenants take turns at those."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ def offer(number: int, tenant: str = "a", delay: float = DELAY) -> Offer:
 
 
 def drained(turns: Turns, clock: Clock, seconds: float, step: float = 0.05) -> list[tuple[float, Offer]]:
-    """The offers that were made in the next seconds, each with the seconds until then."""
+    """Return the offers of the next seconds, each with its time since the start."""
     began, found = clock(), []
     while clock() < began + seconds:
         found += [(clock() - began, each) for each in turns.due()]
@@ -31,7 +31,7 @@ def drained(turns: Turns, clock: Clock, seconds: float, step: float = 0.05) -> l
     return found
 
 
-def test_a_few_jobs_wait_for_their_delay_only() -> None:
+def test_a_few_jobs_are_offered_after_their_delay() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(AT_ONCE):
@@ -43,7 +43,7 @@ def test_a_few_jobs_wait_for_their_delay_only() -> None:
     assert len(turns) == 0
 
 
-def test_so_many_jobs_are_offered_in_a_second() -> None:
+def test_offers_per_second_are_limited_after_the_burst() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(AT_ONCE + int(10 * PER_SECOND)):
@@ -55,7 +55,7 @@ def test_so_many_jobs_are_offered_in_a_second() -> None:
     assert all(abs(seconds[second] - PER_SECOND) <= 1 for second in range(1, 10))
 
 
-def test_a_tenants_first_job_is_offered_within_a_second_of_20_000_of_another_tenant() -> None:
+def test_a_first_job_is_offered_in_time_despite_20_000_jobs_of_another_tenant() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(20_000):
@@ -66,7 +66,7 @@ def test_a_tenants_first_job_is_offered_within_a_second_of_20_000_of_another_ten
     assert key(0, "b") in [each.key for _, each in found]
 
 
-def test_jobs_that_are_picked_or_gone_take_no_turn() -> None:
+def test_forgotten_jobs_take_no_turn() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(2 * AT_ONCE):
@@ -82,7 +82,7 @@ def test_jobs_that_are_picked_or_gone_take_no_turn() -> None:
     assert len(turns) == 0
 
 
-def test_a_job_whose_status_is_wrong_waits_for_its_turn_only() -> None:
+def test_a_job_placed_without_delay_waits_for_its_turn_only() -> None:
     clock = Clock()
     turns = Turns(clock)
     turns.place(offer(1))
@@ -109,10 +109,10 @@ def test_a_job_that_is_placed_again_keeps_its_turn() -> None:
     assert found == [key(AT_ONCE), key(AT_ONCE + 1), key(AT_ONCE + 2)]
 
 
-def test_jobs_that_come_and_go_leave_nothing() -> None:
+def test_forgotten_jobs_leave_no_memory() -> None:
     clock = Clock()
     turns = Turns(clock)
-    for number in range(AT_ONCE):  # they use the turns there are
+    for number in range(AT_ONCE):  # these jobs use all available turns
         turns.place(offer(number, "b"))
     clock.step(DELAY)
     turns.due()
@@ -125,7 +125,7 @@ def test_jobs_that_come_and_go_leave_nothing() -> None:
     assert len(turns) <= 3 * 500 + 100
 
 
-def test_a_clock_that_is_set_back_makes_no_job_wait_for_it() -> None:
+def test_a_clock_that_is_set_back_delays_no_job() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(3 * AT_ONCE):
@@ -140,7 +140,7 @@ def test_a_clock_that_is_set_back_makes_no_job_wait_for_it() -> None:
     assert abs(len(found) - (DELAY + 1) * PER_SECOND) <= 2
 
 
-def test_a_clock_that_is_set_forward_offers_no_more_than_at_once() -> None:
+def test_a_clock_that_is_set_forward_offers_no_more_than_one_burst() -> None:
     clock = Clock()
     turns = Turns(clock)
     for number in range(3 * AT_ONCE):
@@ -155,10 +155,10 @@ JOBS = st.lists(st.tuples(st.sampled_from(["add", "discard", "pop"]), TENANTS, s
 
 
 @given(JOBS)
-def test_tenants_take_turns_whatever_comes_and_goes(steps: list[tuple[str, str, int]]) -> None:
+def test_tenants_take_turns_while_jobs_come_and_go(steps: list[tuple[str, str, int]]) -> None:
     robin, waiting = RoundRobin(), set[JobKey]()
     passed: Counter[str] = Counter()
-    """How many jobs of others have gone since a tenant that waits had its last turn."""
+    """How many jobs of other tenants were popped since the last turn of each waiting tenant."""
     for what, tenant, number in steps:
         each = key(number, tenant)
         if what == "add":
@@ -182,7 +182,7 @@ def test_tenants_take_turns_whatever_comes_and_goes(steps: list[tuple[str, str, 
         assert all((each in robin) == (each in waiting) for each in map(key, range(10)))
 
 
-def test_a_round_robin_remembers_no_more_than_what_waits() -> None:
+def test_a_round_robin_keeps_only_waiting_jobs() -> None:
     robin = RoundRobin()
     for number in range(10_000):
         robin.add("a", float(number), key(number))

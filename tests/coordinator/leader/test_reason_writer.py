@@ -1,4 +1,4 @@
-"""What the status of a waiting job says about why it waits, and how much that costs."""
+"""The reason that the status of a waiting job gives, and how many writes it costs."""
 
 import threading
 from typing import Any
@@ -13,23 +13,25 @@ from tests.support.waiting import SECONDS
 
 
 def said(desk: Desk, key: JobKey) -> str:
-    """The code in the job's status."""
+    """Return the reason code in the status of a job."""
     told = desk.job(key).status.queue
     return told.reason if told else ""
 
 
 def writes(desk: Desk) -> int:
-    """How many statuses of jobs the coordinator has written."""
+    """Return how many statuses of jobs the coordinator has written."""
     return desk.watching.calls["patch TorchJob"]
 
 
 def tell(desk: Desk, clock: Clock) -> None:
-    """Let a moment pass in which reasons are written, and the watch show them."""
+    """Step the clock, and let the reason writer write once."""
     clock.step(1.0)
     desk.reasons.step()
 
 
-def test_what_keeps_a_job_out_is_told_at_once_and_taken_back(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_a_reason_that_keeps_a_job_out_is_written_at_once_and_removed_later(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
     desk.queue("a", namespaces=["others"])
     desk.begin()
     keys = {
@@ -54,7 +56,7 @@ def test_what_keeps_a_job_out_is_told_at_once_and_taken_back(desk: Desk, namespa
     assert said(desk, keys["NotAllowed"]) == ""
 
 
-def test_only_the_first_of_those_that_wait_long_is_told_and_admission_takes_it_back(
+def test_only_the_first_waiting_job_gets_a_reason_and_admission_removes_it(
     desk: Desk, namespace: str, clock: Clock
 ) -> None:
     desk.queue("a", quota={"jobs": 1})
@@ -76,7 +78,7 @@ def test_only_the_first_of_those_that_wait_long_is_told_and_admission_takes_it_b
     assert writes(desk) == 1
 
 
-def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_a_job_that_can_never_fit_gets_its_reason_at_once(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a", quota={"cpu": 1})
     desk.begin()
     large = desk.submit("large", namespace, "a")
@@ -95,7 +97,7 @@ def test_a_job_that_never_fits_is_told_at_once(desk: Desk, namespace: str, clock
     assert said(desk, behind) == "WaitingForQuota"
 
 
-def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_writes_of_reasons_are_limited_and_the_oldest_job_comes_first(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.begin()
     keys = [desk.submit(f"job-{number:02}", namespace, "nowhere") for number in range(30)]
     desk.until(lambda: desk.term.counts.routed >= 30)
@@ -107,8 +109,8 @@ def test_reasons_have_a_budget_and_the_oldest_comes_first(desk: Desk, namespace:
     assert [said(desk, key) for key in keys[:5]] == ["QueueNotFound"] * 5
 
 
-def test_tenants_take_turns_at_being_told(desk: Desk, namespace: str, clock: Clock) -> None:
-    """A tenant that has many old jobs, and names a queue of its own for each, does not keep another one waiting."""
+def test_tenants_take_turns_at_writes_of_reasons(desk: Desk, namespace: str, clock: Clock) -> None:
+    """A tenant with many old jobs, each of which names an invented queue, does not delay the jobs of another tenant."""
     desk.queue("ours", namespaces=[namespace])
     desk.begin()
     held = {"schedulingPolicy": {"hold": True}}
@@ -120,7 +122,7 @@ def test_tenants_take_turns_at_being_told(desk: Desk, namespace: str, clock: Clo
     assert [said(desk, key) for key in ours] == ["Held", "Held", ""]
 
 
-def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_a_job_that_changed_meanwhile_gets_no_reason(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.begin()
     key = desk.submit("train", namespace, "nowhere")
     desk.until(lambda: desk.term.counts.routed)
@@ -133,7 +135,7 @@ def test_a_job_that_has_changed_meanwhile_is_left_alone(desk: Desk, namespace: s
 
 
 class Odd:
-    """An API server, or a client, that fails about one job in a way that nobody foresaw."""
+    """An API server that raises an unforeseen error for one job."""
 
     def __init__(self, cluster: Any, name: str) -> None:
         self._cluster, self._name = cluster, name
@@ -144,7 +146,7 @@ class Odd:
         return self._cluster.patch(resource, name, *about, **more)
 
 
-def test_a_job_that_cannot_be_told_keeps_no_other_one_waiting(desk: Desk, namespace: str) -> None:
+def test_a_failed_write_for_one_job_does_not_delay_other_jobs(desk: Desk, namespace: str) -> None:
     desk.begin()
     keys = [desk.submit(f"job-{number}", namespace, "nowhere") for number in range(3)]
     desk.until(lambda: desk.term.counts.routed >= 3)
@@ -158,7 +160,7 @@ def test_a_job_that_cannot_be_told_keeps_no_other_one_waiting(desk: Desk, namesp
     assert f"TorchJob {namespace}/job-0 waits (TypeError" in desk.watches.errors.shown
 
 
-def test_the_thread_that_tells_reasons_outlives_what_nobody_foresaw(desk: Desk, monkeypatch: Any) -> None:
+def test_the_reason_thread_survives_an_unforeseen_error(desk: Desk, monkeypatch: Any) -> None:
     monkeypatch.setattr(reason_writer, "EVERY", 0.005)
     stop, failed = threading.Event(), threading.Semaphore(0)
 

@@ -1,4 +1,4 @@
-"""Mending, asked of the leader through its Lease; and the command that asks."""
+"""Repair, which a user requests from the leader through its Lease, and the command that requests it."""
 
 import json
 import threading
@@ -84,8 +84,8 @@ def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator
     fake.close()
 
 
-def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
-    desk = coordinated.led(resync_seconds=3600)  # a resync would mend the key by offering it
+def test_the_leader_repairs_every_disagreement_on_request(coordinated: Coordinated) -> None:
+    desk = coordinated.led(resync_seconds=3600)  # a resync would repair the key by offering it
     key = desks_submit(coordinated)
     client = coordinated.client
     until(lambda: desk.counts.picked == 1 and b'"leased"' in (client.hget(redis_keys.RECORDS, key) or b""))
@@ -102,7 +102,7 @@ def test_the_leader_mends_what_it_is_asked_to(coordinated: Coordinated) -> None:
     assert coordinated.codes() == []
     assert coordinated.store.epoch() > epoch
     assert not rebuild_request.asked(coordinated.cluster.get(LEASES, LEASE, coordinated.namespace))
-    until(lambda: coordinated.store.inspect().reservations)  # it waits no longer: it is picked again
+    until(lambda: coordinated.store.inspect().reservations)  # the job is picked again
 
 
 def desks_submit(coordinated: Coordinated) -> str:
@@ -111,19 +111,21 @@ def desks_submit(coordinated: Coordinated) -> str:
     return f"{coordinated.namespace}/train/{made['uid']}"
 
 
-def test_finished_jobs_are_looked_at_again_since_some_are_to_be_deleted(coordinated: Coordinated) -> None:
+def test_a_repair_reconciles_finished_jobs_since_some_have_to_be_deleted(coordinated: Coordinated) -> None:
     desk = coordinated.led()
     key = desks_submit(coordinated)
     until(lambda: desk.counts.picked == 1)
     status = {"status": {"phase": "Succeeded"}}
     coordinated.cluster.patch(desks.TORCHJOBS, "train", status, coordinated.namespace, subresource="status")
     until(lambda: not coordinated.store.inspect().reservations)
-    coordinated.client.hdel(redis_keys.RECORDS, key)  # as if a worker waited to delete it, and that were forgotten
+    coordinated.client.hdel(
+        redis_keys.RECORDS, key
+    )  # as if the record of a worker that waits to delete the job were lost
     coordinated.looker.repair(60)
     until(lambda: coordinated.client.hexists(redis_keys.RECORDS, key))
 
 
-def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) -> None:
+def test_a_repair_request_survives_a_change_of_the_leader(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
     coordinated.client.set("torchq:junk", 1)
@@ -134,7 +136,7 @@ def test_a_request_outlives_the_leader_it_was_made_to(coordinated: Coordinated) 
     assert not coordinated.client.exists("torchq:junk")
 
 
-def test_a_leader_is_not_asked_twice(coordinated: Coordinated) -> None:
+def test_a_repair_request_is_carried_out_once(coordinated: Coordinated) -> None:
     desk = coordinated.led()
     coordinated.looker.repair(60)
     rebuilds = desk.counts.rebuilds
@@ -143,7 +145,7 @@ def test_a_leader_is_not_asked_twice(coordinated: Coordinated) -> None:
     assert desk.counts.rebuilds == rebuilds == 2
 
 
-def test_nobody_is_there_to_mend(coordinated: Coordinated) -> None:
+def test_repair_without_a_leader_is_an_error(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
     with pytest.raises(rebuild_request.NoRepair, match="no coordinator leads"):
@@ -167,7 +169,7 @@ def test_a_leader_that_does_not_answer_is_named(coordinated: Coordinated) -> Non
         lambda client: (client.delete(redis_keys.QUEUES), client.set(redis_keys.QUEUES, "x")),
     ],
 )
-def test_queues_that_cannot_be_read_are_built_anew_unasked(
+def test_unreadable_queues_are_rebuilt_without_a_request(
     coordinated: Coordinated, spoil: Callable[[connection.Connection], object]
 ) -> None:
     desk = coordinated.led()
@@ -212,7 +214,7 @@ def led(embedded_cluster: KubernetesCluster, namespace: str, redis_url: str, tor
     client.close()
 
 
-def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coordinated) -> None:
+def test_doctor_prints_disagreements_and_fix_repairs_them(torchq: Torchq, led: Coordinated) -> None:
     assert torchq(code=0).output == "cluster, queues and RQ agree\n"
     for number in range(doctor.SHOWN_PER_CODE + 3):
         led.client.set(f"torchq:junk-{number:02}", 1)
@@ -236,20 +238,20 @@ def test_the_command_says_what_disagrees_and_mends_it(torchq: Torchq, led: Coord
     torchq(code=0)
 
 
-def test_what_is_harmless_is_told_and_no_failure(torchq: Torchq, led: Coordinated) -> None:
+def test_doctor_prints_harmless_findings_and_exits_with_0(torchq: Torchq, led: Coordinated) -> None:
     led.client.set("somebody:else", 1)
     told = torchq("--fix", code=0).output
     assert "foreign-keys: harmless; give torchq a Redis database of its own" in told
     assert led.client.exists("somebody:else")
 
 
-def test_without_a_leader_nothing_is_mended_and_that_is_said(torchq: Torchq, namespace: str) -> None:
+def test_doctor_fix_without_a_leader_fails_with_the_reason(torchq: Torchq, namespace: str) -> None:
     result = torchq("--fix", code=1)
     assert "nothing can be repaired, since no coordinator has ever led here: start a coordinator" in result.stderr
     assert "store-lost" in result.stdout
 
 
-def test_a_leader_that_has_died_is_waited_for_as_long_as_a_lease(
+def test_doctor_fix_names_a_dead_leader_after_one_lease(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     body = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": LEASE}}
@@ -259,7 +261,7 @@ def test_a_leader_that_has_died_is_waited_for_as_long_as_a_lease(
     assert "dead holds the Lease and has not renewed it since 2026-01-01" in result.stderr
 
 
-def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:
+def test_doctor_names_an_unreachable_server(torchq: Torchq) -> None:
     with ports.held() as port:
         away = f"127.0.0.1:{port}"
         result = torchq(code=2, TORCHQ_REDIS_URL=f"redis://:s3cret@{away}/0")
@@ -270,7 +272,7 @@ def test_a_server_that_is_not_there_is_named(torchq: Torchq) -> None:
     assert election.LEASE not in result.stdout
 
 
-def test_the_doctor_shows_what_the_leader_skips_and_what_cannot_be_read(coordinated: Coordinated) -> None:
+def test_doctor_shows_the_objects_that_the_leader_skips(coordinated: Coordinated) -> None:
     desk = coordinated.led()
     desk.watches.errors.met("TorchJob team/odd", ValueError("of a kind that was not foreseen"))
     until(lambda: coordinated.codes() == ["skipped-object"])
@@ -281,13 +283,13 @@ def test_the_doctor_shows_what_the_leader_skips_and_what_cannot_be_read(coordina
     until(lambda: coordinated.codes() == [])
 
 
-def test_one_queue_that_cannot_be_read_does_not_blind_the_doctor(coordinated: Coordinated) -> None:
+def test_doctor_reports_an_unreadable_queue(coordinated: Coordinated) -> None:
     coordinated.led()
     broken = {"name": "a"}, {"weight": "much"}
     listed = coordinated.cluster.pages
 
     class Broken:
-        """A cluster whose CustomResourceDefinition let a queue pass that makes no sense."""
+        """A cluster whose CustomResourceDefinition accepted a queue with an invalid spec."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(coordinated.cluster, name)

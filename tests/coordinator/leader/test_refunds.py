@@ -1,4 +1,4 @@
-"""What a queue pays for: every pick of its jobs, but for those that its admin took back before they were granted."""
+"""A queue pays for every pick of its jobs, except for picks that its admin withdrew before they were granted."""
 
 from typing import Any
 
@@ -38,8 +38,8 @@ def test_a_tenant_whose_jobs_never_run_gets_no_more_than_its_share(
 
 
 def one_turnover(desk: Desk, clock: Clock) -> set[tuple[JobKey, int]]:
-    """Every job that holds room gives it back: one that works has ended, one that is stuck has not run in time. Which
-    admissions those were."""
+    """End every admission and return the set of them: jobs that work succeed, and jobs that are stuck run into their
+    timeout."""
     desk.until(lambda: len(desk.held()) == SLOTS and all(map(desk.pods_of, desk.held())))
     held = {(key, each.attempt) for key, each in desk.content.reservations.items()}
     working = [key for key, _ in held if key.name.startswith("works")]
@@ -54,7 +54,8 @@ def one_turnover(desk: Desk, clock: Clock) -> set[tuple[JobKey, int]]:
 
 
 def picked_before_a_grant(desk: Desk, namespace: str) -> JobKey:
-    """A pool with room for one job, a pick of queue a that no worker has written, and jobs of a and b behind it."""
+    """Return the first job of queue a. The pool has room for one job, no worker has written its pick, and jobs of a and
+    b wait behind it."""
     desk.queue("a")
     desk.queue("b")
     first = desk.submit("a-1", namespace, "a")
@@ -69,7 +70,7 @@ def names(desk: Desk) -> set[str]:
     return {key.name for key in desk.held()}
 
 
-def test_a_queue_gets_back_a_pick_that_its_admin_took_before_it_was_granted(
+def test_a_queue_is_refunded_a_pick_that_its_admin_withdrew_before_the_grant(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, pool="cpu=2") as desk:
@@ -97,7 +98,7 @@ def test_a_queue_gets_back_a_pick_that_its_admin_took_before_it_was_granted(
         pytest.param({"schedulingPolicy": {"priorityClassName": "invented"}}, id="out of order"),
     ],
 )
-def test_a_queue_pays_for_a_pick_that_the_jobs_owner_withdrew(
+def test_a_queue_pays_for_a_pick_that_the_owner_of_the_job_withdrew(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, spec: dict[str, Any]
 ) -> None:
     with Desk(embedded_cluster, clock, pool="cpu=2") as desk:

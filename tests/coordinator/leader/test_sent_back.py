@@ -1,4 +1,4 @@
-"""Jobs that were admitted and wait again: their room is free for others, and theirs again when their time comes."""
+"""Admitted jobs that lose their room and wait again: other jobs may use the room until they are admitted again."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ from tests.support.waiting import SECONDS, until
 
 
 def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
-    """Two admissions where there is room for one, as after a loss in the wrong moment."""
+    """Return two admitted jobs, where there is room for one, as after a loss of the store."""
     desk.queue("a", quota={"jobs": 1})
     older, newer = desk.submit("older", namespace, "a"), desk.submit("newer", namespace, "a")
     seen(desk, newer)
@@ -24,7 +24,7 @@ def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
     return older, newer
 
 
-def test_an_admission_without_room_and_pods_is_taken_back_the_newest_first(desk: Desk, namespace: str) -> None:
+def test_the_newest_admission_without_room_and_pods_is_taken_back(desk: Desk, namespace: str) -> None:
     older, newer = both_admitted(desk, namespace)
     desk.begin(3)
     assert desk.held() == {older}
@@ -38,7 +38,7 @@ def test_an_admission_without_room_and_pods_is_taken_back_the_newest_first(desk:
     assert desk.job(newer).status.attempt == 2
 
 
-def test_an_admission_with_a_pod_stays_and_so_does_what_the_store_charged(desk: Desk, namespace: str) -> None:
+def test_an_admission_with_a_pod_keeps_its_room(desk: Desk, namespace: str) -> None:
     _, newer = both_admitted(desk, namespace)
     make_pod(desk, newer, "newer-master-0")
     desk.begin(3)
@@ -46,7 +46,7 @@ def test_an_admission_with_a_pod_stays_and_so_does_what_the_store_charged(desk: 
     assert desk.term.audit()
 
 
-def test_an_admission_that_comes_to_light_later_is_taken_back_if_its_room_is_gone(desk: Desk, namespace: str) -> None:
+def test_an_admission_found_after_a_rebuild_is_taken_back_if_its_room_is_used(desk: Desk, namespace: str) -> None:
     desk.queue("a", quota={"jobs": 1})
     desk.begin()
     first = desk.submit("first", namespace, "a")
@@ -61,7 +61,7 @@ def test_an_admission_that_comes_to_light_later_is_taken_back_if_its_room_is_gon
     assert desk.held() == {first}
 
 
-def test_a_job_that_does_not_run_in_time_makes_room_and_backs_off_also_over_a_loss(
+def test_a_job_that_does_not_run_in_time_backs_off_even_after_a_loss_of_the_store(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
@@ -91,13 +91,13 @@ def test_a_job_that_does_not_run_in_time_makes_room_and_backs_off_also_over_a_lo
 
 
 def tried(desk: Desk, key: JobKey) -> tuple[int, bool, float]:
-    """How often, whether it is parked, and until when it backs off."""
+    """Return the number of tries, whether the job is parked, and the end of its back-off."""
     waits = desk.job(key).status.queue
     assert waits is not None
     return waits.tries, waits.parked, waits.not_before.timestamp() if waits.not_before else 0.0
 
 
-def test_a_job_that_never_runs_in_time_is_parked_until_somebody_asks_for_another_try(
+def test_a_job_without_tries_left_is_parked_until_a_retry_is_requested(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, admission_timeout=100, admission_tries=1) as desk:
@@ -125,7 +125,7 @@ def test_a_job_that_never_runs_in_time_is_parked_until_somebody_asks_for_another
         assert desk.phase(stuck) == "Running"
 
 
-def test_a_try_that_is_asked_for_in_the_future_changes_nothing_before(
+def test_a_retry_requested_for_the_future_has_no_effect_before(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, admission_timeout=100, admission_backoff=60, admission_tries=2) as desk:
@@ -149,11 +149,11 @@ def test_a_try_that_is_asked_for_in_the_future_changes_nothing_before(
         embedded_cluster.patch(TORCHJOBS, "stuck", {"metadata": {"annotations": {labels.RETRY_AT: asked}}}, namespace)
         desk.until(lambda: desk.watches.take(0) == [])
         assert desk.waiting() | desk.held() == set()
-        clock.step(1000)  # then it counts, without anybody's doing
+        clock.step(1000)  # the requested time has come, and the job is tried again without another change
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
 
 
-def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_goes_on(
+def test_drained_jobs_give_their_room_back_and_come_first_when_the_queue_resumes(
     desk: Desk, namespace: str, clock: Clock
 ) -> None:
     desk.queue("a", quota={"jobs": 1})
@@ -182,9 +182,7 @@ def test_a_queue_that_drains_gets_its_room_back_and_its_jobs_come_first_when_it_
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_queue_that_drains_does_not_wait_for_whatever_grace_a_template_asks_for(
-    desk: Desk, namespace: str, clock: Clock, gone: bool
-) -> None:
+def test_draining_a_queue_shortens_long_grace_periods(desk: Desk, namespace: str, clock: Clock, gone: bool) -> None:
     desk.queue("a")
     desk.begin()
     endless = task()
@@ -199,7 +197,7 @@ def test_a_queue_that_drains_does_not_wait_for_whatever_grace_a_template_asks_fo
         found = pod["metadata"].get("deletionGracePeriodSeconds")
         return found if found is None else int(found)
 
-    if gone:  # its pod ends as its owner wants, and its queue pays
+    if gone:  # the pod ends with the grace period of its template, and its queue pays
         desk.cluster.delete(TORCHJOBS, key.name, namespace)
         desk.until(lambda: grace() == 2**31)
         assert desk.held() == {key}
@@ -216,7 +214,7 @@ def test_a_queue_that_drains_does_not_wait_for_whatever_grace_a_template_asks_fo
     desk.until(lambda: desk.held() == set())
 
 
-def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_a_pick_just_before_its_queue_drains_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -233,7 +231,7 @@ def test_a_pick_that_a_draining_queue_made_just_before_is_given_back(desk: Desk,
     assert desk.job(key).admission is None
 
 
-def test_a_queue_pays_for_a_job_that_held_room_and_did_not_run_in_time(
+def test_a_queue_pays_for_a_job_that_did_not_run_in_time(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, admission_timeout=100, pool="cpu=2") as desk:

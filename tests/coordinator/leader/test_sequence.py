@@ -1,4 +1,4 @@
-"""Jobs that are submitted together wait in the order of their files and documents, not in that of their names."""
+"""Jobs that are submitted together wait in the order of their files and documents, not of their names."""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import Desk, manifest
 
 NAMES = [f"m-{number}" for number in (3, 1, 110, 2, 12, 20)]
-"""In the order of the files: neither that of text nor that of numbers."""
+"""Names in the order of the files, which is neither alphabetical nor numerical."""
 
 
 def files(folder: Path) -> list[str]:
-    """Two files of several documents each."""
+    """Write two files of several documents each and return their paths."""
     paths = [folder / "one.yaml", folder / "two.yaml"]
     for path, names in zip(paths, (NAMES[:4], NAMES[4:]), strict=True):
         path.write_text(yaml.safe_dump_all([manifest(name, "a") for name in names]))
@@ -28,7 +28,7 @@ def files(folder: Path) -> list[str]:
 
 @pytest.fixture
 def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every job was created in the same second, however long the API server takes."""
+    """Give every job the same time of creation, however long the API server takes."""
     monkeypatch.setattr(TorchJob, "submitted", property(lambda _: 1_764_000_000.0))
 
 
@@ -38,7 +38,7 @@ def in_order(desk: Desk) -> list[str]:
 
 
 @pytest.mark.usefixtures("one_second")
-def test_jobs_of_one_command_wait_in_the_order_of_files_and_documents(
+def test_jobs_of_one_submit_wait_in_the_order_of_files_and_documents(
     desk: Desk, torchq: Torchq, tmp_path: Path
 ) -> None:
     desk.queue("a", stopPolicy="Hold")
@@ -54,7 +54,7 @@ def test_jobs_of_one_command_wait_in_the_order_of_files_and_documents(
 
 
 @pytest.mark.usefixtures("one_second")
-def test_a_job_of_kubectl_comes_after_those_of_torchq_submit_and_a_later_change_moves_none(
+def test_jobs_of_kubectl_wait_after_those_of_submit_and_keep_their_place(
     desk: Desk, embedded_cluster: KubernetesCluster, namespace: str, torchq: Torchq, tmp_path: Path
 ) -> None:
     desk.queue("a", stopPolicy="Hold")
@@ -76,7 +76,7 @@ def test_a_job_of_kubectl_comes_after_those_of_torchq_submit_and_a_later_change_
     assert in_order(desk) == [*NAMES, "m-0", "m-1000"]
 
 
-def test_every_document_has_its_place_and_one_moment(tmp_path: Path) -> None:
+def test_documents_of_one_submit_share_a_time_and_are_numbered(tmp_path: Path) -> None:
     documents = submission.read(files(tmp_path), "team", "/home/me")
     placed = submission.in_sequence(documents, 1764000000123456)
     found = [each.body["metadata"]["annotations"][labels.SUBMITTED] for each in placed]
@@ -85,7 +85,7 @@ def test_every_document_has_its_place_and_one_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["1.0", "nonsense", 7, None])
-def test_what_a_file_says_of_an_earlier_submission_does_not_count(tmp_path: Path, written: Any) -> None:
+def test_submit_replaces_the_submission_annotation_of_a_file(tmp_path: Path, written: Any) -> None:
     body = manifest("again")
     body["metadata"]["annotations"] = {labels.SUBMITTED: written}
     path = tmp_path / "job.yaml"

@@ -1,4 +1,4 @@
-"""A queue pays for the pool's room that is kept for one of its jobs, whatever the owner does to that job meanwhile."""
+"""A queue pays for the room that the pool keeps for one of its jobs, whatever the owner does to the job meanwhile."""
 
 from typing import Any
 
@@ -17,7 +17,8 @@ ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
 
 
 def kept_for(desk: Desk, namespace: str) -> JobKey:
-    """A job of queue a as large as the pool, for which room is kept since jobs of b have overtaken it twice."""
+    """Return a job of queue a that is as large as the pool. Room is kept for it, since jobs of queue b have overtaken
+    it twice."""
     desk.queue("a")
     desk.queue("b")
     small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE) for number in range(9)]
@@ -35,14 +36,14 @@ def kept_for(desk: Desk, namespace: str) -> JobKey:
 
 
 def end(desk: Desk, job: JobKey) -> None:
-    """A job is done, and its room is free."""
+    """Let a job succeed, and wait until its room is free."""
     desk.until(lambda: desk.pods_of(job))
     desk.move(job, "Succeeded")
     desk.until(lambda: job not in desk.held())
 
 
 def kept(desk: Desk) -> bool:
-    """Whether the store knows that room is kept for a job of queue a."""
+    """Return whether the store keeps room for a job of queue a."""
     record = desk.content.overtaken.get("a")
     return record is not None and record.kept is not None
 

@@ -1,4 +1,4 @@
-"""What `torchq local up` refuses before it starts anything: in one message with the option's name."""
+"""What `torchq local up` refuses before it starts anything: one message that names the option."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from embedded.node.resources import machine
 
 
 def up(*arguments: str, **environ: str) -> tuple[int, str]:
-    """Exit code and message of a start that must be refused."""
+    """Return exit code and message of a start that must be refused."""
     result = CliRunner().invoke(main.main, ["local", "up", *arguments], env=environ, prog_name="torchq")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code, "it was started"
@@ -47,7 +47,7 @@ def up(*arguments: str, **environ: str) -> tuple[int, str]:
         ("--data", "/etc/passwd", "is a file"),
     ],
 )
-def test_a_bad_value_is_refused_with_the_name_of_its_option(
+def test_an_invalid_value_is_rejected_with_the_name_of_its_option(
     tmp_path: Path, option: str, value: str, words: str, foreground: tuple[str, ...]
 ) -> None:
     data = tmp_path / "data"
@@ -60,7 +60,7 @@ def test_a_bad_value_is_refused_with_the_name_of_its_option(
 
 
 @pytest.mark.parametrize("foreground", [(), ("--foreground",)])
-def test_a_redis_that_does_not_answer_is_said_at_once_without_its_password(
+def test_an_unreachable_redis_is_rejected_without_printing_its_password(
     tmp_path: Path, foreground: tuple[str, ...]
 ) -> None:
     with socket.socket() as nobody:
@@ -75,14 +75,14 @@ def test_a_redis_that_does_not_answer_is_said_at_once_without_its_password(
     assert "secret" not in said
 
 
-def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
+def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, said = up("--data", str(tmp_path), "--port", port)
     assert (code, port in said, "--port" in said) == (1, True, True)
 
 
-def test_without_a_home_folder_it_wants_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_folder_the_message_asks_for_the_data_option(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_uid: int) -> object:
         raise KeyError
 
@@ -93,7 +93,7 @@ def test_without_a_home_folder_it_wants_one_named(monkeypatch: pytest.MonkeyPatc
     assert (code, "--data" in said, "HOME" in said) == (1, True, True)
 
 
-def test_a_good_folder_is_made_private_and_left_empty(tmp_path: Path) -> None:
+def test_a_usable_folder_becomes_private_and_stays_empty(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     option_checks.folder(folder)
     assert folder.stat().st_mode & 0o077 == 0
@@ -102,7 +102,7 @@ def test_a_good_folder_is_made_private_and_left_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "/".join(["y" * 100] * 12), "in-the-way/x", "\udcff", "loop/x"])
-def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_impossible_folder_path_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "in-the-way").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(LocalError, match=r"^--data .* cannot be used: "):
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="an administrator may write everywhere")
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(LocalError, match="Permission denied"):
         option_checks.folder(tmp_path / "data")
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     ("owner", "name", "words"),
     [("fcntl", "flock", "no locks"), ("socket.socket", "bind", "no sockets"), ("os", "fsync", "No space left")],
 )
-def test_a_file_system_that_lacks_something_is_refused(
+def test_a_file_system_without_locks_sockets_or_space_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, name: str, words: str
 ) -> None:
     def refuse(*_: object) -> None:
@@ -132,7 +132,7 @@ def test_a_file_system_that_lacks_something_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_refused_to_a_new_cluster_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_rejected_for_a_new_cluster_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(LocalError, match="its disk is full: 1Mi are free"):
@@ -148,26 +148,26 @@ def test_a_full_disk_is_refused_to_a_new_cluster_only(tmp_path: Path, monkeypatc
         (b"something else", "not a database"),
     ],
 )
-def test_objects_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_an_unreadable_object_database_is_rejected(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "objects.sqlite").write_bytes(content)
     with pytest.raises(LocalError, match=words):
         option_checks.folder(tmp_path)
 
 
-def test_objects_of_this_version_and_an_empty_file_are_fine(tmp_path: Path) -> None:
+def test_an_object_database_of_this_version_or_an_empty_one_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "objects.sqlite").write_bytes(b"SQLite format 3\0" + bytes(44) + (1).to_bytes(4, "big") + bytes(36))
     option_checks.folder(tmp_path)
     (tmp_path / "objects.sqlite").write_bytes(b"")
     option_checks.folder(tmp_path)
 
 
-def test_a_url_that_is_none_is_refused_without_its_text() -> None:
+def test_an_invalid_redis_url_is_rejected_without_printing_it() -> None:
     with pytest.raises(SettingsError, match=r"--redis: .*must begin with redis://") as refused:
         option_checks.redis("secret", "--redis")
     assert "secret" not in str(refused.value)
 
 
-def test_more_than_the_machine_has_is_told_and_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_beyond_the_machine_yield_a_note_and_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory", lambda: 8 * 2**30)
     monkeypatch.setattr(machine, "gpus", lambda _: ("0", "1"))
     assert list(option_checks.beyond_machine("8Gi", "2")) == []

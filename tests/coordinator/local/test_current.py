@@ -1,4 +1,4 @@
-"""Which local cluster is current for a user, and which cluster commands go to."""
+"""Which local cluster is current for a user, and which cluster the commands use."""
 
 import fcntl
 import json
@@ -34,7 +34,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def data_folder(path: Path) -> Path:
-    """A data folder as a stack that does not run leaves it."""
+    """Create a data folder as a stopped stack leaves it."""
     path.mkdir(parents=True)
     Files(path).layout.kubeconfig.write_text(json.dumps(config("torchq-local")))
     Files(path).lock.write_text("1 1")
@@ -53,7 +53,7 @@ def config(context: str) -> dict[str, object]:
 
 
 def another_cluster(home: Path, context: str = "prod") -> Path:
-    """A kubeconfig in kubectl's usual place."""
+    """Write a kubeconfig to kubectl's default path."""
     path = home / ".kube" / "config"
     path.parent.mkdir()
     path.write_text(json.dumps(config(context)))
@@ -62,7 +62,7 @@ def another_cluster(home: Path, context: str = "prod") -> Path:
 
 @contextmanager
 def running(folder: Path) -> Iterator[None]:
-    """The time in which a supervisor, this process, runs the stack of a data folder."""
+    """Run the stack of a data folder for the duration of the block, with this process as its supervisor."""
     with hold_lock(Files(folder)):
         yield
 
@@ -71,7 +71,7 @@ def found(environ: dict[str, str], *, serves: bool = False, **flags: str) -> Tar
     return target.find(settings.resolve(flags, environ, None), environ, serves=serves)
 
 
-def test_the_last_cluster_that_came_up_is_current_and_what_was_before_comes_back(
+def test_the_newest_cluster_is_current_and_the_previous_one_returns_after_it(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     first, second = data_folder(tmp_path / "first"), data_folder(tmp_path / "second")
@@ -87,7 +87,7 @@ def test_the_last_cluster_that_came_up_is_current_and_what_was_before_comes_back
     assert not current_cluster.remove(environ, first, lambda _: True)
 
 
-def test_a_cluster_that_runs_comes_back_before_one_that_does_not(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_running_cluster_becomes_current_before_a_stopped_one(environ: dict[str, str], tmp_path: Path) -> None:
     runs, crashed, last = (data_folder(tmp_path / name) for name in ("runs", "crashed", "last"))
     for folder in (runs, crashed, last):
         current_cluster.make_current(environ, folder)
@@ -98,7 +98,7 @@ def test_a_cluster_that_runs_comes_back_before_one_that_does_not(environ: dict[s
 
 
 @given(ENTRIES, st.sampled_from(["/", "/usr"]))
-def test_nothing_but_the_one_given_back_and_removed_folders_is_forgotten(entries: list[Entry], folder: str) -> None:
+def test_only_the_returned_cluster_and_removed_folders_are_forgotten(entries: list[Entry], folder: str) -> None:
     gone = Entry(folder, HERE)
     left = current_cluster.without(entries, gone, lambda path: path == Path("/usr"))
     forgotten = {gone, Entry("/gone", HERE)}
@@ -108,7 +108,7 @@ def test_nothing_but_the_one_given_back_and_removed_folders_is_forgotten(entries
         assert left[-1] == Entry("/usr", HERE)
 
 
-def test_the_note_is_its_users_alone_and_goes_with_the_last_cluster(environ: dict[str, str], tmp_path: Path) -> None:
+def test_the_note_is_private_and_is_deleted_with_the_last_cluster(environ: dict[str, str], tmp_path: Path) -> None:
     folder = data_folder(tmp_path / "data")
     current_cluster.make_current(environ, folder)
     note = current_cluster.note(environ)
@@ -119,7 +119,7 @@ def test_the_note_is_its_users_alone_and_goes_with_the_last_cluster(environ: dic
     assert list(note.parent.iterdir()) == []
 
 
-def test_a_home_folder_that_machines_share_has_a_current_cluster_for_each(
+def test_machines_with_a_shared_home_folder_have_separate_current_clusters(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = data_folder(tmp_path / "data")
@@ -142,7 +142,7 @@ _HAND_EDITED = [
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"data": "/x"}', '[{"data": "/x"}]', "null", *_HAND_EDITED])
-def test_a_damaged_note_is_named_and_no_other_cluster_is_used(
+def test_a_damaged_note_is_an_error_and_no_other_cluster_is_used(
     environ: dict[str, str], tmp_path: Path, text: str
 ) -> None:
     another_cluster(tmp_path)
@@ -154,13 +154,15 @@ def test_a_damaged_note_is_named_and_no_other_cluster_is_used(
         found(environ)
 
 
-def test_what_cannot_be_remembered_is_a_message(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_written_is_an_error(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / ".config").write_text("in the way")
     with pytest.raises(LocalError, match="cannot store which local cluster is current"):
         current_cluster.make_current(environ, tmp_path / "data")
 
 
-def test_the_order_of_what_names_the_cluster(environ: dict[str, str], tmp_path: Path) -> None:
+def test_flag_environment_current_cluster_and_default_apply_in_this_order(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     folder, usual = data_folder(tmp_path / "data"), str(another_cluster(tmp_path))
     local = str(folder / "kubeconfig")
     assert (found(environ).kubeconfig, found(environ).source) == (usual, "~/.kube/config")
@@ -179,7 +181,7 @@ def test_the_order_of_what_names_the_cluster(environ: dict[str, str], tmp_path: 
 
 
 @pytest.mark.parametrize("role", [COORDINATOR, WORKER])
-def test_processes_that_serve_do_not_follow_what_is_current(
+def test_coordinator_and_worker_ignore_the_current_cluster(
     environ: dict[str, str], tmp_path: Path, role: object
 ) -> None:
     current_cluster.make_current(environ, data_folder(tmp_path / "data"))
@@ -191,7 +193,7 @@ def test_processes_that_serve_do_not_follow_what_is_current(
 
 
 @pytest.mark.parametrize("named", [{}, {"KUBECONFIG": "data/kubeconfig"}, {"TORCHQ_KUBECONFIG": "data/kubeconfig"}])
-def test_a_local_cluster_that_does_not_run_is_said_and_not_replaced(
+def test_a_stopped_local_cluster_is_an_error_and_is_not_replaced(
     environ: dict[str, str], tmp_path: Path, named: dict[str, str]
 ) -> None:
     another_cluster(tmp_path)
@@ -208,7 +210,7 @@ def test_a_local_cluster_that_does_not_run_is_said_and_not_replaced(
             _ = session.connection
 
 
-def test_a_cluster_has_one_word(environ: dict[str, str], tmp_path: Path) -> None:
+def test_each_kind_of_cluster_has_a_name_for_output(environ: dict[str, str], tmp_path: Path) -> None:
     usual = data_folder(tmp_path / ".local" / "state" / "torchq")
     other = data_folder(tmp_path / "other")
     another_cluster(tmp_path, "prod")
@@ -222,7 +224,9 @@ def test_a_cluster_has_one_word(environ: dict[str, str], tmp_path: Path) -> None
     assert Session({}, None, in_pod).cluster_name == "in-cluster"
 
 
-def test_a_private_cluster_on_a_machine_without_another_one_says_so(environ: dict[str, str], tmp_path: Path) -> None:
+def test_up_of_a_private_cluster_prints_the_kubeconfig_if_no_cluster_is_current(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     folder = data_folder(tmp_path / "data")
     (said,) = messages.after_up(settings.resolve({}, environ, None), environ, folder)
     assert said == (
@@ -230,7 +234,7 @@ def test_a_private_cluster_on_a_machine_without_another_one_says_so(environ: dic
     )
 
 
-def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Path) -> None:
+def test_up_and_down_print_the_cluster_that_commands_use(environ: dict[str, str], tmp_path: Path) -> None:
     another_cluster(tmp_path, "my prod")
     folder, resolved = data_folder(tmp_path / "data"), settings.resolve({}, environ, None)
     (said,) = messages.after_up(resolved, environ, folder)
@@ -256,9 +260,7 @@ def test_up_and_down_say_where_commands_go(environ: dict[str, str], tmp_path: Pa
         assert messages.after_down(resolved, environ) == f"torchq's commands go to local:{folder} again"
 
 
-def test_a_look_at_the_lock_does_not_keep_a_cluster_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_starts_while_another_process_reads_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = data_folder(tmp_path / "data")
     with (folder / "lock").open() as looks:
         fcntl.flock(looks, fcntl.LOCK_SH)
@@ -267,8 +269,8 @@ def test_a_look_at_the_lock_does_not_keep_a_cluster_from_starting(
             assert stack_state.supervisor_pid(folder) == os.getpid()
 
 
-def test_notes_of_an_earlier_supervisor_say_nothing(tmp_path: Path) -> None:
-    """After kill -9 the files are still there; in a container, the next supervisor may have the same process id."""
+def test_files_of_an_earlier_supervisor_are_ignored(tmp_path: Path) -> None:
+    """After kill -9 the files remain, and in a container the next supervisor may have the same process id."""
     folder = data_folder(tmp_path / "data")
     files = Files(folder)
     with hold_lock(files):
@@ -283,7 +285,7 @@ def test_notes_of_an_earlier_supervisor_say_nothing(tmp_path: Path) -> None:
         assert stack_state.supervisor_pid(folder) == os.getpid()
 
 
-def test_a_stack_that_the_version_before_started_is_seen(tmp_path: Path) -> None:
+def test_a_stack_of_the_previous_version_is_recognised(tmp_path: Path) -> None:
     folder = data_folder(tmp_path / "data")
     with hold_lock(Files(folder)):
         (folder / "lock").write_text("77")
@@ -294,7 +296,7 @@ def test_a_stack_that_the_version_before_started_is_seen(tmp_path: Path) -> None
         assert stack_state.members(folder) == {}
 
 
-def test_a_lock_whose_holder_cannot_be_seen_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_of_an_invisible_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = data_folder(tmp_path / "data")
     monkeypatch.setattr(stack_state, "_PATIENCE_SECONDS", 0.0)
     with hold_lock(Files(folder)):

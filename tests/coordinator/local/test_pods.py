@@ -1,4 +1,4 @@
-"""What is said of pods that still run or end when a local cluster goes down."""
+"""What `local down` prints about pods that still run or end."""
 
 import pytest
 
@@ -41,6 +41,6 @@ def test_pods_are_counted_by_job(found: list[RunningPod], said: str) -> None:
         ([999.0], "1 pod of job team/digits still ends; the rest is being killed"),
     ],
 )
-def test_the_longest_time_that_is_left_is_said(untils: list[float | None], said: str) -> None:
+def test_progress_shows_the_longest_remaining_time(untils: list[float | None], said: str) -> None:
     found = [EndingPod("team", f"digits-{number}", "digits", until) for number, until in enumerate(untils)]
     assert remaining_pods.format_progress(found, 1000.0) == said

@@ -1,4 +1,4 @@
-"""The data folder is its user's alone, whatever it was before."""
+"""The data folder becomes private to its user, whatever its modes were."""
 
 import os
 import stat
@@ -21,7 +21,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def cluster(data: Path, folders: int, files: int) -> Layout:
-    """The folder of a cluster that was up before, with such modes."""
+    """Create the folder of an earlier cluster with these modes."""
     layout = Layout(data)
     names = (layout.token, layout.kubeconfig, layout.key("ca"), layout.database, layout.redis / "redis.sock")
     for path in (*names, layout.logs("stack")):
@@ -44,7 +44,7 @@ def test_a_new_folder_is_private_whatever_the_umask(data: Path, umask: int) -> N
 
 
 @pytest.mark.parametrize("folders", [0o777, 0o755, 0o750, 0o701])
-def test_an_open_folder_of_a_cluster_is_closed_and_that_is_said(data: Path, folders: int) -> None:
+def test_an_open_folder_of_a_cluster_is_closed_with_a_note(data: Path, folders: int) -> None:
     layout = cluster(data, folders, 0o600)
     [note] = private_folder.secure(data)
     assert str(data) in note
@@ -56,7 +56,7 @@ def test_an_open_folder_of_a_cluster_is_closed_and_that_is_said(data: Path, fold
     assert private_folder.secure(data) == []
 
 
-def test_a_token_that_others_could_read_is_made_again(data: Path) -> None:
+def test_a_token_that_others_could_read_is_deleted_for_a_new_one(data: Path) -> None:
     layout = cluster(data, 0o755, 0o644)
     _, made_again = private_folder.secure(data)
     assert "created again" in made_again
@@ -66,7 +66,7 @@ def test_a_token_that_others_could_read_is_made_again(data: Path) -> None:
     assert mode(layout.database) == mode(layout.redis / "redis.sock") == 0o600
 
 
-def test_in_a_private_folder_nothing_was_known(data: Path) -> None:
+def test_a_token_in_a_private_folder_is_kept(data: Path) -> None:
     layout = cluster(data, 0o755, 0o644)
     data.chmod(0o700)
     assert private_folder.secure(data) == []
@@ -75,7 +75,7 @@ def test_in_a_private_folder_nothing_was_known(data: Path) -> None:
     assert mode(layout.redis) == 0o700
 
 
-def test_a_folder_with_other_things_is_left_as_it_is(data: Path) -> None:
+def test_an_open_folder_with_other_files_is_rejected_unchanged(data: Path) -> None:
     data.mkdir(parents=True)
     (data / "thesis.tex").touch()
     data.chmod(0o755)
@@ -94,14 +94,14 @@ def test_an_empty_open_folder_is_closed(data: Path) -> None:
     assert mode(data) == 0o700
 
 
-def test_a_folder_that_a_link_names_is_closed(data: Path, tmp_path: Path) -> None:
+def test_the_target_of_a_link_to_a_folder_is_closed(data: Path, tmp_path: Path) -> None:
     cluster(data, 0o755, 0o600)
     (tmp_path / "link").symlink_to(data)
     assert private_folder.secure(tmp_path / "link")
     assert mode(data) == 0o700
 
 
-def test_a_link_in_it_is_not_followed(data: Path, tmp_path: Path) -> None:
+def test_links_in_the_folder_are_not_followed(data: Path, tmp_path: Path) -> None:
     cluster(data, 0o700, 0o600)
     elsewhere = tmp_path / "large-disk"
     elsewhere.mkdir(mode=0o755)
@@ -113,14 +113,14 @@ def test_a_link_in_it_is_not_followed(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("name", [".", "token", "tls/ca.key", "redis"])
-def test_what_belongs_to_another_user_is_refused(data: Path, name: str) -> None:
+def test_a_folder_or_file_of_another_user_is_rejected(data: Path, name: str) -> None:
     cluster(data, 0o755, 0o600)
     os.chown(data / name, 12345, -1)
     with pytest.raises(LocalError, match="belongs to another user"):
         private_folder.secure(data)
 
 
-def test_a_file_in_its_place_is_one_message(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(LocalError, match="--data"):
         private_folder.secure(tmp_path / "data")

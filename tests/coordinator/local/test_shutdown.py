@@ -1,4 +1,5 @@
-"""Supervisors that are not this command's own: of the version before, and of the folder that a folder is a copy of."""
+"""`local down` with foreign supervisors: one of the previous version, and one of the folder that this folder was copied
+from."""
 
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ with (data / "lock").open("w") as lock:
         ("before", {"now": True}, str(int(stack.LEAVE))),
     ],
 )
-def test_a_supervisor_of_the_version_before_does_not_end_the_pods_itself(
+def test_down_sends_the_signal_that_fits_the_version_of_the_supervisor(
     tmp_path: Path, version: str, options: dict[str, bool], number: str
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path), version]) as supervisor:
@@ -47,7 +48,7 @@ def test_a_supervisor_of_the_version_before_does_not_end_the_pods_itself(
     assert (tmp_path / "sent").read_text() == number
 
 
-def test_a_copy_of_a_running_clusters_folder_is_refused_until_that_one_has_ended(tmp_path: Path) -> None:
+def test_a_copy_of_the_folder_of_a_running_cluster_is_rejected(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
     data.mkdir()
     with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(data), "now"]) as supervisor:

@@ -1,4 +1,4 @@
-"""How `torchq local up` learns that its node has begun, and not one of an earlier start."""
+"""How `torchq local up` recognises that its node has started, as opposed to a node of an earlier start."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def gone(embedded_cluster: KubernetesCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("gone")
-def test_a_node_object_of_an_earlier_start_is_no_sign_of_the_node(embedded_cluster: KubernetesCluster) -> None:
+def test_a_node_object_of_an_earlier_start_is_no_sign_of_life(embedded_cluster: KubernetesCluster) -> None:
     for gpus in (2, 1, 0):
         before = stack.node_renew_times(embedded_cluster)
         node = registration.node("here", Machine(8_000, 8 << 30, tuple(map(str, range(gpus)))))

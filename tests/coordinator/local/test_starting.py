@@ -1,4 +1,4 @@
-"""What is said of a part that does not start, and that other commands learn of it."""
+"""The errors of a part that does not start, and how the waiting command receives them."""
 
 import os
 import subprocess
@@ -34,9 +34,7 @@ def part(files: Files, name: str, code: str) -> Command:
     return Command(name=name, arguments=[sys.executable, "-c", code], output=files.layout.logs(name))
 
 
-def test_a_part_that_ends_again_and_again_is_named_with_what_it_said_this_time(
-    files: Files, supervisor: Supervisor
-) -> None:
+def test_a_crashing_part_is_named_with_the_output_of_this_start(files: Files, supervisor: Supervisor) -> None:
     files.layout.logs("node").write_text("what it said last time\n")
     begun: list[str] = []
     start = Start(files, supervisor, lambda: False, begun.append)
@@ -50,7 +48,7 @@ def test_a_part_that_ends_again_and_again_is_named_with_what_it_said_this_time(
     assert begun == ["the node"]
 
 
-def test_a_part_that_does_not_answer_is_named(files: Files, supervisor: Supervisor) -> None:
+def test_a_part_that_does_not_answer_in_time_is_named(files: Files, supervisor: Supervisor) -> None:
     start = Start(files, supervisor, lambda: False)
     with pytest.raises(LocalError, match=r"the node: it did not answer within 0 s; see .*node\.log"):
         start.wait("the node", "node", lambda: False, seconds=0.0)
@@ -61,13 +59,13 @@ def test_a_stop_signal_ends_the_start(files: Files, supervisor: Supervisor) -> N
         Start(files, supervisor, lambda: True).wait("the node", "node", lambda: False)
 
 
-def test_of_a_long_log_only_the_end_is_shown() -> None:
+def test_last_lines_returns_the_end_of_a_log_without_repetitions() -> None:
     output = b"".join(b"line %d\n" % number for number in range(100)) + b"again\n" * 50 + b"\xff\n"
     assert stack_start.last_lines(output) == [f"line {number}" for number in range(94, 100)] + ["again", "\ufffd"]
 
 
 def follow(*steps: object) -> bool:
-    """What a command makes of what a supervisor says, which then ends."""
+    """Return whether a command reads a successful start from these messages of a supervisor, which then ends."""
     reading, writing = os.pipe()
     channel = Channel(writing)
     for step in steps:
@@ -82,7 +80,7 @@ def follow(*steps: object) -> bool:
         return background_start._follow(background_start._events(stream), ended, Progress(is_visible=True))
 
 
-def test_a_start_is_followed_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_follows_a_start_to_its_success_or_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert follow("the API server", "the node", True)
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(" ... ")[0] for line in lines] == ["  the API server", "  the node"]
@@ -93,7 +91,7 @@ def test_a_start_is_followed_to_its_end(capsys: pytest.CaptureFixture[str]) -> N
         follow("the node")
 
 
-def test_nobody_listens_any_more() -> None:
+def test_a_channel_without_a_reader_raises_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     channel = Channel(writing)

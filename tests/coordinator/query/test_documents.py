@@ -1,4 +1,5 @@
-"""Documents made from a snapshot: figures of queues, foretold picks, where a job stands, and what is said of it."""
+"""The documents that a snapshot yields: figures of queues, predicted picks, the place of a job, and the sentences about
+them."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ VITALS = Vitals(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3
 
 
 class Store(MemoryStore):
-    """Counts its snapshots."""
+    """A store that counts its snapshots."""
 
     snapshots = 0
 
@@ -39,7 +40,7 @@ def reading(store: Store, cost: str = "jobs", now: float = NOW, **policies: str)
     return StoreReading(store, lambda: VITALS, Rules(cost=cost), lambda: policies, lambda: now)
 
 
-def test_a_queue_has_share_target_and_oldest_wait() -> None:
+def test_queue_figures_show_share_target_and_oldest_wait() -> None:
     held = [reservation("x", "a", cpu=2000), reservation("y", "a", cpu=2000), reservation("z", "b", cpu=8000)]
     store = opened(
         spec("a", 3, cpu=8000), spec("b", 1), spec("idle", 5), held=held, waiting=[entry("w", "a", START + 40)]
@@ -62,12 +63,12 @@ def test_a_queue_has_share_target_and_oldest_wait() -> None:
     assert columns.usage(a) == "cpu=4/8,jobs=2"
 
 
-def test_shares_are_of_what_is_counted() -> None:
+def test_shares_count_the_resource_of_the_cost_setting() -> None:
     store = opened(spec("a"), spec("b"), held=[reservation("x", "a", gpu=1), reservation("y", "b", gpu=3)])
     assert [each["status"]["share"] for each in reading(store, cost="nvidia.com/gpu").queues()] == ["25%", "75%"]
 
 
-def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
+def test_a_pick_leaves_its_queue_ahead_and_the_other_queue_behind() -> None:
     store = opened(spec("a"), spec("b"), waiting=[*entries("a", 3), *entries("b", 3)])
     assert [each["status"]["lag"] for each in reading(store).queues()] == [None, None]
     found = reading(store)
@@ -78,7 +79,7 @@ def test_a_queue_that_was_passed_over_lags_and_one_that_went_is_ahead() -> None:
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
 
 
-def test_lags_stay_small_and_even_out_though_queues_come_and_go() -> None:
+def test_lags_stay_small_and_sum_to_zero_when_a_queue_joins() -> None:
     rules = Rules()
     store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
     for round_ in range(12):
@@ -91,21 +92,21 @@ def test_lags_stay_small_and_even_out_though_queues_come_and_go() -> None:
 
 
 @pytest.mark.parametrize(("policies", "state"), [({}, "Hold"), ({"a": "HoldAndDrain"}, "HoldAndDrain")])
-def test_how_a_queue_is_closed_is_said_as_well_as_it_is_known(policies: dict[str, str], state: str) -> None:
+def test_queue_state_shows_the_stop_policy_if_known_and_hold_otherwise(policies: dict[str, str], state: str) -> None:
     store = opened(replace(spec("a"), open=False))
     (found,) = reading(store, **policies).queues()
     assert columns.queue_state(found) == state
 
 
-def test_the_next_picks_are_those_that_will_be_made() -> None:
+def test_predicted_picks_follow_the_weights_and_change_nothing() -> None:
     store = opened(spec("a", 5), spec("b"), spec("c"), waiting=[*entries("a", 9), *entries("b", 9), *entries("c", 9)])
     before = store.snapshot(8)
     foretold = [each["queue"] for each in reading(store).next(7)["items"]]
     assert "".join(foretold) == "aabacaa"
-    assert store.snapshot(8) == before  # it was a dry run
+    assert store.snapshot(8) == before  # the prediction changed nothing
 
 
-def test_a_full_pool_foretells_nothing_but_the_order() -> None:
+def test_a_full_pool_predicts_no_pick_and_still_shows_the_order() -> None:
     store = opened(
         spec("a"), pool={"cpu": 1000}, held=[reservation("x", "a", cpu=1000)], waiting=entries("a", 2, cpu=1)
     )
@@ -118,7 +119,7 @@ def test_a_full_pool_foretells_nothing_but_the_order() -> None:
     assert [each["job"] for each in found.next(5, roomy=True)["items"]] == ["team/a-0000", "team/a-0001"]
 
 
-def test_a_job_that_waits_says_where_and_why() -> None:
+def test_a_waiting_job_shows_its_position_and_reason() -> None:
     store = opened(spec("a", 1, gpu=24), held=[reservation("x", "a", gpu=21)], waiting=entries("a", 3, gpu=8))
     found = reading(store).job(key("a-0002"))
     assert (found["state"], found["position"], found["of"], found["nextPick"]) == ("waiting", 3, 3, None)
@@ -128,35 +129,35 @@ def test_a_job_that_waits_says_where_and_why() -> None:
     assert (first["code"], first["position"]) == ("WaitingForQuota", 1)
 
 
-def test_a_job_that_will_go_says_when() -> None:
+def test_a_job_that_fits_shows_the_number_of_its_pick() -> None:
     store = opened(spec("a"), spec("b"), waiting=[*entries("a", 2), *entries("b", 2)])
     assert [reading(store).job(key(f"b-000{number}"))["nextPick"] for number in range(2)] == [2, 4]
 
 
-def test_a_job_that_holds_room_and_one_that_nobody_knows() -> None:
+def test_a_charged_job_is_admitted_and_an_unknown_job_absent() -> None:
     store = opened(spec("a"), held=[reservation("x", "a", attempt=2, cpu=1500)])
     held = reading(store).job(key("x"))
     assert (held["state"], held["attempt"], held["charge"]) == ("admitted", 2, {"cpu": "1500m", "jobs": "1"})
     assert reading(store).job(key("nobody"))["state"] == "absent"
 
 
-def test_a_queue_that_is_not_there_is_named() -> None:
+def test_an_unknown_queue_raises_an_error_that_names_it() -> None:
     with pytest.raises(NotKnown, match="there is no queue nobody"):
         reading(opened(spec("a"))).queue("nobody")
 
 
-def test_who_asks_within_a_second_shares_a_snapshot() -> None:
+def test_requests_within_a_second_share_a_snapshot() -> None:
     store = opened(spec("a"), waiting=entries("a", 3))
     found = reading(store)
     for _ in range(5):
         found.queues()
         found.job(key("a-0000"))
-    assert store.snapshots == 2  # the second shows more of the job's queue
+    assert store.snapshots == 2  # the second snapshot shows more jobs of the queue
     found.next(2)
     assert store.snapshots == 2
 
 
-def test_a_clock_that_was_set_back_does_not_keep_a_snapshot_for_ever() -> None:
+def test_a_snapshot_is_renewed_after_the_clock_was_set_back() -> None:
     store = opened(spec("a"))
     now = [NOW]
     found = StoreReading(store, lambda: VITALS, Rules(), clock=lambda: now[0])
@@ -170,11 +171,11 @@ def test_a_clock_that_was_set_back_does_not_keep_a_snapshot_for_ever() -> None:
     ("values", "part", "expected"),
     [((), 0.5, None), ((7,), 0.95, 7), (range(1, 101), 0.5, 50), (range(1, 101), 0.95, 95), ((3, 1, 2), 0.5, 2)],
 )
-def test_percentiles(values: Any, part: float, expected: float | None) -> None:
+def test_percentile_returns_the_nearest_rank(values: Any, part: float, expected: float | None) -> None:
     assert figures.percentile(tuple(values), part) == expected
 
 
-# What is said of it.
+# The sentences about a job.
 
 
 def manifest(status: dict[str, Any] | None = None, **spec_of_job: Any) -> dict[str, Any]:
@@ -200,7 +201,9 @@ ABSENT = {"state": "absent", "job": "team/train", "uid": "u1"}
         ),
     ],
 )
-def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str, Any], code: str, words: str) -> None:
+def test_why_explains_a_job_that_is_not_in_the_order_of_its_queue(
+    status: dict[str, Any], spec_of_job: dict[str, Any], code: str, words: str
+) -> None:
     item = manifest(status, **spec_of_job)
     assert cli_text.is_waiting(item)
     found = cli_text.describe_waiting(item, ABSENT)
@@ -227,7 +230,7 @@ def test_why_a_job_is_in_no_order(status: dict[str, Any], spec_of_job: dict[str,
         ({"phase": "Running", "admission": {"attempt": 2, "admittedAt": "then"}}, {}, "admitted", "attempt 2"),
     ],
 )
-def test_a_job_that_does_not_wait_says_what_it_does(
+def test_why_explains_a_job_that_does_not_wait(
     status: dict[str, Any], spec_of_job: dict[str, Any], state: str, words: str
 ) -> None:
     item = manifest(status, **spec_of_job)
@@ -238,7 +241,7 @@ def test_a_job_that_does_not_wait_says_what_it_does(
     assert "does not wait" in cli_text.format_position(found)
 
 
-def test_a_waiting_jobs_lines() -> None:
+def test_why_prints_reason_numbers_and_position_of_a_waiting_job() -> None:
     store = opened(spec("a", 1, gpu=24), held=[reservation("x", "a", gpu=21)], waiting=entries("a", 3, gpu=8))
     found = cli_text.describe_waiting(
         manifest({"phase": "Queued"}, schedulingPolicy={"queue": "a"}), reading(store).job(key("a-0000"))
@@ -252,20 +255,22 @@ def test_a_waiting_jobs_lines() -> None:
     ]
 
 
-def test_a_drained_job_says_so() -> None:
+def test_why_gives_queue_drained_for_a_drained_job() -> None:
     store = opened(replace(spec("a"), open=False), waiting=entries("a", 1))
     told = {"queue": {"reason": "QueueDrained", "message": "it ran when its queue was drained"}}
     found = cli_text.describe_waiting(manifest(told), reading(store).job(key("a-0000")))
     assert (found["code"], found["message"]) == ("QueueDrained", "it ran when its queue was drained")
 
 
-def test_rates_are_between_two_looks_at_one_redis() -> None:
+def test_rates_compare_two_readings_of_the_same_redis() -> None:
     before = {"at": 10.0, "picks": 100, "reconciles": 50}
     assert cli_text.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
         "picksPerSecond": 20.0,
         "reconcilesPerSecond": 0.5,
     }
-    assert cli_text.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}  # it was emptied meanwhile
+    assert (
+        cli_text.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}
+    )  # Redis was emptied between the two readings
     assert cli_text.rates(before, before) == {}
 
 
@@ -279,13 +284,13 @@ def test_rates_are_between_two_looks_at_one_redis() -> None:
         ({"apiServer": ""}, {"leader": "me", "failing": "no pods", "workers": {"w": 8}}, ["no pods"]),
     ],
 )
-def test_what_is_wrong_is_named(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
+def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
     found = cli_text.summary(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
     assert all(word in cli_text.format_status(found) for word in words)
 
 
-def test_the_numbers_of_a_status() -> None:
+def test_status_prints_the_numbers_of_the_queues() -> None:
     numbers = documents.vitals(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
     text = cli_text.format_status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
     assert "me (epoch 3)" in text

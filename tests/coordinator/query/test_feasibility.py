@@ -1,4 +1,4 @@
-"""Whether a job could ever run: by its queue, the queue's cohort, the pool and the nodes; with field and numbers."""
+"""Whether a job could ever run, judged by its queue, the cohort, the pool and the nodes; with field and numbers."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def spec(name: str, cohort: str = "", borrowing: Amounts = NOTHING, **quota: int
 
 
 def known(*specs: QueueSpec, **changes: Any) -> Known:
-    """Queues that everybody may use, and a pool without an end."""
+    """Return queues that all namespaces may use, and an unlimited pool."""
     rules = Rules(queues={each.name: TenantQueueSpec() for each in specs}, implicit=False)
     return Known(**{"rules": rules, "specs": {each.name: each for each in specs}, "setting": None, **changes})
 
@@ -55,7 +55,7 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
                 ("ExceedsQuota", "spec.torchTaskSpecs", "1500m of cpu, queue a can give 1 at most"),
                 ("ExceedsQuota", "spec.torchTaskSpecs", "9 of nvidia.com/gpu, queue a can give 8 at most"),
             ],
-            id="every resource is told",
+            id="every resource that exceeds its quota",
         ),
         pytest.param(
             asked(), known(spec("a", jobs=0)), [("ExceedsQuota", "spec.torchTaskSpecs", "1 of jobs")], id="jobs"
@@ -77,7 +77,7 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
             asked("b", gpu=13),
             known(*COHORT),
             [("ExceedsQuota", "spec.torchTaskSpecs", "queue b can give 12 at most")],
-            id="and to the sum of the quotas",
+            id="up to the sum of the quotas of the cohort",
         ),
         pytest.param(asked(cpu=10**9), known(spec("a", gpu=1)), [], id="a quota limits only the names it has"),
         pytest.param(
@@ -93,7 +93,7 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
                 rules=Rules(queues={"a": TenantQueueSpec(namespaces=("theirs",))}, implicit=False),
             ),
             [("NotAllowed", "spec.schedulingPolicy.queue", "queue a is not for namespace team")],
-            id="a queue of others tells nothing of its quota",
+            id="a queue of other namespaces does not reveal its quota",
         ),
         pytest.param(
             asked(gpu=5),
@@ -107,10 +107,14 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
             ],
             id="a pool in numbers",
         ),
-        pytest.param(asked(cpu=10**9), known(spec("a"), setting={GPU: 4}), [], id="which limits only its names"),
+        pytest.param(
+            asked(cpu=10**9), known(spec("a"), setting={GPU: 4}), [], id="a pool in numbers limits only its names"
+        ),
     ],
 )
-def test_what_is_found(demand: Asked, by: Known, expected: list[tuple[str, str, str]]) -> None:
+def test_judge_returns_code_field_and_numbers_of_each_finding(
+    demand: Asked, by: Known, expected: list[tuple[str, str, str]]
+) -> None:
     found = feasibility.judge(demand, by)
     assert [(each.code, each.field) for each in found] == [(code, field) for code, field, _ in expected]
     assert all(words in each.message for each, (_, _, words) in zip(found, expected, strict=True)), found
@@ -130,7 +134,7 @@ def test_what_is_found(demand: Asked, by: Known, expected: list[tuple[str, str, 
         (asked(**{"example.org/fpga": 1}), "spec.torchTaskSpecs", "1 of example.org/fpga, all nodes together have 0"),
     ],
 )
-def test_nodes_that_may_be_added_warn_and_the_one_node_refuses(
+def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
     firm: bool, demand: Asked, field: str, words: str
 ) -> None:
     by = known(spec("a"), setting="nodes", nodes=(EMBEDDED if firm else PLAIN,))
@@ -140,7 +144,7 @@ def test_nodes_that_may_be_added_warn_and_the_one_node_refuses(
     assert ("until there are nodes" in found.message) is not firm
 
 
-def test_a_pod_that_no_single_node_holds_is_told() -> None:
+def test_a_pod_that_fits_on_no_single_node_is_a_finding() -> None:
     fast, large = (
         node(allocatable={"cpu": 1000, "pods": 9, GPU: 8}),
         node(name="two", allocatable={"cpu": 64_000, "pods": 9}),
@@ -152,17 +156,17 @@ def test_a_pod_that_no_single_node_holds_is_told() -> None:
     assert feasibility.judge(asked(pods={"Master": {GPU: 1, "pods": 1}}, gpu=1), by) == []
 
 
-def test_a_cluster_without_nodes_warns() -> None:
+def test_a_cluster_without_nodes_yields_a_warning() -> None:
     (found,) = feasibility.judge(asked(cpu=1), known(spec("a"), setting="nodes"))
     assert (found.code, found.firm) == ("ExceedsNodes", False)
 
 
-def test_a_node_that_is_full_or_not_ready_may_be_used_later() -> None:
+def test_a_node_that_is_not_ready_counts() -> None:
     by = known(spec("a"), setting="nodes", nodes=(node(ready=False),))
     assert feasibility.judge(asked(cpu=8000), by) == []
 
 
-def test_the_queue_and_the_priority_class_are_both_told() -> None:
+def test_an_unknown_queue_and_priority_class_are_both_found() -> None:
     wrong = Asked(namespace="team", queue="nobody", priority_class="gold", charge={"jobs": 1})
     found = feasibility.judge(wrong, known(spec("a")))
     assert [each.field for each in found] == [feasibility.QUEUE, feasibility.PRIORITY_CLASS]
@@ -171,7 +175,7 @@ def test_the_queue_and_the_priority_class_are_both_told() -> None:
     assert [each.field for each in feasibility.judge(wrong, silver)] == [feasibility.QUEUE]
 
 
-def test_a_job_that_is_there_is_judged_by_what_it_is_charged() -> None:
+def test_an_existing_job_is_judged_by_its_charge() -> None:
     found = feasibility.of(job(charge={GPU: 12, "jobs": 1}, priority_class="gold", claims="spec.x"))
     assert (found.charge, found.priority_class, found.claims) == ({GPU: 12, "jobs": 1}, "gold", "spec.x")
 
@@ -180,7 +184,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(["cpu", GPU, "jobs"]), st.integers(0, 
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS)
-def test_a_job_is_refused_for_its_quota_exactly_if_empty_queues_could_not_hold_it(
+def test_a_job_exceeds_its_quota_exactly_if_empty_queues_could_not_hold_it(
     charge: Amounts, quota: Amounts, other: Amounts, borrowing: Amounts
 ) -> None:
     mine = QueueSpec(name="a", quota=quota, cohort="c", borrowing=borrowing)
@@ -197,7 +201,7 @@ def test_a_job_is_refused_for_its_quota_exactly_if_empty_queues_could_not_hold_i
 
 
 @given(AMOUNTS, st.text(max_size=5))
-def test_questions_and_answers_travel(charge: dict[str, int], name: str) -> None:
+def test_questions_and_answers_survive_json(charge: dict[str, int], name: str) -> None:
     question = Asked(namespace="team", queue=name, charge=charge, pods={"Master": charge})
     assert Asked.model_validate_json(question.model_dump_json()) == question
     found = feasibility.judge(question, known(spec("a", gpu=0)))
@@ -205,6 +209,6 @@ def test_questions_and_answers_travel(charge: dict[str, int], name: str) -> None
 
 
 @pytest.mark.parametrize("answer", [{}, {"findings": 5}, {"findings": [{"code": "X"}]}, {"findings": ["x"]}])
-def test_an_answer_that_makes_no_sense_is_none(answer: dict[str, Any]) -> None:
+def test_parse_rejects_an_answer_without_findings(answer: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="has no list of findings"):
         feasibility.parse(answer)

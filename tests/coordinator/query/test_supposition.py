@@ -1,4 +1,4 @@
-"""What is said of a job that is in no order, and of one that can never run: nothing that misleads."""
+"""The answers for a job that is not in the order of its queue, and for a job that can never run."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ FITS = {"fits": True, "code": "Next", "message": "the job goes with queue a's ne
 
 
 def read(*answers: Document) -> Any:
-    """The queues' answers, and what they were asked about."""
+    """Return a function that answers as the queues do, and the list of entries that it was asked about."""
     asked: list[Entry] = []
 
     def reading(entry: Entry) -> Document:
@@ -103,12 +103,12 @@ SUSPENDED = manifest({"phase": "Suspended"}, suspend=True)
         (None, []),
     ],
 )
-def test_a_suspended_jobs_lines(would: Document | None, lines: list[str]) -> None:
+def test_why_prints_whether_a_suspended_job_would_run(would: Document | None, lines: list[str]) -> None:
     document = cli_text.describe_settled(SUSPENDED, if_resumed=would)
     assert cli_text.format_why(document).splitlines()[2:] == lines
 
 
-def test_a_job_that_backs_off_says_what_a_try_would_bring() -> None:
+def test_why_prints_the_result_of_a_try_for_a_job_in_back_off() -> None:
     item = manifest({"queue": {"reason": "BackingOff", "message": "later", "notBefore": "2026-01-01T01:00:00Z"}})
     place = {"state": "absent", "job": "team/train", "uid": "u1", "ifResumed": FITS}
     lines = cli_text.format_why(cli_text.describe_waiting(item, place)).splitlines()

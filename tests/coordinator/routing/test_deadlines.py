@@ -1,4 +1,4 @@
-"""Room that is kept for a large job is lent to jobs whose `activeDeadlineSeconds` end before it is needed."""
+"""Room that is kept for a large job is lent to jobs whose `activeDeadlineSeconds` end before the large job needs it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from tests.support.coordinator import desk as desks
 from tests.support.coordinator.builders import KEY, admission, job
 from tests.support.coordinator.desk import Clock, Desk
 
-# What a job says
+# The duration of one job
 
 ADMITTED = "2026-01-02T03:00:00Z"
 LATER = "2026-01-02T03:04:00Z"
@@ -28,7 +28,7 @@ HOLDS = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
 
 
 def view(status: dict[str, Any] | None = None, deadline: int | None = 60, **pod: Any) -> JobView:
-    """What the coordinator keeps of a job."""
+    """Return the coordinator's view of a job."""
     container = {"name": "torch", "resources": {"requests": {"cpu": "1"}}}
     manifest = stored({"spec": {"containers": [container], **pod}}, status)
     if deadline is not None:
@@ -40,11 +40,11 @@ def view(status: dict[str, Any] | None = None, deadline: int | None = 60, **pod:
     ("grace", "seconds"),
     [(5, 65), (0, 60), (None, 90), (-1, 90), ("x", 90), (True, 90), (2**31, 60 + 2**31), (10**400, 60 + 2**63)],
 )
-def test_a_job_lasts_for_its_deadline_and_the_grace_of_its_pods(grace: Any, seconds: int) -> None:
+def test_room_duration_is_the_deadline_plus_the_grace_period_of_the_pods(grace: Any, seconds: int) -> None:
     assert view(terminationGracePeriodSeconds=grace).room_duration == Lasts(seconds, None)
 
 
-def test_a_job_without_a_deadline_lasts_for_any_time() -> None:
+def test_a_job_without_a_deadline_has_no_room_duration() -> None:
     assert view(deadline=None).room_duration is None
 
 
@@ -52,18 +52,20 @@ def test_a_job_without_a_deadline_lasts_for_any_time() -> None:
     ("admitted", "started", "since"),
     [
         (ADMITTED, ADMITTED, AT),
-        (ADMITTED, None, AT),  # its pods are on their way out
-        (ADMITTED, LATER, AT + 240),  # resumed under a version that began its time again
+        (ADMITTED, None, AT),  # its pods are being deleted
+        (ADMITTED, LATER, AT + 240),  # resumed under a version that restarted its time
         (None, LATER, AT + 240),
         (None, None, None),
     ],
 )
-def test_the_time_of_an_admitted_job_has_begun(admitted: str | None, started: str | None, since: float | None) -> None:
+def test_the_time_of_a_job_begins_at_its_start_or_its_admission(
+    admitted: str | None, started: str | None, since: float | None
+) -> None:
     status = {"phase": "Running", "admission": {**HOLDS, "admittedAt": admitted}, "startTime": started}
     assert view(status).room_duration == Lasts(90, since)
 
 
-# What is known of all of them
+# The forecast over all jobs
 
 LASTS = Lasts(70.0, None)
 QUEUED = job(phase="Queued", queue="a", room_duration=LASTS)
@@ -79,7 +81,7 @@ def known(*jobs: JobView, occupied: bool = True) -> JobEnds | None:
     return deadlines.forecast(lambda _: occupied)
 
 
-def test_it_is_known_when_admitted_jobs_end_and_how_long_waiting_ones_last() -> None:
+def test_forecast_has_the_ends_of_admitted_jobs_and_durations_of_waiting_jobs() -> None:
     sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), room_duration=Lasts(10.0, 1000.0))
     assert known(QUEUED, RUNS, sooner) == JobEnds(
         ends=((1010.0 + END_SECONDS, {"cpu": 4}), (1070.0 + END_SECONDS, {"cpu": 4})),
@@ -89,11 +91,11 @@ def test_it_is_known_when_admitted_jobs_end_and_how_long_waiting_ones_last() -> 
 
 
 @pytest.mark.parametrize("phase", ["", "Suspended", "Admitted"])
-def test_nothing_is_lent_to_a_job_whose_deadline_may_still_be_raised(phase: str) -> None:
+def test_a_job_whose_deadline_may_still_rise_has_no_forecast(phase: str) -> None:
     assert known(replace(QUEUED, phase=phase)) is None
 
 
-def test_jobs_whose_end_is_not_known_do_not_count() -> None:
+def test_forecast_omits_jobs_with_an_unknown_end() -> None:
     undated, endless = replace(RUNS, room_duration=Lasts(70.0, None)), replace(RUNS, room_duration=None)
     for each in (undated, endless):
         found = known(QUEUED, each)
@@ -102,13 +104,13 @@ def test_jobs_whose_end_is_not_known_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("occupied", [True, False])
-def test_a_job_that_has_ended_counts_while_its_pods_hold_room(occupied: bool) -> None:
+def test_forecast_has_a_finished_job_while_its_pods_hold_room(occupied: bool) -> None:
     found = known(QUEUED, replace(RUNS, finished=True), occupied=occupied)
     assert found is not None
     assert len(found.ends) == occupied
 
 
-def test_a_job_is_forgotten_when_it_is_gone_or_has_no_deadline_any_more() -> None:
+def test_forecast_drops_a_job_that_is_deleted_or_loses_its_deadline() -> None:
     for after in (None, replace(QUEUED, room_duration=None), replace(QUEUED, phase="Suspended")):
         deadlines = Deadlines()
         deadlines.note(None, QUEUED)
@@ -117,7 +119,7 @@ def test_a_job_is_forgotten_when_it_is_gone_or_has_no_deadline_any_more() -> Non
         assert deadlines.forecast(lambda _: True) is None
 
 
-def test_another_job_of_the_same_name_takes_its_place() -> None:
+def test_forecast_replaces_a_job_by_its_namesake() -> None:
     other = replace(QUEUED, key=JobKey(KEY.namespace, KEY.name, "u-other"))
     deadlines = Deadlines()
     deadlines.note(None, QUEUED)
@@ -127,7 +129,7 @@ def test_another_job_of_the_same_name_takes_its_place() -> None:
     assert set(found.longest) == {str(other.key)}
 
 
-# From end to end
+# End to end
 
 SLOTS = 4
 ONE: dict[str, Any] = {"Master": desks.task()}
@@ -136,8 +138,8 @@ HOUR = 3600
 
 
 def kept_with_deadlines(desk: Desk, namespace: str) -> tuple[JobKey, list[JobKey]]:
-    """A job of queue a as large as the pool, for which room is kept, and the jobs of b that hold 3 of 4 slots for an
-    hour at most."""
+    """Return a job of queue a for which room is kept, and the running jobs of queue b. The job of queue a is as large
+    as the pool. The jobs of queue b hold 3 of the 4 slots for at most an hour."""
     desk.queue("a")
     desk.queue("b")
     small = [desk.submit(f"b-{n}", namespace, "b", tasks=ONE, activeDeadlineSeconds=HOUR) for n in range(SLOTS + 5)]
@@ -155,7 +157,7 @@ def kept_with_deadlines(desk: Desk, namespace: str) -> tuple[JobKey, list[JobKey
     return large, running
 
 
-def test_a_short_job_uses_the_room_and_a_job_without_a_deadline_waits(
+def test_kept_room_is_lent_to_a_short_job_only(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
     with Desk(embedded_cluster, clock, pool=f"cpu={SLOTS}", cost="cpu") as desk:
@@ -165,7 +167,7 @@ def test_a_short_job_uses_the_room_and_a_job_without_a_deadline_waits(
             desk.submit(name, namespace, "b", tasks=ONE, **given)
 
         def lent() -> bool:
-            clock.step(0.1)  # a job waits for a moment before its status says so
+            clock.step(0.1)  # the status of a job shows only after a moment that it waits
             return len(desk.held()) == SLOTS
 
         desk.until(lent)

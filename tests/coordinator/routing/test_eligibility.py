@@ -1,4 +1,4 @@
-"""What keeps a waiting job out of its queue's order, and what is said about it at once."""
+"""What keeps a waiting job out of the order of its queue, and the sentence about it in the status."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"
 
 
 def rules(**changes: Any) -> Rules:
-    """Queue a exists, and one PriorityClass."""
+    """Return rules with queue a and one PriorityClass."""
     spec = TenantQueueSpec(**changes.pop("queue", {}))
     return Rules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
 
@@ -67,7 +67,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("waiting", "given", "code", "ordered"), TABLE)
-def test_every_row(waiting: JobView, given: Rules, code: str, ordered: bool) -> None:
+def test_each_obstacle_has_its_code_and_keeps_the_job_in_or_out_of_the_order(
+    waiting: JobView, given: Rules, code: str, ordered: bool
+) -> None:
     found = eligibility.of(waiting, given, NOW)
     assert (found.code, found.ordered) == (code, ordered)
     routed = route.route(KEY, waiting, JobPods(), given, NOW)
@@ -75,7 +77,7 @@ def test_every_row(waiting: JobView, given: Rules, code: str, ordered: bool) -> 
     assert (routed.told.code if routed.told else "") == code
 
 
-def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
+def test_every_code_has_a_row_and_a_sentence_that_fits_into_a_status() -> None:
     assert {code for _, _, code, _ in TABLE if code} == eligibility.CODES
     for waiting, given, code, _ in TABLE:
         sentence = eligibility.of(waiting, given, NOW).sentence
@@ -83,25 +85,25 @@ def test_every_code_has_a_row_and_a_sentence_that_a_status_can_hold() -> None:
         assert len(sentence) <= 1024
 
 
-def test_what_is_told_already_is_not_told_again_and_what_is_over_is_taken_back() -> None:
+def test_a_reason_is_written_once_and_removed_when_it_no_longer_holds() -> None:
     assert route.route(KEY, job(held=True, reason="Held"), JobPods(), rules(), NOW).told is None
     over = route.route(KEY, job(reason="Held"), JobPods(), rules(), NOW).told
     assert over == eligibility.GOOD
     assert route.route(KEY, job(reason="WaitingForPool"), JobPods(), rules(), NOW).told is None
 
 
-def test_a_priority_class_says_the_priority() -> None:
+def test_a_priority_class_determines_the_priority() -> None:
     put = route.route(KEY, job(priority_class="urgent", priority=3), JobPods(), rules(), NOW).put
     assert put is not None
     assert put.priority == 7
 
 
-def test_a_job_that_backs_off_is_looked_at_when_it_is_due() -> None:
+def test_a_job_in_back_off_is_routed_again_at_its_end() -> None:
     found = route.route(KEY, job(waits=Waits(until=NOW + 60)), JobPods(), rules(), NOW)
     assert found.again == NOW + 60
 
 
-def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
+def test_attempts_before_a_job_was_sent_back_are_over() -> None:
     assert route.route(KEY, job(attempt=2), JobPods(), rules(), NOW).over == 2
     assert route.route(KEY, job(attempt=2, phase="Suspended"), JobPods(), rules(), NOW).over == 0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
@@ -111,7 +113,7 @@ def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
 @pytest.mark.parametrize(
     ("held", "returns"),
     [
-        (None, True),  # written by a version that did not say what it held
+        (None, True),  # written by a version that did not record the charge
         ({"jobs": 1, "pods": 1, "cpu": 4000}, True),
         ({"jobs": 1, "pods": 2, "cpu": 5000, "memory": 1}, True),
         ({"jobs": 1, "pods": 1, "cpu": 3999}, False),
@@ -119,7 +121,7 @@ def test_what_was_charged_before_a_job_was_sent_back_is_over() -> None:
         ({}, False),
     ],
 )
-def test_a_job_that_asks_for_more_than_it_held_returns_to_its_place_by_age(
+def test_a_drained_job_that_requests_more_than_before_does_not_return_first(
     held: dict[str, int] | None, returns: bool
 ) -> None:
     drained = Waits(drained=True, queue="a", held=held)
@@ -127,20 +129,20 @@ def test_a_job_that_asks_for_more_than_it_held_returns_to_its_place_by_age(
     assert route.entry(asking, Rules()).returning is returns
 
 
-def test_a_drained_job_returns_to_its_own_queue_first() -> None:
+def test_a_drained_job_returns_first_in_its_own_queue_only() -> None:
     drained = Waits(drained=True, queue="a")
     found = [route.entry(job(waits=drained, queue=queue), Rules()).returning for queue in ("a", "b")]
     assert found == [True, False]
 
 
-def test_an_admitted_job_of_a_queue_that_drains_is_looked_at_again() -> None:
+def test_an_admitted_job_of_a_draining_queue_is_routed_again_soon() -> None:
     admitted = job(admission=admission(), phase="Running")
     assert route.route(KEY, admitted, JobPods(), rules(), NOW).again == 0.0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
     assert NOW < route.route(KEY, admitted, JobPods(), draining, NOW).again < NOW + 60
 
 
-def test_timers_keep_one_moment_per_key() -> None:
+def test_timers_keep_one_time_per_key() -> None:
     timers, keys = Timers(), [JobKey("team", str(at), "u") for at in range(300)]
     for at, key in enumerate(keys):
         timers.set(key, 500.0)
@@ -176,7 +178,9 @@ SPECS = {name: TenantQueueSpec() for name in ("team-a", "team-b", "research")}
         ),
     ],
 )
-def test_who_names_a_queue_that_is_not_there_is_told_what_to_do(queue: str, given: dict[str, Any], words: str) -> None:
+def test_the_sentence_about_an_unknown_queue_suggests_queues_and_commands(
+    queue: str, given: dict[str, Any], words: str
+) -> None:
     asking, found = job(queue=queue), rules(**given)
     sentence = eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence
     assert sentence.endswith(words)
@@ -190,7 +194,7 @@ def test_the_longest_sentence_fits_into_a_status() -> None:
     assert len(eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence) <= 1024
 
 
-def test_a_queue_that_is_there_needs_no_hint() -> None:
+def test_a_job_of_an_existing_queue_gets_no_hint() -> None:
     asking = job(held=True)
     stands = eligibility.of(asking, rules(), NOW)
     assert eligibility.hinted(stands, asking, rules()) is stands
@@ -209,7 +213,9 @@ def test_a_queue_that_is_there_needs_no_hint() -> None:
         ("a", "team", False, True),
     ],
 )
-def test_a_namespace_implies_its_own_name_and_default(queue: str, namespace: str, implicit: bool, usable: bool) -> None:
+def test_a_namespace_implies_the_queues_of_its_name_and_default(
+    queue: str, namespace: str, implicit: bool, usable: bool
+) -> None:
     found = rules(implicit=implicit)
     assert eligibility.usable(queue, namespace, found) is usable
     assert eligibility.withdrawn(queue, namespace, found) is not usable

@@ -1,4 +1,4 @@
-"""Jobs whose pods an API server makes larger than their templates: the store, the next picks and the payment."""
+"""Jobs whose pods an API server makes larger than their templates: the store, the next picks and the cost."""
 
 from collections.abc import Iterable
 
@@ -14,19 +14,19 @@ from tests.support.reconcilers.adding import Adding
 
 GI = 2**30
 AT_LEAST = 1
-"""What a job costs that asks for none of what picks are counted by: that was paid with the pick."""
+"""The minimum cost of a pick; a job that requests nothing of the cost resource has paid it with its pick."""
 THREE = {"Master": task(), "Worker": task(2) | {"dependsOn": []}}
 
 
 def add_memory(desk: Desk) -> None:
-    """From now on every container asks for 1 Gi of memory."""
+    """Make every new container request 1 Gi of memory."""
     desk.reconciler.close()
     desk.working = Adding(desk.working, memory="1Gi")  # type: ignore[assignment]
     desk.reconciler = desk.new_reconciler()
 
 
 def charged(desk: Desk, key: JobKey) -> int:
-    """Memory that a job is charged for: in its status and in the store, where it is the same."""
+    """Return the memory that a job is charged for, and assert that its status and the store agree."""
     admission = desk.job(key).admission
     in_store = desk.content.reservations.get(key)
     assert admission is not None
@@ -35,7 +35,7 @@ def charged(desk: Desk, key: JobKey) -> int:
     return admission.charge.get("memory", 0)
 
 
-def test_the_charge_is_raised_and_counts_for_the_next_job(desk: Desk, namespace: str) -> None:
+def test_a_raised_charge_counts_for_its_job_and_for_the_next_one(desk: Desk, namespace: str) -> None:
     add_memory(desk)
     desk.queue("a", quota={"memory": "5Gi"})
     desk.begin()
@@ -57,7 +57,7 @@ def test_the_charge_is_raised_and_counts_for_the_next_job(desk: Desk, namespace:
     assert desk.job(second).status.attempt == 2
 
 
-def test_a_rebuild_knows_what_was_raised_and_what_a_job_that_waits_will_ask_for(desk: Desk, namespace: str) -> None:
+def test_a_rebuild_keeps_the_raised_charge_and_the_demand_of_the_waiting_job(desk: Desk, namespace: str) -> None:
     add_memory(desk)
     desk.queue("a", quota={"memory": "5Gi"})
     desk.begin()
@@ -72,7 +72,7 @@ def test_a_rebuild_knows_what_was_raised_and_what_a_job_that_waits_will_ask_for(
     assert desk.content.usage["a"]["memory"] == 3 * GI
 
 
-def test_a_job_that_can_never_have_what_its_pods_ask_for_is_told_so(desk: Desk, namespace: str) -> None:
+def test_a_job_whose_raised_charge_exceeds_the_quota_is_not_tried_again(desk: Desk, namespace: str) -> None:
     add_memory(desk)
     desk.queue("a", quota={"memory": "2Gi"})
     desk.begin()
@@ -86,7 +86,7 @@ def test_a_job_that_can_never_have_what_its_pods_ask_for_is_told_so(desk: Desk, 
     assert desk.job(large).status.attempt == tries, "it is not tried again and again"
 
 
-def test_its_queue_pays_for_the_difference(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
+def test_the_queue_pays_for_the_raised_amount(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     with Desk(cluster, clock, cost="memory") as desk:
         add_memory(desk)
         desk.queue("a")
@@ -105,7 +105,7 @@ def test_its_queue_pays_for_the_difference(cluster: KubernetesCluster, namespace
         assert {queue for queue, _ in paid} == {"a"}
 
 
-def test_only_what_is_raised_in_one_attempt_is_paid() -> None:
+def test_only_increases_within_one_attempt_are_paid() -> None:
     def at(attempt: int, **charge: int) -> JobView:
         return job_view(admission=admission(attempt=attempt, charge={"jobs": 1, **charge}))
 

@@ -1,4 +1,4 @@
-"""Jobs that a ResourceQuota of their namespace does not hold, on a real API server: out of the order until it does."""
+"""On a real API server, a job that exceeds a ResourceQuota of its namespace stays out of the order until it fits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.parametrize("server", ["real"],
 
 
 class Quota:
-    """A ResourceQuota, and the controller of quotas, which is not here."""
+    """A ResourceQuota whose status the test writes, since the controller of quotas does not run here."""
 
     def __init__(self, cluster: KubernetesCluster, namespace: str, **hard: str) -> None:
         self.cluster, self.namespace = cluster, namespace
@@ -33,7 +33,7 @@ class Quota:
         self.write(hard=self.hard)
 
     def use(self, **used: str) -> None:
-        """As if so much were used, by whatever."""
+        """Set the used amounts in the status."""
         self.write(used=_named(used))
 
     def write(self, **status: Any) -> None:
@@ -54,7 +54,7 @@ def desk(cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
 
 
 def limited(count: int, memory: str) -> dict[str, Any]:
-    """Workers with a limit, which no charge knows of."""
+    """Return workers with a limit, which is not part of a charge."""
     found = task(count)
     found["template"]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1", "memory": memory}
     return {"Worker": found}
@@ -71,11 +71,11 @@ def told(desk: Desk, key: JobKey) -> str:
 
 
 def kept_out(desk: Desk, key: JobKey) -> bool:
-    """Whether a job holds nothing, is in no order, and says so."""
+    """Return whether a job holds no room, is in no order, and gives NamespaceQuota as the reason."""
     return key not in desk.held() | desk.waiting() and told(desk, key) == "NamespaceQuota"
 
 
-def test_a_job_that_is_refused_gives_its_room_back_and_goes_when_the_quota_holds_it(
+def test_a_refused_job_gives_its_room_back_and_runs_once_the_quota_has_room(
     desk: Desk, namespace: str, clock: Clock
 ) -> None:
     desk.queue("a", quota={"jobs": 1}, ordering="StrictFIFO")
@@ -113,7 +113,7 @@ def test_a_job_that_is_refused_gives_its_room_back_and_goes_when_the_quota_holds
     assert desk.job(large).status.queue is None
 
 
-def test_a_job_whose_requests_the_quota_does_not_hold_is_never_picked(desk: Desk, namespace: str) -> None:
+def test_a_job_whose_requests_exceed_the_quota_is_not_picked(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     quota = Quota(desk.cluster, namespace, requests_cpu="3")
     quota.use(requests_cpu="2")
@@ -128,10 +128,10 @@ def test_a_job_whose_requests_the_quota_does_not_hold_is_never_picked(desk: Desk
 
 
 @pytest.mark.parametrize("how", ["deleted", "raised", "edited"])
-def test_what_cannot_be_reckoned_waits_for_a_pause_that_a_change_ends(
+def test_a_job_refused_for_an_unpredictable_reason_pauses_until_a_change(
     desk: Desk, namespace: str, clock: Clock, how: str
 ) -> None:
-    """The template gives no limits, which this ResourceQuota asks for: nothing shows that before a pod is made."""
+    """The template sets no limits although this ResourceQuota requires them, which shows only when a pod is created."""
     desk.queue("a", quota={"jobs": 1})
     quota = Quota(desk.cluster, namespace, limits_memory="100Gi")
     desk.begin()
@@ -155,7 +155,7 @@ def test_what_cannot_be_reckoned_waits_for_a_pause_that_a_change_ends(
     assert desk.job(key).status.attempt == 4
 
 
-def test_of_many_refused_jobs_as_many_go_as_fit_together(desk: Desk, namespace: str, clock: Clock) -> None:
+def test_as_many_refused_jobs_run_as_fit_the_quota_together(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     quota = Quota(desk.cluster, namespace, limits_memory="4Gi")
     quota.use(limits_memory="4Gi")
@@ -177,7 +177,7 @@ def test_of_many_refused_jobs_as_many_go_as_fit_together(desk: Desk, namespace: 
     assert [desk.job(key).status.attempt for key in keys[1:]] == [2, 2, 1, 1]
 
 
-def test_it_stays_out_of_the_order_after_a_loss_of_the_queues(desk: Desk, namespace: str) -> None:
+def test_a_refused_job_stays_out_of_the_order_after_a_loss_of_the_queues(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     quota = Quota(desk.cluster, namespace, limits_memory="4Gi")
     quota.use(limits_memory="3Gi")
@@ -195,7 +195,7 @@ def test_it_stays_out_of_the_order_after_a_loss_of_the_queues(desk: Desk, namesp
     assert not codes & {"missing-entry", "stray-entry"}
 
 
-def test_a_quota_whose_status_is_not_computed_yet_holds_nothing(desk: Desk, namespace: str) -> None:
+def test_a_quota_without_a_computed_status_has_no_room(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
     desk.cluster.create(RESOURCE_QUOTAS, {**body, "spec": {"hard": {"pods": "4"}}}, namespace)
@@ -209,7 +209,7 @@ def test_a_quota_whose_status_is_not_computed_yet_holds_nothing(desk: Desk, name
     desk.until(lambda: len(desk.pods_of(key)) == 2)
 
 
-def test_a_queue_pays_for_a_job_that_was_refused(cluster: KubernetesCluster, clock: Clock, namespace: str) -> None:
+def test_a_queue_pays_for_a_refused_job(cluster: KubernetesCluster, clock: Clock, namespace: str) -> None:
     with Desk(cluster, clock, pool="cpu=1") as desk:
         desk.queue("a")
         desk.queue("b")

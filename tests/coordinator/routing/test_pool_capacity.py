@@ -1,4 +1,4 @@
-"""The pool: nodes minus foreign pods, or an admin's word."""
+"""The pool: the nodes minus foreign pods, or the amounts that an admin sets."""
 
 import pytest
 
@@ -20,18 +20,18 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
         pytest.param([node()], [], ONE, id="one node"),
         pytest.param([node(), node(name="two")], [], TWO, id="two nodes"),
         pytest.param([node()], [FOREIGN], {"cpu": 5000, "memory": 1 << 30, "pods": 109}, id="foreign pods take room"),
-        pytest.param([node()], [pod()], ONE, id="ours are charged, not subtracted"),
+        pytest.param([node()], [pod()], ONE, id="pods of jobs are charged, not subtracted"),
         pytest.param(
             [node()],
             [FOREIGN, FOREIGN, FOREIGN],
             {"cpu": 0, "memory": 1 << 30, "pods": 107},
-            id="never below nothing",
+            id="never below zero",
         ),
         pytest.param(
             [node(ready=False)],
             [],
             {"cpu": 0, "memory": 0, "pods": 0},
-            id="a node that is not ready has room for nobody",
+            id="a node that is not ready has no room",
         ),
         pytest.param(
             [node(), node(name="two", ready=False)],
@@ -47,20 +47,22 @@ TWO = {"cpu": 16_000, "memory": 2 << 30, "pods": 220}
             [node(), node(name="two")],
             [pod(job=None, node="one", demand={"cpu": 10**9, "pods": 1})],
             {"cpu": 8000, "memory": 2 << 30, "pods": 219},
-            id="nor more than its own has",
+            id="a pod takes no more room than its node has",
         ),
     ],
 )
-def test_capacity_from_nodes(nodes: list[NodeView], pods: list[PodView], expected: Amounts) -> None:
+def test_capacity_is_the_nodes_minus_foreign_pods(
+    nodes: list[NodeView], pods: list[PodView], expected: Amounts
+) -> None:
     assert pool_capacity.capacity("nodes", nodes, pods) == {**expected, "*": 0}
 
 
-def test_an_admins_amounts_are_taken_as_they_are() -> None:
+def test_amounts_of_an_admin_are_the_capacity() -> None:
     assert pool_capacity.capacity({"cpu": 64_000}, [node()], [FOREIGN]) == {"cpu": 64_000}
     assert pool_capacity.capacity(None, [node()], []) is None
 
 
-def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() -> None:
+def test_largest_ignores_foreign_pods_and_node_readiness() -> None:
     nodes = [node(), node(name="two", ready=False)]
     foreign = [pod(job=None, node="one", demand={"cpu": 1000, "pods": 1, "example.org/made-up": 5})]
     assert pool_capacity.capacity("nodes", nodes, foreign) == {**ONE, "cpu": 7000, "pods": 109, "*": 0}
@@ -69,7 +71,7 @@ def test_what_the_pool_can_ever_be_does_not_depend_on_what_is_on_it_or_down() ->
     assert pool_capacity.largest(None, nodes) is None
 
 
-def test_a_pool_of_no_nodes_has_room_for_no_pod_and_one_of_numbers_limits_only_its_names() -> None:
+def test_a_pool_without_nodes_has_no_room_and_one_of_numbers_limits_only_its_names() -> None:
     empty, numbers = pool_capacity.capacity("nodes", [], []), pool_capacity.capacity({"cpu": 64_000}, [], [])
     assert empty is not None
     assert numbers is not None
@@ -80,7 +82,7 @@ def test_a_pool_of_no_nodes_has_room_for_no_pod_and_one_of_numbers_limits_only_i
     assert not amounts.fits({"jobs": 1, "cpu": 64_001}, {}, numbers)
 
 
-def test_there_is_nothing_of_a_resource_that_no_node_offers_from_the_first_moment() -> None:
+def test_a_pool_has_no_room_for_a_resource_of_no_node() -> None:
     room = pool_capacity.capacity("nodes", [node()], [])
     assert room is not None
     assert amounts.fits({"jobs": 1, "cpu": 8000}, {}, room)

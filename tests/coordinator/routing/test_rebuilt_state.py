@@ -1,4 +1,4 @@
-"""What a rebuild charges and who waits."""
+"""Which jobs a rebuild charges, and which jobs it puts into the order."""
 
 from typing import Any
 
@@ -18,32 +18,32 @@ HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 2000, 
 ADMITTED = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1}, port=20_001)
 
 
-def test_an_admitted_job_is_charged_as_its_status_says() -> None:
+def test_an_admitted_job_gets_the_charge_in_its_status() -> None:
     found = take([job(admission=admission(), attempt=1)], [], {})
     assert (found.reservations, found.entries) == ((ADMITTED,), ())
 
 
-def test_a_waiting_job_waits() -> None:
+def test_a_waiting_job_becomes_an_entry() -> None:
     found = take([job()], [], {})
     assert found.reservations == ()
     assert [entry.key for entry in found.entries] == [KEY]
 
 
-def test_a_pick_that_no_worker_has_written_yet_is_kept() -> None:
+def test_a_pick_without_a_written_admission_is_kept() -> None:
     assert take([job()], [], {KEY: HELD}).reservations == (HELD,)
 
 
-def test_a_pick_of_an_attempt_that_is_over_is_not() -> None:
+def test_a_pick_of_a_finished_attempt_is_dropped() -> None:
     assert take([job(attempt=1)], [], {KEY: HELD}).reservations == ()
 
 
-def test_a_finished_job_is_charged_while_a_pod_occupies() -> None:
+def test_a_finished_job_is_charged_while_a_pod_occupies_room() -> None:
     ended = job(finished=True, admission=admission())
     assert take([ended], [pod()], {}).reservations == (ADMITTED,)
     assert take([ended], [pod(occupies=False)], {}) == Census((), ())
 
 
-def test_pods_of_a_vanished_job_are_charged_by_what_they_carry() -> None:
+def test_pods_of_a_deleted_job_are_charged_for_their_requests() -> None:
     found = take([], [pod(attempt=2), pod(name="train-worker-0", attempt=2)], {})
     assert found.reservations == (Reservation(key=KEY, queue="a", attempt=2, epoch=0, charge={"cpu": 2000, "jobs": 1}),)
 
@@ -53,11 +53,11 @@ def test_suspended_deleting_invalid_and_finished_jobs_do_not_wait() -> None:
         assert take([state], [], {}) == Census((), ())
 
 
-def test_foreign_pods_are_nobodys_charge() -> None:
+def test_foreign_pods_are_not_charged_to_any_job() -> None:
     assert take([], [pod(job=None)], {}).reservations == ()
 
 
-def test_two_jobs_do_not_share_a_charge() -> None:
+def test_a_waiting_job_does_not_share_the_charge_of_another_job() -> None:
     other = JobKey("team", "other", "u2")
     found = take([job(admission=admission()), job(key=other)], [pod()], {})
     assert {reservation.key for reservation in found.reservations} == {KEY}

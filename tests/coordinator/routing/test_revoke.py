@@ -1,4 +1,4 @@
-"""Which admissions are taken back when a rebuild finds more of them than there is room for."""
+"""Which admissions a rebuild takes back when there are more of them than there is room for."""
 
 from typing import Any
 
@@ -30,29 +30,29 @@ def one(name: str = "a", **fields: Any) -> QueueSpec:
     return QueueSpec(name=name, **fields)
 
 
-def test_what_fits_stays() -> None:
+def test_admissions_that_fit_stay() -> None:
     assert back(THREE, {"cpu": 3}, a=one(quota={"jobs": 3})) == ""
     assert back(THREE) == ""
 
 
 @pytest.mark.parametrize(("most", "expected"), [(2, "z"), (1, "yz"), (0, "xyz")])
-def test_the_newest_goes_first(most: int, expected: str) -> None:
+def test_the_newest_admission_is_taken_back_first(most: int, expected: str) -> None:
     assert back(THREE, a=one(quota={"jobs": most})) == expected
     assert back(THREE, {"cpu": most}) == expected
 
 
-def test_what_is_firm_stays_and_others_make_room_for_it() -> None:
+def test_other_admissions_make_room_for_firm_ones() -> None:
     assert back(THREE, firm="z", a=one(quota={"jobs": 1})) == "xy"
     assert back(THREE, firm="xyz", a=one(quota={"jobs": 1})) == ""
 
 
-def test_only_who_takes_of_what_is_short_goes() -> None:
+def test_only_admissions_that_use_the_exceeded_resource_are_taken_back() -> None:
     charged = [admitted("x", 1, 1, cpu=4), admitted("y", 1, 2, cpu=0), admitted("z", 1, 3, cpu=2)]
     assert back(charged, {"cpu": 4}) == "z"
     assert back([*charged, admitted("w", 9, 9, queue="b")], a=one(quota={"cpu": 4}), b=one("b")) == "z"
 
 
-def test_a_queue_may_keep_what_it_has_borrowed_and_no_more() -> None:
+def test_a_queue_keeps_admissions_within_what_it_may_borrow() -> None:
     lender = one("b", cohort="c", quota={"jobs": 2})
     assert back(THREE, a=one(cohort="c", quota={"jobs": 1}), b=lender) == ""
     assert back(THREE, a=one(cohort="c", quota={"jobs": 1}, borrowing={"jobs": 1}), b=lender) == "z"
@@ -60,7 +60,7 @@ def test_a_queue_may_keep_what_it_has_borrowed_and_no_more() -> None:
     assert back(taken, a=one(cohort="c", quota={"jobs": 1}), b=lender) == "z"
 
 
-def test_a_port_is_one_jobs() -> None:
+def test_the_newer_of_two_admissions_with_one_port_is_taken_back() -> None:
     charged = [admitted("x", 1, 1, port=7), admitted("y", 2, 1, port=7), admitted("z", 2, 2, port=8)]
     assert back(charged) == "y"
     assert back(charged, firm="y") == "x"

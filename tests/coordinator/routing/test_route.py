@@ -35,7 +35,9 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
         pytest.param(
             ENDED, JobPods(exist=True, version=7), False, True, True, id="finished, and finished pods are left"
         ),
-        pytest.param(replace(ENDED, expires=True), EMPTY, False, True, True, id="finished, and goes itself in time"),
+        pytest.param(
+            replace(ENDED, expires=True), EMPTY, False, True, True, id="finished, and deleted after its time to live"
+        ),
         pytest.param(replace(ENDED, deleting=True), EMPTY, False, True, True, id="finished and deleting"),
         pytest.param(job(invalid=True), OCCUPIED, False, False, True, id="invalid, occupied"),
         pytest.param(job(invalid=True), EMPTY, False, True, True, id="invalid"),
@@ -51,14 +53,16 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
         pytest.param(job(phase=""), EMPTY, True, False, True, id="new"),
     ],
 )
-def test_every_state_has_its_route(state: JobView | None, pods: JobPods, put: bool, remove: bool, looks: bool) -> None:
+def test_each_state_of_a_job_is_put_removed_or_offered(
+    state: JobView | None, pods: JobPods, put: bool, remove: bool, looks: bool
+) -> None:
     found = route.route(KEY, state, pods, Rules(queued_after=1.0), NOW)
     assert (found.put is not None, found.remove, found.offer is not None) == (put, remove, looks)
     if found.offer:
         assert found.offer.seen == 7
 
 
-def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
+def test_a_new_job_is_put_with_its_age_and_next_attempt() -> None:
     found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, Rules(queued_after=1.5), NOW)
     assert found.put == Entry(
         key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
@@ -66,7 +70,7 @@ def test_a_new_job_waits_with_its_age_and_its_next_attempt() -> None:
     assert found.offer == Offer(key=KEY, tenant="/team", seen=7, delay=1.5)
 
 
-def test_a_resumed_job_is_written_to_without_a_delay() -> None:
+def test_a_resumed_job_is_offered_without_delay() -> None:
     found = route.route(KEY, job(phase="Suspended"), EMPTY, Rules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.offer.delay == 0
@@ -91,7 +95,7 @@ LEFT = JobPods(exist=True, version=7)
         (None, OCCUPIED, False),
     ],
 )
-def test_a_look_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: JobPods, in_turn: bool) -> None:
+def test_an_offer_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: JobPods, in_turn: bool) -> None:
     found = route.route(KEY, state, pods, Rules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.in_turn == in_turn
@@ -118,7 +122,7 @@ QUEUES = Rules(
         ("", "team", "/team"),
     ],
 )
-def test_turns_go_by_a_queue_that_is_for_the_namespace_else_by_the_namespace(
+def test_the_tenant_is_a_queue_that_the_namespace_may_use_or_the_namespace(
     queue: str, namespace: str, tenant: str
 ) -> None:
     key = JobKey(namespace, "train", "u1")
@@ -135,7 +139,7 @@ def test_turns_go_by_a_queue_that_is_for_the_namespace_else_by_the_namespace(
 
 
 @given(st.lists(st.tuples(st.text(), st.booleans()), min_size=1))
-def test_the_names_that_a_namespace_invents_make_no_tenants(names: list[tuple[str, bool]]) -> None:
+def test_invented_queue_names_make_no_tenants(names: list[tuple[str, bool]]) -> None:
     tenants = {
         found.offer.tenant
         for name, suspended in names
@@ -145,7 +149,7 @@ def test_the_names_that_a_namespace_invents_make_no_tenants(names: list[tuple[st
     assert tenants <= {"/team"}
 
 
-def test_a_tenants_look_comes_next_after_4_000_suspended_jobs_that_name_4_000_queues() -> None:
+def test_a_tenant_is_not_delayed_by_4_000_suspended_jobs_with_invented_queues() -> None:
     work = MemoryWork(Clock(), lambda: 1, lambda _: None)
     flood = [JobKey("evil", f"job-{number}", f"u{number}") for number in range(4_000)]
     states = [job(key=key, queue=key.name, suspended=True, phase="") for key in flood]

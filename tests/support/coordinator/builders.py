@@ -1,4 +1,4 @@
-"""Values of the coordinator's room, with only what a test cares about spelled out."""
+"""Builders of the values that the coordinator's code works on; a test names only the fields it cares about."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ KEY = JobKey("team", "train", "u1")
 
 
 def job(**changes: Any) -> JobView:
-    """A job that waits in queue a."""
+    """Return the view of a job that waits in queue a."""
     fields: dict[str, Any] = {
         "key": KEY,
         "queue": "a",
@@ -26,7 +26,7 @@ def job(**changes: Any) -> JobView:
 
 
 def admission(**changes: Any) -> Admission:
-    """An admission of that job."""
+    """Return an admission of the job that `job` returns."""
     fields: dict[str, Any] = {
         "queue": "a",
         "attempt": 1,
@@ -39,7 +39,7 @@ def admission(**changes: Any) -> Admission:
 
 
 def pod(**changes: Any) -> PodView:
-    """One of the job's pods, occupying."""
+    """Return the view of a pod of that job; the pod occupies room."""
     fields: dict[str, Any] = {
         "namespace": "team",
         "name": "train-master-0",
@@ -53,7 +53,7 @@ def pod(**changes: Any) -> PodView:
 
 
 def node(**changes: Any) -> NodeView:
-    """A ready node of eight CPUs."""
+    """Return the view of a ready node of eight CPUs."""
     fields: dict[str, Any] = {
         "name": "one",
         "ready": True,
@@ -63,14 +63,15 @@ def node(**changes: Any) -> NodeView:
 
 
 def quota(name: str = "compute", scopes: tuple[Scope, ...] = (), **limits: tuple[int, int | None]) -> Quota:
-    """A ResourceQuota of the job's namespace: hard and used by name, in canonical units; `_` stands for a dot."""
+    """Return a ResourceQuota of the job's namespace. `limits` holds (hard, used) by name, in canonical units; `_`
+    stands for a dot."""
     named = ((each.replace("_", "."), amounts) for each, amounts in limits.items())
     found = (Limit(each, hard, used, quantities.canonical(each)) for each, (hard, used) in named)
     return Quota("team", name, tuple(found), scopes)
 
 
 def refused(until: float = 0.0, needs: Needs | None = None, **changes: Any) -> Waits:
-    """How a job waits that ResourceQuota compute refused, which had 9 cores then."""
+    """Return the state of a waiting job that ResourceQuota compute refused while its limit was 9 cores."""
     given = needs or resource_quota.of_charge({"cpu": 2000, "jobs": 1})
     fields: dict[str, Any] = {"quota": "compute", "hard": (("cpu", "9"),), "needs": given, **changes}
     retry = fields.pop("retry", 0.0)

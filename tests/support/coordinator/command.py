@@ -1,4 +1,4 @@
-"""The command line in this process, against the embedded API server."""
+"""The command line, run in the test's process against the embedded API server."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ from coordinator.cli import main
 
 
 class Torchq(Protocol):
-    """Runs a command; fails unless its exit code is the one expected, or if there was a traceback."""
+    """Run a command, and fail if its exit code is not the expected one or if it printed a traceback."""
 
     def __call__(self, *arguments: str, code: int = 0, **environ: str) -> Result: ...
 
 
 def command(defaults: dict[str, str]) -> Torchq:
-    """The command with these variables set unless said otherwise."""
+    """Return the command with these environment variables as defaults."""
 
     def run(*arguments: str, code: int = 0, **environ: str) -> Result:
         result = CliRunner().invoke(main.main, arguments, env={**defaults, **environ}, prog_name="torchq")
@@ -26,5 +26,5 @@ def command(defaults: dict[str, str]) -> Torchq:
 
 
 def table(text: str) -> list[list[str]]:
-    """Lines as words."""
+    """Return the words of each line."""
     return [line.split() for line in text.splitlines()]

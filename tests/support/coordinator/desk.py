@@ -1,4 +1,4 @@
-"""What the tests on an API server share: a desk that is driven by hand, and the objects it works on."""
+"""What the tests on an API server share: a desk whose steps a test takes by hand, and builders of its objects."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -38,21 +38,21 @@ LEASE_SECONDS = 8.0
 
 
 class Desk:
-    """A coordinator's term and one worker, without their processes: every step is taken by the test."""
+    """The term of a coordinator and one worker without their processes; the test takes every step."""
 
     counting: Callable[[Any], Any] = Counting
-    """What stands between each of them and the API server."""
+    """The class of the client that stands between each of the two and the API server."""
 
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
         usual = {"pool": "none", "lease_seconds": LEASE_SECONDS, "master_address": "loopback"}
-        # Other tests install what others define: nobody would play it here.
+        # Other tests install foreign kinds, whose controllers no test plays here.
         usual |= {"gang_scheduler": "none", "in_place": "recreate"}
         self.settings = Settings(**{**usual, **settings})
         self.watching = self.counting(Gatekeeper(cluster, COORDINATOR, strict=True))
         self.working = self.counting(Gatekeeper(cluster, WORKER, strict=True))
-        """What coordinator and worker ask of the API server: no more than their accounts may."""
+        """The clients of coordinator and worker; each allows only what the account of its process allows."""
         self.content = Content()
         reader = MemoryStore(lambda *_: None, content=self.content)
         self.work = MemoryWork(
@@ -63,7 +63,7 @@ class Desk:
         )
         self.store: QueueStore = self.open()
         self.settling = Clock()
-        """What new settings wait by; `until` lets it run."""
+        """The clock that delays new settings; `until` steps it."""
         self.watches = Watches(
             self.watching, nodes=self.settings.pool == "nodes", clock=self.settling, foreign=optional_kinds.KINDS
         )
@@ -85,7 +85,7 @@ class Desk:
         self.work.register("worker", 8)
 
     def new_reconciler(self) -> Reconciler:
-        """As a worker process makes it, once it knows which kinds there are."""
+        """Return a reconciler as a worker process creates it, once the served kinds are known."""
         found = reconcile_settings(self.settings, self.caches.served)
         caches = self.caches
         return Reconciler(
@@ -100,12 +100,12 @@ class Desk:
         )
 
     def open(self) -> MemoryStore:
-        """Another process's view of the same store."""
+        """Return the view that another process has of the same store."""
         ports = StoreSettings(ports=(20_000, 20_099))
         return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
 
     def new_term(self, store: QueueStore | None = None) -> Term:
-        """What a leader begins with."""
+        """Return a term as a new leader creates it."""
         self.store = store or self.store
         return Term(
             self.watches,
@@ -118,7 +118,7 @@ class Desk:
         )
 
     def begin(self, epoch: int = 1) -> None:
-        """A term begins."""
+        """Begin a term."""
         self.term = self.new_term()
         self.term.rebuild(epoch)
 
@@ -142,7 +142,7 @@ class Desk:
         return (*self.watches.informers, *self.caches.informers)
 
     def lose(self) -> None:
-        """The store forgets everything, work included."""
+        """Empty the store and the work queue."""
         fresh = Content()
         for name in Content.__slots__:
             setattr(self.content, name, getattr(fresh, name))
@@ -150,7 +150,7 @@ class Desk:
         self.work.register("worker", 8)
 
     def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = SECONDS) -> None:
-        """Let coordinator and worker do what there is to do until the condition holds; time stands still."""
+        """Let coordinator and worker work until the condition holds; the clock stands still."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not true within {seconds} s"
@@ -162,7 +162,7 @@ class Desk:
                 self.watches.wake.clear()
 
     def run_worker(self) -> int:
-        """Run the batches that were pushed; how many keys."""
+        """Run the batches in the work queue and return the number of keys."""
         tasks: list[Task] = []
         while leases := self.work.pop():
             tasks += self.work.begin(leases)
@@ -192,8 +192,8 @@ class Desk:
         return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
 
     def move(self, key: JobKey, phase: str) -> None:
-        """Play the node. A pod that fails has an exit code, or it would be taken for lost. Masters are last: once
-        one has succeeded, a worker that still runs is deleted."""
+        """Set the phase of the job's pods, as a node does. A failed pod gets an exit code, since a pod without one
+        counts as lost. Masters come last: once a master has succeeded, a worker that still runs is deleted."""
         ended = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0}
         states = [ended | {"state": {"terminated": {"exitCode": 1}}}] if phase == "Failed" else []
         for name in sorted(self.pods_of(key), reverse=True):
@@ -201,26 +201,26 @@ class Desk:
             self.cluster.patch(PODS, name, {"status": status}, key.namespace, subresource="status")
 
     def change(self, key: JobKey, **spec: Any) -> None:
-        """Play the owner."""
+        """Change the spec of a job, as its owner does."""
         self.cluster.patch(TORCHJOBS, key.name, {"spec": spec}, key.namespace)
 
     def waiting(self) -> set[JobKey]:
-        """Who waits in the store."""
+        """Return the keys of the jobs that wait in the store."""
         return set(self.content.entries)
 
     def held(self) -> set[JobKey]:
-        """Who holds room in the store."""
+        """Return the keys of the jobs that hold room in the store."""
         return set(self.content.reservations)
 
 
 def task(count: int = 1, cpu: str = "1") -> dict[str, Any]:
-    """One entry of torchTaskSpecs."""
+    """Return one entry of torchTaskSpecs."""
     container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": cpu}}}
     return {"numTasks": count, "template": {"spec": {"containers": [container]}}}
 
 
 def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None, **spec: Any) -> Manifest:
-    """A TorchJob of one Master and one Worker unless said otherwise."""
+    """Return a TorchJob; without `tasks` it has one Master and one Worker."""
     policy = {**({"queue": queue} if queue else {}), **spec.pop("schedulingPolicy", {})}
     return {
         "apiVersion": TORCHJOBS.api_version,
@@ -235,7 +235,7 @@ def manifest(name: str, queue: str = "", tasks: Mapping[str, Any] | None = None,
 
 
 def owner(key: JobKey) -> dict[str, Any]:
-    """The reference by which a job controls its pods."""
+    """Return the owner reference by which a job controls its pods."""
     return {
         "apiVersion": TORCHJOBS.api_version,
         "kind": TORCHJOBS.kind,
@@ -246,7 +246,7 @@ def owner(key: JobKey) -> dict[str, Any]:
 
 
 def clear(cluster: Cluster) -> None:
-    """Delete what tests make."""
+    """Delete the objects that tests create."""
     for resource in (TORCHJOBS, TENANT_QUEUES, PODS, SERVICES):
         for item in cluster.list(resource).items:
             metadata = item["metadata"]
@@ -255,7 +255,7 @@ def clear(cluster: Cluster) -> None:
 
 
 def remove(cluster: Cluster, resource: Any, name: str, namespace: str) -> None:
-    """Delete it now, if it is still there."""
+    """Delete an object at once, if it exists."""
     try:
         cluster.delete(resource, name, namespace, grace_period_seconds=0)
     except errors.NotFound:

@@ -1,4 +1,4 @@
-"""Kinds that others define, as small as can be, for API servers on which nobody has installed them."""
+"""Minimal definitions of foreign kinds, for API servers on which their projects are not installed."""
 
 from coordinator.cache import optional_kinds
 from crds.api_resources import CRDS, POD_GROUPS, Resource
@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 
 def definition(resource: Resource) -> Manifest:
-    """Of a kind that keeps whatever it is given."""
+    """Return a CustomResourceDefinition that keeps all fields of an object."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": resource.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": resource.plural, "singular": resource.kind.lower(), "kind": resource.kind}
@@ -24,7 +24,7 @@ def definition(resource: Resource) -> Manifest:
 
 
 def install(cluster: Cluster, *kinds: Resource) -> None:
-    """Have them served."""
+    """Install the kinds and wait until the server serves them."""
     for each in kinds:
         try:
             cluster.create(CRDS, definition(each))
@@ -34,7 +34,7 @@ def install(cluster: Cluster, *kinds: Resource) -> None:
 
 
 def install_gangs(cluster: Cluster) -> None:
-    """Have Volcano's kinds served; a server serves a definition a moment after it was made."""
+    """Install Volcano's kinds. The server serves a kind a moment after its definition is created."""
 
     def installed() -> bool:
         try:
@@ -47,7 +47,7 @@ def install_gangs(cluster: Cluster) -> None:
 
 
 def uninstall(cluster: Cluster, *kinds: Resource) -> None:
-    """Take them away, with their objects."""
+    """Delete the kinds with their objects."""
     for each in kinds:
         remove(cluster, CRDS, optional_kinds.name(each), "")
     until(lambda: not any(cluster.serves(each) for each in kinds))

@@ -1,7 +1,7 @@
-"""Accounts with the permissions of deploy/rbac on an API server, and how one permission is taken away.
+"""Accounts with the permissions of deploy/rbac on an API server, and ways to remove one permission for a time.
 
-One rule: on a real API server the files themselves are applied and its RBAC decides; in front of the embedded one,
-which has one account, a gatekeeper decides by the same tables.
+One rule: on a real API server the files are applied and its RBAC decides. In front of the embedded server, which has
+one account, a gatekeeper decides by the same tables.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.rbac.gatekeeper import Gatekeeper, of_rule
 
 FILES = Path(manifests.__file__).parents[2] / "deploy" / "rbac"
 TENANT = "team-a"
-"""The tenant of the example file."""
+"""The tenant in the example file."""
 ACCESS = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = Resource(ACCESS, "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLES_OF_NAMESPACES = Resource(ACCESS, "v1", "roles", "Role")
@@ -44,25 +44,25 @@ KINDS = {
 
 
 class Access(Protocol):
-    """Who may do what on one API server."""
+    """The accounts of one API server and their permissions."""
 
     server: Server
     admin: KubernetesCluster
 
     def cluster(self, role: Role) -> Cluster:
-        """The API as an account of this role has it."""
+        """Return the API as an account of this role sees it."""
 
     def narrowed(self, *namespaces: str) -> contextlib.AbstractContextManager[Cluster]:
-        """The API as a worker has it that may make pods in these namespaces only."""
+        """Yield the API as seen by a worker that may create pods in these namespaces only."""
 
     def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
-        """A kubeconfig of an account of this role, for other programs, as long as the block lasts."""
+        """Yield the path of a kubeconfig of an account of this role, for other programs."""
 
     def without(self, role: Role, rule: Rule, verb: str) -> contextlib.AbstractContextManager[None]:
-        """One permission less for a while."""
+        """Remove one permission for the duration of the block."""
 
     def name(self, role: Role) -> str:
-        """The account, as the API server calls it."""
+        """Return the account's name on the API server."""
 
 
 class Gated:
@@ -149,7 +149,7 @@ class Granted:
             each.close()
 
     def kubeconfig(self, role: Role) -> Path:
-        """The account's own, with a token that the API server made for it."""
+        """Return the path of the account's kubeconfig, with a token from the API server."""
         path = self._folder / f"{role.name}.kubeconfig"
         if not path.exists():
             config = kubeconfig(self.server, self._home(role), manifests.full_name(role))
@@ -180,14 +180,14 @@ class Granted:
         return TENANT if role is USER else manifests.SYSTEM_NAMESPACE
 
     def _holder(self, role: Role, rule: Rule) -> tuple[Resource, str, str]:
-        """The object that grants a rule."""
+        """Return the object that grants a rule."""
         if rule in role.lease:
             return ROLES_OF_NAMESPACES, manifests.full_name(role), manifests.LEASE_NAMESPACE
         name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else manifests.full_name(role)
         return CLUSTER_ROLES, name, ""
 
     def _may(self, role: Role, rule: Rule, verb: str) -> bool:
-        """What the API server itself says of an account."""
+        """Return whether the API server allows the account the verb."""
         namespace = manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
         asked = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
                  "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
@@ -213,7 +213,7 @@ def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
 
 
 def apply(server: Server, document: dict[str, Any]) -> None:
-    """Create an object; one that is there is fine (each file brings the namespace it needs)."""
+    """Create an object. An existing object is accepted, since each file contains the namespace that it needs."""
     path = KINDS[document["kind"]].path(document["metadata"].get("namespace", ""))
     code, answer = server.send("POST", path + "?fieldValidation=Strict", document)
     assert code == 201 or answer.get("reason") == "AlreadyExists", answer

@@ -1,7 +1,7 @@
-"""An HTTP door to the embedded API server for one account, for clients that are other programs: kubectl.
+"""An HTTP proxy in front of the embedded API server for one account, for other programs such as kubectl.
 
-One rule: a request passes when a rule of the account's table allows its verb, resource, name and namespace, judged as
-kube-apiserver's RBAC judges it; everything else is answered as a real API server answers it, with 403.
+One rule: a request passes when a rule of the account's table allows its verb, resource, name and namespace, as
+kube-apiserver's RBAC does. Every other request gets the 403 answer of a real API server.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ CARRIED = ("Accept", "Content-Type", "User-Agent")
 
 
 class Asked(NamedTuple):
-    """A request in the words of RBAC."""
+    """A request in the terms of RBAC."""
 
     verb: str
     group: str
     resource: str
-    """With its subresource: torchjobs/scale."""
+    """The resource with its subresource: torchjobs/scale."""
     namespace: str
     name: str
 
 
 def asked(method: str, target: str) -> Asked | None:
-    """What a request asks; None for a path that is about no resource, as discovery is."""
+    """Return the request in terms of RBAC, or None for a path without a resource, such as discovery."""
     parts = urlsplit(target)
     words = parts.path.strip("/").split("/")
     if words[0] not in ("api", "apis") or len(words) < (3 if words[0] == "api" else 4):
@@ -56,11 +56,11 @@ def _reading(method: str, named: bool, watching: bool) -> str:
 
 
 def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | None = None) -> bool:
-    """Whether a role's rules allow a request; `without` names a resource and verb that are not granted for now."""
+    """Return whether a role's rules allow a request; `without` is a resource and verb that are not granted for now."""
     if without == (request.resource, request.verb):
         return False
     if role is USER and request.verb == "create" and request.group == "authorization.k8s.io":
-        return True  # system:basic-user lets every account ask about itself
+        return True  # system:basic-user lets every account review its own access
     for rule in role.all_rules():
         bound = tenant if rule in role.queue and not rule.name else rule.name
         if (
@@ -75,7 +75,7 @@ def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | N
 
 @contextlib.contextmanager
 def standing(server: Server, role: Role, tenant: str, without: tuple[str, str] | None = None) -> Iterator[str]:
-    """The URL of a door to an embedded server, open for as long as the block lasts."""
+    """Yield the URL of a proxy to an embedded server, which runs for the duration of the block."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -102,11 +102,11 @@ def standing(server: Server, role: Role, tenant: str, without: tuple[str, str] |
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are not worth a line."""
+            """Write no log line for a request."""
 
     class Quiet(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves is not worth a line."""
+            """Write no log line for a client that disconnects."""
 
     door = Quiet(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=door.serve_forever)
@@ -122,7 +122,7 @@ def standing(server: Server, role: Role, tenant: str, without: tuple[str, str] |
 def _forwarded(server: Server, method: str, path: str, body: bytes | None, headers: Any) -> http.client.HTTPResponse:
     request = urllib.request.Request(server.url + path, method=method, data=body)
     request.add_header("Authorization", f"Bearer {server.token}")
-    for name in CARRIED:  # an empty one, lest urllib names a type of its own
+    for name in CARRIED:  # an empty header, since urllib would otherwise add a default content type
         request.add_header(name, headers.get(name, ""))
     try:
         found: Any = urllib.request.urlopen(request, context=server.tls, timeout=60)

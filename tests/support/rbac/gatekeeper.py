@@ -1,6 +1,6 @@
-"""A cluster that lets one account do what its table says and nothing else, in the words of a real API server.
+"""A cluster that allows one account what its table grants, and refuses the rest with the error of a real API server.
 
-One rule: in front of an embedded API server, which knows one account that may do everything.
+One rule: a gatekeeper stands in front of an embedded API server, whose only account may do everything.
 """
 
 from collections.abc import Callable, Collection
@@ -13,30 +13,30 @@ from kube import status
 from kube.api import Cluster
 
 Asked = tuple[str, str]
-"""What `named` gives, and a verb: ("torchjobs/status", "patch")."""
+"""A resource as `named` returns it, and a verb: ("torchjobs/status", "patch")."""
 SHARED = ("podgroups",)
-"""Resources of which several groups have one."""
+"""Resource names that several groups share."""
 VERBS = {"pages": "list", "logs": "get"}
 
 
 def named(group: str, plural: str, subresource: str = "") -> str:
-    """A resource with its subresource, and with its group where that is needed to tell it from another."""
+    """Return a resource with its subresource, and with its group if several groups have that resource."""
     resource = f"{plural}.{group}" if plural in SHARED else plural
     return f"{resource}/{subresource}" if subresource else resource
 
 
 def of_rule(rule: Rule) -> str:
-    """What a rule is about."""
+    """Return the resource of a rule."""
     return named(rule.resource.group, rule.resource.plural, rule.subresource)
 
 
 def granted(role: Role) -> set[Asked]:
-    """Everything a role grants."""
+    """Return everything that a role grants."""
     return {(of_rule(rule), verb) for rule in role.all_rules() for verb in rule.all_verbs}
 
 
 class Gatekeeper:
-    """An account in front of a cluster. What it asks is remembered; what is not granted is refused as RBAC refuses."""
+    """The API for one account. It records every request, and refuses a request without a grant as RBAC does."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Gatekeeper:
         self._role = role
         self._granted = granted(role) - {without}
         self._strict = strict
-        """Whether being refused is a mistake of the table's: tests that are about something else want to know."""
+        """Whether a refusal fails the test: in tests about other things it means that the table lacks a rule."""
         self._namespaces = namespaces
-        """Where the role may do what it may do by namespace; None: everywhere."""
+        """The namespaces in which the role's namespaced rules apply; None: all."""
         self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
         self.asked: set[Asked] = set()
 
     def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
-        """As the cluster's; it answers access reviews itself."""
+        """Create an object. Access reviews are answered here."""
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
             target = named(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
@@ -67,37 +67,37 @@ class Gatekeeper:
         return self._cluster.create(resource, body, namespace, **options)
 
     def patch(self, resource: Resource, name: str, patch: Any, namespace: str = "", **options: Any) -> Any:
-        """As the cluster's."""
+        """Patch an object."""
         self._pass(resource, "patch", namespace, options.get("subresource", ""))
         return self._cluster.patch(resource, name, patch, namespace, **options)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
-        """As the cluster's."""
+        """Return an object."""
         self._pass(resource, "get", namespace)
         return self._cluster.get(resource, name, namespace)
 
     def delete(self, resource: Resource, name: str, namespace: str = "", **options: Any) -> None:
-        """As the cluster's."""
+        """Delete an object."""
         self._pass(resource, "delete", namespace)
         self._cluster.delete(resource, name, namespace, **options)
 
     def service(self, namespace: str, name: str, path: str) -> Any:
-        """As the cluster's."""
+        """Return the answer of a service through the API server's proxy."""
         self._pass(SERVICES, "get", namespace, "proxy")
         return self._cluster.service(namespace, name, path)  # type: ignore[attr-defined]
 
     def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
-        """As the cluster's."""
+        """Return the log of a pod."""
         self._pass(PODS, "get", namespace, "log")
         return self._cluster.logs(pod, namespace, *arguments, **options)
 
     def log_end(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
-        """As the cluster's."""
+        """Return the end of the log of a pod."""
         self._pass(PODS, "get", namespace, "log")
         return self._cluster.log_end(pod, namespace, *arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
-        """`list`, `pages`, `watch`, and what is no request."""
+        """Check `list`, `pages` and `watch`; pass through everything that is not a request."""
         method = getattr(self._cluster, name)
         return self._collection(VERBS.get(name, name), method) if name in ("list", "pages", "watch") else method
 

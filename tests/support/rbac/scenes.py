@@ -1,6 +1,6 @@
-"""One scene for each permission of each account: what its owner does that needs it, and what is said without it.
+"""One scene for each permission of each account: the action that needs it, and the error without it.
 
-One rule: a scene returns the words that somebody would read: of a command, of the log, or of a process's health.
+One rule: a scene returns the text that a user would read: of a command, of the log, or of a process's health.
 """
 
 import contextlib
@@ -68,12 +68,12 @@ from tests.support.rbac.gatekeeper import named
 
 SYNC_SECONDS = 60.0
 OTHERS = tuple(each for each in optional_kinds.KINDS if each != ALPHA_POD_GROUPS)
-"""Of Kubernetes' own pod groups one version is enough."""
+"""All foreign kinds; one version of Kubernetes' native pod groups is enough."""
 
 
 @dataclass
 class Stage:
-    """An API server with a job in the tenant's namespace, and its people."""
+    """An API server with a job in the tenant's namespace, and the accounts that act on it."""
 
     access: Access
     monkeypatch: pytest.MonkeyPatch
@@ -86,7 +86,7 @@ class Stage:
         return self.access.admin
 
     def job(self, status: Manifest | None = None, name: str = "train", **spec: Any) -> JobKey:
-        """A job of one pod; its key."""
+        """Create a job of one pod and return its key."""
         body = manifest(name, TENANT, {"Master": task()}, **spec)
         made = self.admin.create(TORCHJOBS, body, TENANT)["metadata"]
         if status is not None:
@@ -94,13 +94,13 @@ class Stage:
         return JobKey(TENANT, name, made["uid"])
 
     def reconcile(self, key: JobKey, *, room: bool = True, worker: Cluster | None = None) -> str:
-        """A worker looks at the job once; what the log says of it."""
+        """Let a worker reconcile the job once, and return its error, or an empty text."""
         cluster = worker or self.access.cluster(WORKER)
         held = Reservation(
             key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "pods": 1, "cpu": 1000}
         )
         work = Task(key=key, token="t", tenant=TENANT, seen=0, failures=0, reservation=held if room else None)
-        # The cache is the admin's: what a worker that has it loses later is what the scene is about.
+        # The cache uses the admin's account, since the scene is about requests after the cache is filled.
         with pods_informer(self.admin) as pods, Reconciler(cluster, pods, ReconcileSettings()) as reconciler:
             assert pods.wait_synced(SYNC_SECONDS)
             try:
@@ -110,7 +110,7 @@ class Stage:
         return ""
 
     def apply(self, key: JobKey, *actions: Action) -> str:
-        """A worker carries out a plan; what is said of it."""
+        """Let a worker carry out a plan, and return its error and its log."""
         cluster, settings = self.access.cluster(WORKER), ReconcileSettings()
         with ThreadPoolExecutor(1) as threads, self.log.at_level(logging.DEBUG, "reconcilers"):
             work = Application(cluster, settings, threads, time.time, key, lambda: True, lambda *_: "")
@@ -121,7 +121,7 @@ class Stage:
         return str(outcome.blocked or "") + self.log.text
 
     def run(self, role: Role, *arguments: str, code: int | None = None) -> str:
-        """A command under an account; what it prints."""
+        """Run a command under an account and return its output."""
         environment = {"TORCHQ_NAMESPACE": TENANT}
         if isinstance(self.access, Gated):
             self.monkeypatch.setattr(session.client, "connect", lambda _: self.access.cluster(role))
@@ -133,7 +133,8 @@ class Stage:
         return result.output if result.exit_code == 1 or code is not None else ""
 
     def kubectl(self, role: Role, *arguments: str) -> str:
-        """kubectl under an account, with an elastic job in the tenant's namespace; why it fails, empty if it works."""
+        """Run kubectl under an account, with an elastic job in the tenant's namespace; return its error, empty if it
+        succeeds."""
         if not shutil.which("kubectl"):
             pytest.skip("kubectl is not on PATH")
         body = manifest("train", TENANT, torchElasticPolicy={}, suspend=True)
@@ -143,12 +144,12 @@ class Stage:
         return "" if said.code == 0 else said.err
 
     def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
-        """An informer of this account; why it does not follow, empty if it does."""
+        """Run an informer of this account; return its error, empty if it follows."""
         informer = Informer(self.access.cluster(role), resource, trim=lambda each: each, namespace=namespace)
         return self.trouble(informer)
 
     def trouble(self, informer: Informer[Any]) -> str:
-        """Its trouble, or nothing once its watch has shown a change."""
+        """Return the informer's error, or an empty text once its watch has shown a change."""
         seen = threading.Event()
         informer.on_change = lambda before, _: seen.set() if before is not None else None
         with informer:
@@ -157,7 +158,7 @@ class Stage:
             return informer.failing
 
     def touch(self, informer: Informer[Any]) -> None:
-        """Change something of the kind."""
+        """Change each object of the informer's kind."""
         resource = informer.resource
         for item in self.admin.list(resource, informer.namespace).items:
             metadata = item["metadata"]
@@ -167,7 +168,7 @@ class Stage:
 
 Scene = Callable[[Stage], str]
 SCENES: dict[tuple[str, str, str], Scene] = {}
-"""By role, resource and verb."""
+"""The scenes by role, resource and verb."""
 
 
 def scene(role: Role, target: str, *verbs: str) -> Callable[[Scene], Scene]:
@@ -180,13 +181,13 @@ def scene(role: Role, target: str, *verbs: str) -> Callable[[Scene], Scene]:
 
 
 def owner(key: JobKey) -> Manifest:
-    """The reference to the job that controls an object."""
+    """Return the owner reference to the job that controls an object."""
     own = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
     return own | {"controller": True}
 
 
 def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -> None:
-    """A pod of a job, or nobody's."""
+    """Create a pod of a job, or one without an owner."""
     body: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
     if key is not None:
         found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
@@ -196,8 +197,8 @@ def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -
 
 
 def service(stage: Stage, key: JobKey | None = None) -> None:
-    """A service of the name that the job's master needs."""
-    # The owner has to be there: garbage collection would delete the service first.
+    """Create a service with the name that the job's master needs."""
+    # The owner has to exist: otherwise garbage collection would delete the service first.
     own = owner(key or stage.job(name="another"))
     metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
@@ -334,20 +335,20 @@ def foreign_object(resource: Resource, key: JobKey) -> Manifest:
     metadata = {
         "name": "train-0",
         "labels": {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name},
-        "annotations": {labels.POD_UID: key.uid},  # that the job is no pod does not matter here
+        "annotations": {labels.POD_UID: key.uid},  # the uid of the job stands for that of a pod
         "ownerReferences": [owner(key)],
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
-    """Such an object, made for a job; its uid."""
+    """Create such an object for a job and return its uid."""
     made = stage.admin.create(resource, foreign_object(resource, key), TENANT)
     return str(made["metadata"]["uid"])
 
 
 def foreign_scenes(resource: Resource) -> None:
-    """What is done with a kind of others'."""
+    """Register the scenes of a foreign kind."""
     target = named(resource.group, resource.plural)
 
     @scene(COORDINATOR, target, "list", "watch")
@@ -562,7 +563,8 @@ def _logs(stage: Stage) -> str:
 
 
 def only_forbidden(said: str) -> str:
-    """No node runs the pods of these scenes: that there is no log is not what they are about."""
+    """Return the text if it is about a permission, else nothing. No node runs the pods of these scenes, so that the
+    other error is a missing log."""
     return said if "not allowed" in said else ""
 
 
@@ -668,13 +670,13 @@ def _kubectl_get_queues_watch(stage: Stage) -> str:
 
 
 class Nothing:
-    """A store and a work queue with nothing in them: here the cluster alone is looked at."""
+    """An empty store and work queue, since the scenes with it read the cluster only."""
 
     def inspect(self) -> None:
-        """See Looker."""
+        """Return None; see Looker."""
 
     def snapshot(self, *_: object) -> None:
-        """See ReasonWriter."""
+        """Raise StoreLost; see ReasonWriter."""
         raise StoreLost("nothing is in here")
 
 
@@ -702,7 +704,7 @@ def _ask_the_leader(stage: Stage) -> str:
     stage.admin.create(LEASES, body | {"spec": {"holderIdentity": "somebody"}}, LEASE_NAMESPACE)
     try:
         rebuild_request.ask(stage.access.cluster(DOCTOR), LEASE, LEASE_NAMESPACE, seconds=0.0)
-    except rebuild_request.NoRepair:  # it was asked, and there is no leader here
+    except rebuild_request.NoRepair:  # the request was made; no leader runs here to answer it
         return ""
     except errors.ClusterError as error:
         return str(error)
