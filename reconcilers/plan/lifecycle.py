@@ -133,7 +133,9 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "Resized")
     expected = task_members.members(job, admission.attempt)
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
-    if foreign and not deadline.is_active_over(job):
+    # A job whose deadline is over ends even if such pods remain. The deadline of a previous admission ends nothing.
+    is_overdue = job.admission == admission and deadline.is_active_over(job)
+    if foreign and not is_overdue:
         return DeletePodsFirst(foreign)
     return _give_back(job, observation, deadline) or Active(job, admission, pods, expected)
 

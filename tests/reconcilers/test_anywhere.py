@@ -263,3 +263,19 @@ def test_a_newer_admission_begins_anew_in_the_plan_that_writes_it() -> None:
     world = Anywhere(manifest(graph, before), reservation=replace(RESERVATION, attempt=2))
     world.reconcile()
     assert sorted(world.pods) == ["digits-master-0"]
+
+
+def test_new_gang_admission_does_not_take_over_pods_of_previous_one() -> None:
+    """Pods of the first admission still exist after its deadline. The group of the second one is never admitted."""
+    described = manifest(
+        {"Worker": task(3)},
+        status("Admitted"),
+        activeDeadlineSeconds=1,
+        schedulingPolicy={"gangScheduler": "volcano"},
+    )
+    pods = {f"digits-worker-{index}": pod("Worker", index, "Pending", attempt=-1) for index in range(2)}
+    world = Anywhere(described, pods, replace(RESERVATION, attempt=2))
+    world.settle()
+    assert world.job is not None
+    assert (world.job.status.attempt, world.job.status.phase) == (2, "Failed")
+    assert world.pods == {}, "no pod is created before its group is admitted"

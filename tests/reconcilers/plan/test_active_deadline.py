@@ -9,8 +9,8 @@ import pytest
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker
-from tests.reconcilers.plan.test_plan import decide, deleted, leaving, written
-from tests.support.reconcilers.builders import ADMISSION, NOW, all_pods, job, observe, pod, status
+from tests.reconcilers.plan.test_plan import decide, deleted, leaving, made, written
+from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, all_pods, job, observe, pod, status
 
 SINCE_ADMISSION = 245
 """Seconds from the admission until NOW."""
@@ -65,3 +65,12 @@ def test_a_pause_before_a_restart_counts() -> None:
     later = (NOW + timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
     paused = job(status=status("Admitted", restartNotBefore=later), activeDeadlineSeconds=SINCE_ADMISSION)
     assert written(plan(observe(paused), ReconcileSettings(), NOW))["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("seconds", [SINCE_ADMISSION, SINCE_ADMISSION + 1])
+def test_plan_deletes_pods_of_previous_admission_after_its_deadline(seconds: int) -> None:
+    """The deadline of the previous admission does not hold for a new one, which begins without pods."""
+    admitted = job(status=status("Running"), activeDeadlineSeconds=seconds)
+    planned = decide(observe(admitted, *all_pods(), reservation=replace(RESERVATION, attempt=2)))
+    assert deleted(planned) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+    assert (written(planned), made(planned)) == ({}, [])
