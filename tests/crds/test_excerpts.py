@@ -1,4 +1,4 @@
-"""What has to fit into a bounded field is never cut inside a word."""
+"""Text for a field of limited length is never cut within a word."""
 
 import pytest
 from hypothesis import given
@@ -23,17 +23,17 @@ NAMED = "cannot enter TORCHQ_VOLUME_DATA: no such folder"
         (3, "..."),
     ],
 )
-def test_as_many_words_as_fit(most: int, expected: str) -> None:
+def test_excerpt_keeps_the_words_that_fit(most: int, expected: str) -> None:
     assert excerpt(NAMED, most) == expected
 
 
-def test_the_last_words() -> None:
+def test_ending_keeps_the_last_words() -> None:
     assert ending(NAMED, 20) == "... no such folder"
     assert ending(NAMED, len(NAMED)) == NAMED
 
 
 @given(st.text(alphabet="ab \n\t_", max_size=60), st.integers(3, 60))
-def test_no_word_is_cut(text: str, most: int) -> None:
+def test_excerpt_never_cuts_a_word(text: str, most: int) -> None:
     found = excerpt(text, most)
     assert len(found) <= most
     if len(text) <= most:

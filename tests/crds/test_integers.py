@@ -1,4 +1,4 @@
-"""Integers that a user may have written."""
+"""Bounded integers from text that a user may have written."""
 
 import pytest
 from hypothesis import given
@@ -10,15 +10,15 @@ UNREADABLE = ["", "-1", "+1", " 1", "1 ", "1.0", "1e3", "0x1", "1_000", "Ù£", "Â
 
 
 @pytest.mark.parametrize("text", [*UNREADABLE, None, 7, 1.5, True, [1], {"a": 1}])
-def test_what_is_no_number_that_can_be_kept_is_read_as_the_caller_says(text: object) -> None:
+def test_invalid_integer_gives_the_default(text: object) -> None:
     assert integers.bounded(text, -1) == -1
 
 
 @given(st.integers(min_value=0, max_value=integers.LARGEST))
-def test_numbers_up_to_the_largest_are_read(number: int) -> None:
+def test_integer_up_to_the_largest_is_read(number: int) -> None:
     assert integers.bounded(str(number), -1) == number
 
 
 @given(st.text())
-def test_no_text_raises(text: str) -> None:
+def test_any_text_gives_an_integer_within_the_bounds(text: str) -> None:
     assert 0 <= integers.bounded(text, 0) <= integers.LARGEST

@@ -1,4 +1,4 @@
-"""A TenantQueue's weight, quota and word on who may use it."""
+"""The fields of a TenantQueue: defaults, quota, limits and validation."""
 
 from typing import Any
 
@@ -16,24 +16,24 @@ NO_RESOURCES = (
 )
 
 
-def test_defaults() -> None:
+def test_empty_spec_gets_the_defaults() -> None:
     spec = tenantqueue.parse({"metadata": {"name": "a"}}).spec
     assert (spec.weight, spec.open, spec.ordering, spec.aging_seconds) == (1, True, "BestEffortFIFO", 600)
     assert spec.quota_amounts == {}
 
 
-def test_a_quota_is_read_in_canonical_names_and_units() -> None:
+def test_quota_is_read_in_canonical_names_and_units() -> None:
     spec = tenantqueue.parse(queue(quota={"requests.cpu": "1500m", "memory": "1Gi", "jobs": 3})).spec
     assert spec.quota_amounts == {"cpu": 1500, "memory": 1 << 30, "jobs": 3}
 
 
 @pytest.mark.parametrize("name", ["pods", "count/pods", "requests.pods"])
-def test_a_quota_of_pods_has_the_names_of_a_resource_quota(name: str) -> None:
+def test_quota_of_pods_accepts_the_names_of_a_resource_quota(name: str) -> None:
     assert tenantqueue.parse(queue(quota={name: "10"})).spec.quota_amounts == {"pods": 10}
 
 
 @pytest.mark.parametrize(("policy", "is_open"), [("None", True), ("Hold", False), ("HoldAndDrain", False)])
-def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
+def test_queue_is_open_only_without_a_stop_policy(policy: str, is_open: bool) -> None:
     assert tenantqueue.parse(queue(stopPolicy=policy)).spec.open is is_open
 
 
@@ -73,7 +73,7 @@ def test_a_stopped_queue_is_not_open(policy: str, is_open: bool) -> None:
         (queue(namespaceSelector={"matchExpressions": []}), "spec.namespaceSelector.matchExpressions"),
     ],
 )
-def test_refused_by_field(manifest: dict[str, Any], field: str) -> None:
+def test_refusal_names_the_invalid_field(manifest: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidObject) as error:
         tenantqueue.parse(manifest)
     assert {problem.field for problem in error.value.problems} == {field}
@@ -88,11 +88,11 @@ def test_refused_by_field(manifest: dict[str, Any], field: str) -> None:
         {"amd.com/gpu": "1.5k", "requests.pods": "1e1", "example.com/odd_Name.x": 8.0},
     ],
 )
-def test_what_jobs_can_ask_for_may_be_limited(quota: dict[str, Any]) -> None:
+def test_quota_accepts_resources_that_jobs_can_request(quota: dict[str, Any]) -> None:
     assert tenantqueue.parse(queue(quota=quota)).spec.quota == quota
 
 
-def test_limits_that_an_earlier_version_let_pass_are_read_as_it_read_them_and_are_named() -> None:
+def test_stored_ineffective_limits_are_read_and_reported() -> None:
     stored = tenantqueue.read(queue(quota={"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 3}))
     assert stored.spec.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 3}
     assert [(each.field, each.message) for each in tenantqueue.ineffective(stored)] == [
@@ -115,5 +115,5 @@ def test_limits_that_an_earlier_version_let_pass_are_read_as_it_read_them_and_ar
         ("cpu", "1500m", ""),
     ],
 )
-def test_what_a_command_says_of_a_limit_that_would_do_nothing(name: str, quantity: str, words: str) -> None:
+def test_limit_problem_explains_an_ineffective_limit(name: str, quantity: str, words: str) -> None:
     assert tenantqueue.limit_problem(name, quantity) == words

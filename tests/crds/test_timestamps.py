@@ -1,4 +1,4 @@
-"""RFC 3339 times."""
+"""Formatting and parsing of RFC 3339 times."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -23,7 +23,7 @@ def test_format_micro_time_keeps_microseconds() -> None:
     assert timestamps.format_micro_time(MOMENT.replace(microsecond=0)) == "2025-01-31T12:00:05.000000Z"
 
 
-def test_a_time_of_another_zone_is_formatted_in_utc() -> None:
+def test_time_of_another_zone_is_formatted_in_utc() -> None:
     moment = datetime(2025, 1, 31, 13, 0, 5, tzinfo=timezone(timedelta(hours=1)))
     assert timestamps.format_time(moment) == "2025-01-31T12:00:05Z"
 
@@ -34,16 +34,16 @@ def test_parse_reads_what_the_format_functions_write() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2025-13-01T00:00:00Z"])
-def test_a_text_that_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|month"):
         timestamps.parse(text)
     assert timestamps.seconds_or_none(text) is None
 
 
 @pytest.mark.parametrize("value", [None, 5, {}])
-def test_a_value_that_is_no_text_is_no_time(value: object) -> None:
+def test_value_other_than_text_is_not_a_time(value: object) -> None:
     assert timestamps.seconds_or_none(value) is None
 
 
-def test_a_time_without_a_zone_counts_as_utc() -> None:
+def test_time_without_a_zone_counts_as_utc() -> None:
     assert timestamps.seconds_or_none("2025-01-31T12:00:05.25") == MOMENT.timestamp()

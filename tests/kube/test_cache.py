@@ -1,4 +1,4 @@
-"""The informer's cache: always what a plain dictionary would hold, whatever happens, and every change told once."""
+"""The informer's cache holds the same as a plain dictionary after any operations, and reports each change once."""
 
 import threading
 from typing import Any
@@ -24,7 +24,7 @@ operations = st.lists(
 
 
 def act(cache: Cache[int], model: dict[Key, Entry[int]], operation: Any, version: int) -> list[Any]:
-    """Do the same to the cache and to the model."""
+    """Apply an operation to the cache and to the model; return the changes that the cache reports."""
     match operation:
         case ("put", key, entry):
             model[key] = entry
@@ -39,7 +39,7 @@ def act(cache: Cache[int], model: dict[Key, Entry[int]], operation: Any, version
 
 
 @given(operations)
-def test_it_holds_what_a_dictionary_would_hold(steps: list[Any]) -> None:
+def test_cache_holds_the_same_values_as_a_dictionary(steps: list[Any]) -> None:
     cache: Cache[int] = Cache()
     model: dict[Key, Entry[int]] = {}
     for version, step in enumerate(steps, 1):
@@ -53,7 +53,7 @@ def test_it_holds_what_a_dictionary_would_hold(steps: list[Any]) -> None:
 
 
 @given(operations)
-def test_who_only_hears_the_changes_knows_the_same(steps: list[Any]) -> None:
+def test_reported_changes_add_up_to_the_content_of_the_cache(steps: list[Any]) -> None:
     cache: Cache[int] = Cache()
     heard: list[int] = []
     for version, step in enumerate(steps, 1):
@@ -67,13 +67,13 @@ def test_who_only_hears_the_changes_knows_the_same(steps: list[Any]) -> None:
 
 
 @given(st.dictionaries(keys, entries))
-def test_the_same_list_again_is_no_change(listed: dict[Key, Entry[int]]) -> None:
+def test_replacing_the_cache_with_the_same_list_reports_no_change(listed: dict[Key, Entry[int]]) -> None:
     cache: Cache[int] = Cache()
     cache.replace(listed, 1)
     assert cache.replace(dict(listed), 2) == []
 
 
-def test_events_never_lead_the_version_back_but_a_list_does() -> None:
+def test_cache_version_goes_back_with_a_list_but_not_with_events() -> None:
     cache: Cache[int] = Cache()
     cache.advance(5)
     cache.advance(3)
@@ -84,7 +84,7 @@ def test_events_never_lead_the_version_back_but_a_list_does() -> None:
     assert cache.version == 2
 
 
-def test_a_version_is_waited_for() -> None:
+def test_wait_for_returns_once_the_version_is_reached() -> None:
     cache: Cache[int] = Cache()
     assert not cache.wait_for(3, 0)
     reached: list[bool] = []

@@ -1,4 +1,4 @@
-"""The client against a scripted server: what it sends, what it returns, and what every kind of failure becomes."""
+"""The client against a scripted server: its requests, its results, and the error for each kind of failure."""
 
 import logging
 import threading
@@ -36,7 +36,9 @@ def cluster(server: ScriptedServer, tmp_path: Path) -> Iterator[KubernetesCluste
     connected.close()
 
 
-def test_get_returns_the_object_and_says_who_asks(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_get_returns_the_object_and_sends_token_and_user_agent(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
     server.play(Answer(body=pod("p")))
     assert cluster.get(PODS, "p", "a")["metadata"]["name"] == "p"
     asked = server.asked[0]
@@ -45,7 +47,7 @@ def test_get_returns_the_object_and_says_who_asks(server: ScriptedServer, cluste
     assert asked.headers["User-Agent"] == "torchq"
 
 
-def test_connections_are_reused_also_after_errors(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_client_reuses_its_connection_after_errors(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(body=pod("p")), status(404, "NotFound", name="q"), status(500), Answer(body=pod("p")), listing())
     cluster.get(PODS, "p", "a")
     with pytest.raises(errors.NotFound):
@@ -56,7 +58,7 @@ def test_connections_are_reused_also_after_errors(server: ScriptedServer, cluste
     assert len({asked.connection for asked in server.asked}) == 1
 
 
-def test_create_is_strict_and_takes_the_namespace_from_the_object(
+def test_create_sends_strict_validation_and_uses_the_namespace_of_the_object(
     server: ScriptedServer, cluster: KubernetesCluster
 ) -> None:
     server.play(Answer(201, pod("p")), Answer(201, pod("p")))
@@ -73,7 +75,9 @@ def test_create_is_strict_and_takes_the_namespace_from_the_object(
     assert second.query == {"fieldValidation": "Strict", "dryRun": "All"}
 
 
-def test_a_mapping_is_a_merge_patch_and_carries_the_version(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_patch_with_a_mapping_sends_a_merge_patch_with_the_resource_version(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
     server.play(Answer(body={}))
     change = {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Running"}}
     cluster.patch(TORCHJOBS, "j", change, "a", subresource="status", resource_version="7")
@@ -84,7 +88,7 @@ def test_a_mapping_is_a_merge_patch_and_carries_the_version(server: ScriptedServ
     assert change["metadata"] == {"labels": {"x": "y"}}
 
 
-def test_a_sequence_is_a_json_patch(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_patch_with_a_sequence_sends_a_json_patch(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(body={}))
     cluster.patch(NODES, "n", [{"op": "remove", "path": "/spec/x"}])
     assert server.asked[0].path == "/api/v1/nodes/n"
@@ -93,7 +97,7 @@ def test_a_sequence_is_a_json_patch(server: ScriptedServer, cluster: KubernetesC
         cluster.patch(NODES, "n", [], resource_version="7")
 
 
-def test_delete_says_what_happens_to_dependents(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_delete_sends_propagation_policy_and_preconditions(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(body={}))
     cluster.delete(PODS, "p", "a", uid="u", grace_period_seconds=0)
     assert server.asked[0].body == {
@@ -106,7 +110,9 @@ def test_delete_says_what_happens_to_dependents(server: ScriptedServer, cluster:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2Fb"])
-def test_a_name_cannot_lead_elsewhere(server: ScriptedServer, cluster: KubernetesCluster, name: str) -> None:
+def test_client_rejects_names_that_would_change_the_path(
+    server: ScriptedServer, cluster: KubernetesCluster, name: str
+) -> None:
     with pytest.raises(errors.Invalid) as raised:
         cluster.delete(PODS, name, "a")
     assert raised.value.causes[0].field == "metadata.name"
@@ -115,7 +121,7 @@ def test_a_name_cannot_lead_elsewhere(server: ScriptedServer, cluster: Kubernete
     assert server.asked == []
 
 
-def test_a_list_is_read_page_by_page(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_list_reads_all_pages(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     bare = {"metadata": {"name": "c"}}
     server.play(listing(pod("a"), pod("b"), resource_version="9", token="next"), listing(bare, resource_version="9"))
     found = cluster.list(PODS, "a", label_selector="x=y,z", field_selector="spec.nodeName=n")
@@ -126,7 +132,7 @@ def test_a_list_is_read_page_by_page(server: ScriptedServer, cluster: Kubernetes
     assert [asked.query for asked in server.asked] == [selectors, {**selectors, "continue": "next"}]
 
 
-def test_a_list_whose_pages_expire_begins_again_and_at_last_whole(
+def test_list_starts_over_when_pages_expire_and_finally_reads_without_pages(
     server: ScriptedServer, cluster: KubernetesCluster
 ) -> None:
     page, gone = listing(pod("a"), token="t"), status(410, "Expired")
@@ -155,7 +161,7 @@ def test_watch_yields_events_and_bookmarks(server: ScriptedServer, cluster: Kube
     }
 
 
-def test_watch_lines_may_be_cut_anywhere(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_watch_reads_events_that_are_split_across_chunks(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     text = (
         b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n{"type":"DELETED","object":{"metadata":{"name":"b"}}}\n'
     )
@@ -163,7 +169,9 @@ def test_watch_lines_may_be_cut_anywhere(server: ScriptedServer, cluster: Kubern
     assert [event.kind for event in cluster.watch(PODS, resource_version="1")] == ["ADDED", "DELETED"]
 
 
-def test_an_expired_watch_says_so_at_once_or_in_the_stream(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_watch_raises_expired_for_a_410_response_or_error_event(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     server.play(Answer(410, gone), Answer(lines=[{"type": "ERROR", "object": gone}], hold=threading.Event()))
     with pytest.raises(errors.Expired, match="too old"):
@@ -174,7 +182,9 @@ def test_an_expired_watch_says_so_at_once_or_in_the_stream(server: ScriptedServe
     assert events._response.closed
 
 
-def test_a_watch_that_breaks_off_is_unreachable(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_watch_raises_unreachable_when_the_connection_breaks(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
     server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}, b'{"type":"ADD'], cut=True))
     events = cluster.watch(PODS, resource_version="1")
     assert next(events).kind == "ADDED"
@@ -182,7 +192,7 @@ def test_a_watch_that_breaks_off_is_unreachable(server: ScriptedServer, cluster:
         next(events)
 
 
-def test_a_watch_can_be_closed_from_another_thread(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_watch_can_be_closed_from_another_thread(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     never = threading.Event()
     server.play(Answer(lines=[{"type": "ADDED", "object": pod("p")}], hold=never))
     events = cluster.watch(PODS, resource_version="1")
@@ -196,7 +206,7 @@ def test_a_watch_can_be_closed_from_another_thread(server: ScriptedServer, clust
     assert list(events) == []
 
 
-def test_logs_come_in_pieces(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_logs_yields_the_log_in_pieces(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(lines=[b"one\n", b"two\n"]))
     with cluster.logs("p", "a", "main", follow=True) as pieces:
         assert b"".join(pieces) == b"one\ntwo\n"
@@ -224,7 +234,7 @@ def test_logs_come_in_pieces(server: ScriptedServer, cluster: KubernetesCluster)
         (Answer(0), errors.Unreachable, "does not answer"),
     ],
 )
-def test_every_failure_has_its_error(
+def test_each_failed_answer_raises_its_error(
     server: ScriptedServer, cluster: KubernetesCluster, answer: Answer, expected: type[Exception], says: str
 ) -> None:
     server.otherwise = answer
@@ -234,7 +244,7 @@ def test_every_failure_has_its_error(
     assert "a-token" not in str(raised.value)
 
 
-def test_invalid_names_the_fields(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_invalid_error_lists_the_wrong_fields(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     cause = {"field": "spec.containers", "message": "Required value", "reason": "FieldValueRequired"}
     server.play(status(422, "Invalid", "wrong", causes=[cause]))
     server.play(status(400, "BadRequest", 'strict decoding error: unknown field "spec.foo", duplicate field "spec.x"'))
@@ -252,13 +262,15 @@ def test_invalid_names_the_fields(server: ScriptedServer, cluster: KubernetesClu
 @pytest.mark.parametrize(
     "failure", [status(429), status(503), Answer(0), Answer(body=pod("p"), cut=True)], ids=["429", "503", "cut", "half"]
 )
-def test_what_passes_is_tried_again(server: ScriptedServer, cluster: KubernetesCluster, failure: Answer) -> None:
+def test_client_retries_after_a_temporary_failure(
+    server: ScriptedServer, cluster: KubernetesCluster, failure: Answer
+) -> None:
     server.play(failure, failure, Answer(body=pod("p")))
     assert cluster.get(PODS, "p", "a") == pod("p")
     assert len(server.asked) == 3
 
 
-def test_a_create_whose_answer_was_lost_raises_already_exists(
+def test_retried_create_raises_already_exists_if_the_first_answer_was_lost(
     server: ScriptedServer, cluster: KubernetesCluster
 ) -> None:
     server.play(Answer(0), status(409, "AlreadyExists"))
@@ -266,7 +278,9 @@ def test_a_create_whose_answer_was_lost_raises_already_exists(
         cluster.create(PODS, pod("p"))
 
 
-def test_what_must_not_happen_twice_is_sent_once(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_client_does_not_retry_requests_that_are_not_repeatable(
+    server: ScriptedServer, cluster: KubernetesCluster
+) -> None:
     nameless = {"metadata": {"generateName": "p-", "namespace": "a"}}
     server.play(Answer(0), status(500))
     with pytest.raises(errors.Unreachable):
@@ -276,14 +290,14 @@ def test_what_must_not_happen_twice_is_sent_once(server: ScriptedServer, cluster
     assert len(server.asked) == 2
 
 
-def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
+def test_unreachable_error_names_the_server(tmp_path: Path) -> None:
     path = scripted.kubeconfig(tmp_path, "http://127.0.0.1:1")
     unreachable = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST))
     with pytest.raises(errors.Unreachable, match=r"http://127\.0\.0\.1:1 does not answer: Connection refused"):
         unreachable.get(PODS, "p", "a")
 
 
-def test_a_silent_server_times_out(server: ScriptedServer, tmp_path: Path) -> None:
+def test_get_times_out_when_the_server_does_not_answer(server: ScriptedServer, tmp_path: Path) -> None:
     never = threading.Event()
     server.otherwise = Answer(hold=never)
     path = scripted.kubeconfig(tmp_path, server.url)
@@ -294,7 +308,7 @@ def test_a_silent_server_times_out(server: ScriptedServer, tmp_path: Path) -> No
     cluster.close()
 
 
-def test_a_server_that_asks_to_wait_is_waited_for(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_client_waits_as_long_as_retry_after_says(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     busy = status(429)
     server.play(Answer(429, busy.body, {"Retry-After": "0.2"}), Answer(body=pod("p")))
     began = time.monotonic()
@@ -302,7 +316,7 @@ def test_a_server_that_asks_to_wait_is_waited_for(server: ScriptedServer, cluste
     assert time.monotonic() - began >= 0.2
 
 
-def test_close_ends_the_wait_for_a_next_attempt(
+def test_close_ends_the_wait_before_a_retry(
     server: ScriptedServer,
     cluster: KubernetesCluster,
     caplog: pytest.LogCaptureFixture,
@@ -331,7 +345,7 @@ def test_close_ends_the_wait_for_a_next_attempt(
     assert len(server.asked) == 1
 
 
-def test_a_watch_may_be_silent_for_longer_than_an_answer(server: ScriptedServer, tmp_path: Path) -> None:
+def test_watch_may_be_silent_for_longer_than_the_read_timeout(server: ScriptedServer, tmp_path: Path) -> None:
     later = threading.Event()
     server.play(Answer(lines=[later, {"type": "ADDED", "object": pod("p")}]))
     path = scripted.kubeconfig(tmp_path, server.url)
@@ -343,7 +357,7 @@ def test_a_watch_may_be_silent_for_longer_than_an_answer(server: ScriptedServer,
     cluster.close()
 
 
-def test_a_closed_watch_tells_nothing_more_and_holds_no_connection(
+def test_closed_watch_yields_no_more_events_and_closes_its_connection(
     server: ScriptedServer, cluster: KubernetesCluster
 ) -> None:
     both = b"".join(orjson.dumps({"type": "ADDED", "object": pod(name)}) + b"\n" for name in "pq")
@@ -355,13 +369,13 @@ def test_a_closed_watch_tells_nothing_more_and_holds_no_connection(
     assert list(events) == []
 
 
-def test_an_answer_that_is_no_list_is_not_an_empty_list(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_list_rejects_an_answer_that_is_not_a_list(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.otherwise = Answer(body={})
     with pytest.raises(errors.ServerError, match="list"):
         cluster.list(PODS)
 
 
-def test_many_threads_share_a_cluster(server: ScriptedServer, cluster: KubernetesCluster) -> None:
+def test_threads_can_share_a_client(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.otherwise = lambda asked: Answer(body=pod(asked.path.rpartition("/")[2]))
     with ThreadPoolExecutor(8) as threads:
         names = [str(i) for i in range(200)]

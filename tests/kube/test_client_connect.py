@@ -1,4 +1,4 @@
-"""Where the client finds its server and its credentials, and what it says when it finds none."""
+"""The client finds its server and its credentials, and explains what to do if it finds none."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ ONCE = RetrySettings(attempts=1)
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home without a kubeconfig and an environment without a hint."""
+    """Set a home without a kubeconfig and an environment without variables that name a server."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -34,7 +34,9 @@ def connected(settings: ConnectionSettings | None = None) -> Iterator[Kubernetes
         yield cluster
 
 
-def test_the_explicit_file_wins_over_the_variable_and_the_home(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explicit_kubeconfig_precedes_the_variable_and_the_home_folder(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (nowhere / ".kube").mkdir()
     scripted.kubeconfig(nowhere / ".kube", "http://home:1").rename(nowhere / ".kube" / "config")
     with connected() as cluster:
@@ -47,7 +49,7 @@ def test_the_explicit_file_wins_over_the_variable_and_the_home(nowhere: Path, mo
         assert cluster.server == "http://explicit:1"
 
 
-def test_a_context_may_be_named(nowhere: Path) -> None:
+def test_connect_uses_the_named_context(nowhere: Path) -> None:
     path = scripted.kubeconfig(nowhere, URL)
     config = orjson.loads(path.read_bytes())
     config["clusters"].append({"name": "there", "cluster": {"server": "http://there:1"}})
@@ -59,7 +61,7 @@ def test_a_context_may_be_named(nowhere: Path) -> None:
         client.connect(ConnectionSettings(kubeconfig=str(path), context="nope"))
 
 
-def test_in_a_pod_the_service_account_is_used(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_in_a_pod_uses_the_service_account(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(errors.Misconfigured, match="service account"):
@@ -73,7 +75,7 @@ def test_in_a_pod_the_service_account_is_used(nowhere: Path, monkeypatch: pytest
         assert cluster._transport._authorization() == "bearer a-token"
 
 
-def test_credentials_that_cannot_be_renewed_are_an_error_of_ours() -> None:
+def test_failed_renewal_of_credentials_raises_misconfigured() -> None:
     class Loader:
         def get_api_key_with_prefix(self, *_: str, **__: str) -> str:
             raise RuntimeError("the plugin said a-token")
@@ -83,7 +85,7 @@ def test_credentials_that_cannot_be_renewed_are_an_error_of_ours() -> None:
     assert "a-token" not in str(raised.value)
 
 
-def test_credentials_come_from_a_plugin_of_the_kubeconfig(nowhere: Path) -> None:
+def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> None:
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
@@ -101,7 +103,7 @@ def test_credentials_come_from_a_plugin_of_the_kubeconfig(nowhere: Path) -> None
         assert server.asked[0].headers["Authorization"] == "Bearer fresh"
 
 
-def test_without_any_configuration_it_says_where_one_may_be() -> None:
+def test_connect_without_configuration_explains_how_to_name_one() -> None:
     with pytest.raises(errors.Misconfigured, match=r"--kubeconfig, set KUBECONFIG.*~/\.kube/config"):
         client.connect()
 
@@ -119,7 +121,7 @@ def test_without_any_configuration_it_says_where_one_may_be() -> None:
         "clusters: [{name: c, cluster: {server: x}}]\ncurrent-context: c",
     ],
 )
-def test_a_broken_kubeconfig_is_named_and_its_secrets_are_not(nowhere: Path, text: str) -> None:
+def test_error_names_a_broken_kubeconfig_without_its_secrets(nowhere: Path, text: str) -> None:
     path = nowhere / "broken"
     path.write_text(text)
     with pytest.raises(errors.Misconfigured, match=f"cannot use {path}") as raised:
@@ -127,13 +129,13 @@ def test_a_broken_kubeconfig_is_named_and_its_secrets_are_not(nowhere: Path, tex
     assert "a-token" not in str(raised.value)
 
 
-def test_a_missing_kubeconfig_is_named() -> None:
+def test_error_names_a_missing_kubeconfig() -> None:
     with pytest.raises(errors.Misconfigured, match="cannot use /no/where: there is no such file"):
         client.connect(ConnectionSettings(kubeconfig="/no/where"))
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "http://x y"])
-def test_a_url_that_is_none_is_not_tried_again(nowhere: Path, url: str) -> None:
+def test_client_does_not_retry_an_invalid_url(nowhere: Path, url: str) -> None:
     settings = ConnectionSettings(
         kubeconfig=str(scripted.kubeconfig(nowhere, url)), retries=RetrySettings(base_seconds=60)
     )
@@ -141,7 +143,7 @@ def test_a_url_that_is_none_is_not_tried_again(nowhere: Path, url: str) -> None:
         cluster.get(PODS, "p", "a")
 
 
-def test_a_server_whose_certificate_is_not_verified_is_named(nowhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_connect_warns_if_the_certificate_is_not_verified(nowhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
     config = orjson.loads(path.read_bytes())
     config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
@@ -150,7 +152,7 @@ def test_a_server_whose_certificate_is_not_verified_is_named(nowhere: Path, capl
         assert "the certificate of https://127.0.0.1:1 is not verified" in caplog.text
 
 
-def test_a_missing_certificate_is_misconfiguration(nowhere: Path) -> None:
+def test_missing_certificate_file_raises_misconfigured(nowhere: Path) -> None:
     path = scripted.kubeconfig(nowhere, "https://127.0.0.1:1")
     config = orjson.loads(path.read_bytes())
     config["clusters"][0]["cluster"]["certificate-authority"] = "/no/where.pem"
@@ -159,7 +161,9 @@ def test_a_missing_certificate_is_misconfiguration(nowhere: Path) -> None:
         client.connect(ConnectionSettings(kubeconfig=str(path), retries=ONCE))
 
 
-def test_a_proxy_from_the_environment_is_not_for_loopback(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_ignores_the_proxy_of_the_environment_for_loopback(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with scripted.running() as server:
         server.otherwise = Answer(body=pod("p"))

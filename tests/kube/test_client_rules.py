@@ -1,4 +1,4 @@
-"""The pure parts under the client: retries, requests, statuses, the limiter, the informer's pace, watch lines."""
+"""The pure functions of the client: retries, requests, statuses, rate limit, informer back-off, lines of a watch."""
 
 import itertools
 from typing import Any
@@ -41,11 +41,11 @@ NOT_SENT = Failure(sent=False)
         (Failure(429, retry_after=31), True, False),
     ],
 )
-def test_what_is_sent_again(failure: Failure, repeatable: bool, again: bool) -> None:
+def test_requests_are_retried_by_failure_and_repeatability(failure: Failure, repeatable: bool, again: bool) -> None:
     assert (retries.wait(SETTINGS, failure, attempt=1, repeatable=repeatable, jitter=0.5) is not None) is again
 
 
-def test_attempts_are_counted() -> None:
+def test_backoff_grows_to_its_cap_until_the_attempts_are_spent() -> None:
     waits = [retries.wait(SETTINGS, LOST, attempt=attempt, repeatable=True, jitter=1.0) for attempt in range(1, 7)]
     assert waits == [1, 2, 4, 5, None, None]
 
@@ -55,7 +55,7 @@ def test_attempts_are_counted() -> None:
     jitter=st.floats(0, 1, exclude_max=True),
     asked=st.none() | st.floats(0, 30),
 )
-def test_retry_after_is_honoured_in_full_and_the_backoff_bounded(
+def test_wait_includes_all_of_retry_after_and_a_bounded_backoff(
     attempt: int, jitter: float, asked: float | None
 ) -> None:
     wait = retries.wait(SETTINGS, Failure(429, retry_after=asked), attempt=attempt, repeatable=False, jitter=jitter)
@@ -65,7 +65,7 @@ def test_retry_after_is_honoured_in_full_and_the_backoff_bounded(
     assert wait <= (asked or 0) + longest
 
 
-def test_a_backoff_does_not_overflow() -> None:
+def test_backoff_does_not_overflow() -> None:
     assert retries.backoff(0.2, 30, attempt=10**9, jitter=0) == 15
 
 
@@ -73,7 +73,7 @@ def test_a_backoff_does_not_overflow() -> None:
     ("header", "seconds"),
     [(None, None), ("", None), ("2", 2), ("0", 0), ("-1", None), ("nan", None), ("inf", None), ("Wed, 21 Oct", None)],
 )
-def test_retry_after_headers(header: str | None, seconds: float | None) -> None:
+def test_retry_after_header_is_parsed(header: str | None, seconds: float | None) -> None:
     assert retries.retry_after(header) == seconds
 
 
@@ -90,7 +90,7 @@ def test_retry_after_headers(header: str | None, seconds: float | None) -> None:
         (requests.delete(PODS, "p", "a", uid="", grace_period_seconds=None), True),
     ],
 )
-def test_what_may_happen_twice(request_: Request, repeatable: bool) -> None:
+def test_repeatable_requests(request_: Request, repeatable: bool) -> None:
     assert request_.repeatable is repeatable
 
 
@@ -125,11 +125,11 @@ def test_what_may_happen_twice(request_: Request, repeatable: bool) -> None:
         ),
     ],
 )
-def test_paths_and_words(request_: Request, path: str, action: str) -> None:
+def test_requests_have_a_path_and_a_description(request_: Request, path: str, action: str) -> None:
     assert (request_.path, request_.action) == (path, action)
 
 
-def test_a_namespaced_object_needs_a_namespace() -> None:
+def test_create_of_a_namespaced_object_requires_a_namespace() -> None:
     with pytest.raises(errors.Invalid, match=r"metadata\.namespace: pods need a namespace"):
         requests.create(PODS, {"metadata": {"name": "p"}}, "", dry_run=False)
 
@@ -142,7 +142,7 @@ json_values = st.recursive(
 
 
 @given(code=st.integers(300, 599), body=st.binary() | json_values.map(orjson.dumps))
-def test_any_answer_becomes_an_error(code: int, body: bytes) -> None:
+def test_any_failed_answer_becomes_a_cluster_error(code: int, body: bytes) -> None:
     error = status.error(code, status.read(body), "get pods")
     assert isinstance(error, errors.ClusterError)
     assert str(error)
@@ -154,7 +154,7 @@ def test_any_answer_becomes_an_error(code: int, body: bytes) -> None:
     reason=json_values,
     details=json_values | st.dictionaries(st.sampled_from(["name", "causes"]), json_values | st.lists(json_values)),
 )
-def test_no_shape_of_a_status_is_too_odd(code: int, message: Any, reason: Any, details: Any) -> None:
+def test_malformed_status_becomes_a_cluster_error(code: int, message: Any, reason: Any, details: Any) -> None:
     body = orjson.dumps({"message": message, "reason": reason, "details": details})
     assert isinstance(status.error(code, status.read(body), "get pods"), errors.ClusterError)
 
@@ -163,14 +163,14 @@ def test_no_shape_of_a_status_is_too_odd(code: int, message: Any, reason: Any, d
     lines=st.lists(st.binary().filter(lambda line: b"\n" not in line and line.strip())),
     cut=st.lists(st.integers(0, 60)),
 )
-def test_lines_survive_any_cutting(lines: list[bytes], cut: list[int]) -> None:
+def test_lines_are_the_same_however_the_stream_is_split(lines: list[bytes], cut: list[int]) -> None:
     text = b"".join(line + b"\n" for line in lines)
     edges = sorted({0, len(text), *(edge for edge in cut if edge < len(text))})
     pieces = [text[left:right] for left, right in itertools.pairwise(edges)]
     assert list(streams.lines([*pieces, b"unfinished"])) == [line.strip() for line in lines]
 
 
-def test_a_watch_line_that_is_no_event_is_the_servers_fault() -> None:
+def test_invalid_watch_line_raises_server_error() -> None:
     for line in (b"<html>\n", b"[]\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":null}\n'):
         with pytest.raises(errors.ServerError, match="no event"):
             list(streams.events([line], "watch pods"))
@@ -190,11 +190,11 @@ def test_a_watch_line_that_is_no_event_is_the_servers_fault() -> None:
         (WatchOutcome(failed=True), 8),
     ],
 )
-def test_the_pace_of_an_informer(outcome: WatchOutcome, after: int) -> None:
+def test_informer_counts_failures_by_watch_outcome(outcome: WatchOutcome, after: int) -> None:
     assert failures_after(7, outcome, healthy_seconds=5) == after
 
 
-def test_the_limiter_gives_a_burst_and_then_its_rate() -> None:
+def test_limiter_allows_a_burst_and_then_its_rate() -> None:
     now = [100.0]
     limiter = Limiter(10, 3, clock=lambda: now[0])
     assert [limiter.reserve() for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
@@ -204,7 +204,7 @@ def test_the_limiter_gives_a_burst_and_then_its_rate() -> None:
     assert [limiter.reserve() for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
 
 
-def test_without_a_rate_nothing_is_limited() -> None:
+def test_limiter_without_a_rate_never_waits() -> None:
     limiter = Limiter(0, 1, clock=lambda: 0.0)
     assert {limiter.reserve() for _ in range(1000)} == {0.0}
 
@@ -220,6 +220,6 @@ def test_without_a_rate_nothing_is_limited() -> None:
         (lambda: InformerSettings(resync_seconds=-1), "resync_seconds"),
     ],
 )
-def test_settings_are_refused_by_name(make: Any, names: str) -> None:
+def test_error_names_the_invalid_setting(make: Any, names: str) -> None:
     with pytest.raises(ValueError, match=names):
         make()

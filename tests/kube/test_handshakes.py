@@ -21,14 +21,14 @@ from tests.support.kube import resets, scripted
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    """The file of a certificate authority."""
+    """Return the path of a certificate authority."""
     layout = Layout(tmp_path / "data")
     certificates.prepare(layout, datetime.now(UTC))
     return layout.certificate("ca")
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_the_client_leaves_no_socket_open(
+def test_client_closes_sockets_that_are_reset_before_the_handshake(
     tmp_path: Path, authority: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
     with resets.resetting(monkeypatch) as port:
@@ -45,14 +45,14 @@ def test_the_client_leaves_no_socket_open(
             assert resets.left_open() == [], (got, watched)
 
 
-def test_a_lost_socket_is_closed_from_under_the_errors_that_wrap_its_own() -> None:
+def test_close_lost_finds_the_socket_through_wrapped_errors() -> None:
     with pytest.raises(RuntimeError) as raised:
         _lose()
     handshakes.close_lost(raised.value)
     assert resets.left_open() == []
 
 
-def test_a_socket_that_speaks_tls_is_left_alone(tmp_path: Path, authority: Path) -> None:
+def test_close_lost_keeps_a_socket_after_its_handshake(tmp_path: Path, authority: Path) -> None:
     class Speaking(ssl.SSLSocket):
         def fail(self) -> None:
             raise OSError("while it was read")
@@ -69,7 +69,7 @@ def test_a_socket_that_speaks_tls_is_left_alone(tmp_path: Path, authority: Path)
 
 
 def _lose() -> None:
-    """A server ends with a connection in its backlog, which resets it; then its client wraps it."""
+    """Start a handshake on a connection that is reset because its server ended before accepting it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = socket.create_connection(listener.getsockname())
     with connection:
@@ -81,7 +81,7 @@ def _lose() -> None:
 
 @contextlib.contextmanager
 def _spoken(serving: ssl.SSLContext, trusting: ssl.SSLContext) -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
-    """Both ends of a TLS connection."""
+    """Yield both ends of a TLS connection."""
     here, there = socket.socketpair()
     ends: list[ssl.SSLSocket] = []
     thread = threading.Thread(target=lambda: ends.append(serving.wrap_socket(there, server_side=True)))

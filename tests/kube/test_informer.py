@@ -1,4 +1,4 @@
-"""The informer against a scripted server: every way a list and a watch can go, and what is seen of it."""
+"""The informer against a scripted server: each outcome of lists and watches, and the changes that it reports."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def start(cluster: KubernetesCluster, told: Told) -> Iterator[Callable[..., Info
 
 
 def version_of(manifest: Manifest) -> str:
-    """The trimmed value of these tests: name and version."""
+    """Return name and version, the trimmed value of these tests."""
     return f"{manifest['metadata']['name']}:{manifest['metadata']['resourceVersion']}"
 
 
@@ -73,11 +73,13 @@ def bookmark(version: int) -> dict[str, Any]:
 
 
 def watching(*lines: Any) -> Answer:
-    """A watch that stays open after its lines."""
+    """Return a watch that stays open after its lines."""
     return Answer(lines=list(lines), hold=threading.Event())
 
 
-def test_it_lists_in_pages_and_follows(server: ScriptedServer, start: Callable[..., Informer[str]], told: Told) -> None:
+def test_informer_lists_in_pages_and_then_watches(
+    server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
+) -> None:
     server.play(
         listing(pod("a", 3), pod("b", 4), resource_version="9", token="t"), listing(pod("c", 5), resource_version="9")
     )
@@ -101,7 +103,7 @@ def test_it_lists_in_pages_and_follows(server: ScriptedServer, start: Callable[.
     assert {asked.query["labelSelector"] for asked in server.asked} == {"app=x"}
 
 
-def test_synced_means_that_the_first_list_was_told(
+def test_informer_is_synced_after_reporting_the_first_list(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
 ) -> None:
     may_answer = threading.Event()
@@ -117,7 +119,7 @@ def test_synced_means_that_the_first_list_was_told(
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["ended", "broken"])
-def test_it_resumes_where_the_watch_ended(
+def test_informer_resumes_at_the_version_where_the_watch_ended(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, cut: bool
 ) -> None:
     server.play(listing(pod("a"), resource_version="5"))
@@ -130,7 +132,7 @@ def test_it_resumes_where_the_watch_ended(
 
 
 @pytest.mark.parametrize("answer", [Answer(410, GONE), Answer(lines=[event("ERROR", GONE)])], ids=["http", "event"])
-def test_a_version_too_old_means_a_new_list_told_as_differences(
+def test_informer_lists_again_and_reports_differences_when_the_version_expired(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, answer: Answer
 ) -> None:
     server.play(listing(pod("same"), pod("changed"), pod("gone"), pod("other", uid="first"), resource_version="5"))
@@ -151,7 +153,7 @@ def test_a_version_too_old_means_a_new_list_told_as_differences(
     assert len(informer.values()) == 4
 
 
-def test_another_uid_in_an_event_is_a_deletion_and_an_addition(
+def test_event_with_another_uid_is_reported_as_deletion_and_addition(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
 ) -> None:
     server.play(listing(pod("a", 1, uid="x")), watching(event("MODIFIED", pod("a", 2, uid="y")), bookmark(3)))
@@ -159,7 +161,7 @@ def test_another_uid_in_an_event_is_a_deletion_and_an_addition(
     assert told == [(None, "a:1"), ("a:1", None), (None, "a:2")]
 
 
-def test_values_are_found_by_their_index(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+def test_informer_finds_values_by_index(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
     server.play(listing(pod("a", job="x"), pod("b", job="x"), pod("c", job="y"), pod("d")))
     server.play(watching(event("MODIFIED", pod("a", 2, job="y")), event("DELETED", pod("b", 3, job="x"))))
     informer = start(
@@ -172,7 +174,7 @@ def test_values_are_found_by_their_index(server: ScriptedServer, start: Callable
     assert informer._cache._groups.keys() == {"y"}
 
 
-def test_a_server_that_closes_empty_watches_at_once_is_not_hammered(
+def test_informer_backs_off_when_the_server_closes_empty_watches(
     server: ScriptedServer, start: Callable[..., Informer[str]]
 ) -> None:
     server.play(listing(pod("a")))
@@ -184,7 +186,7 @@ def test_a_server_that_closes_empty_watches_at_once_is_not_hammered(
         assert not server.changed.wait_for(lambda: len(server.asked) > 7, timeout=0.7)
 
 
-def test_failures_are_shown_and_survived(
+def test_informer_shows_failures_and_recovers(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -205,7 +207,7 @@ def test_failures_are_shown_and_survived(
     assert "a-token" not in caplog.text
 
 
-def test_a_callback_that_raises_ends_nothing(
+def test_informer_continues_after_a_callback_raises(
     server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     server.play(listing(pod("a")), watching(event("ADDED", pod("b", 2)), event("ADDED", pod("c", 3)), bookmark(4)))
@@ -220,7 +222,7 @@ def test_a_callback_that_raises_ends_nothing(
     assert "the reader's own mistake" in caplog.text
 
 
-def test_an_object_that_cannot_be_read_is_left_out(
+def test_informer_skips_and_counts_unreadable_objects(
     server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     def trim(manifest: Manifest) -> str:
@@ -237,7 +239,7 @@ def test_an_object_that_cannot_be_read_is_left_out(
     assert informer.errors.objects == 2
 
 
-def test_an_object_that_cannot_be_read_is_logged_once_and_counted_until_it_is_gone(
+def test_unreadable_object_is_logged_once_and_counted_until_deletion(
     server: ScriptedServer, start: Callable[..., Informer[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     def trim(manifest: Manifest) -> str:
@@ -258,7 +260,7 @@ def test_an_object_that_cannot_be_read_is_logged_once_and_counted_until_it_is_go
     assert [each.split(" is ")[0] for each in lines] == ["Pod a/a", "Pod a/b", "Pod a/c"]
 
 
-def test_resync_comes_round_although_the_watch_is_silent(
+def test_informer_resyncs_while_the_watch_is_silent(
     server: ScriptedServer, start: Callable[..., Informer[str]]
 ) -> None:
     server.play(listing(pod("a")))
@@ -287,7 +289,9 @@ def test_stop_interrupts_a_silent_watch(server: ScriptedServer, start: Callable[
     assert not stopper.is_alive()
 
 
-def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
+def test_stop_does_not_wait_for_the_remaining_pages_of_a_list(
+    server: ScriptedServer, start: Callable[..., Informer[str]]
+) -> None:
     may_answer = threading.Event()
     server.play(Answer(body=listing(pod("a"), token="t").body, hold=may_answer))
     server.otherwise = listing(pod("b"), token="t")
@@ -303,7 +307,7 @@ def test_stop_does_not_wait_for_a_list_to_end(server: ScriptedServer, start: Cal
     assert len(server.asked) == 1
 
 
-def test_stop_may_come_from_a_callback_and_before_the_start(
+def test_informer_can_be_stopped_by_a_callback_and_before_its_start(
     server: ScriptedServer, cluster: KubernetesCluster, start: Callable[..., Informer[str]]
 ) -> None:
     Informer(cluster, PODS, trim=version_of).stop()

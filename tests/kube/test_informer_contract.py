@@ -1,4 +1,4 @@
-"""The informer on real API servers: what is written through the client is read from the cache."""
+"""The informer on each API server: its cache follows the writes of a client."""
 
 import threading
 from pathlib import Path
@@ -40,7 +40,7 @@ def follow(cluster: KubernetesCluster, resource: Resource = PODS, **options: Any
     return Informer(cluster, resource, trim=summary, index=lambda value: value[2] or None, settings=QUICK, **options)
 
 
-def test_writes_are_read_back(cluster: KubernetesCluster, namespace: str) -> None:
+def test_informer_reads_back_the_writes_of_a_client(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(PODS, pod("before", "x"), namespace)
     told: list[Any] = []
     with follow(cluster, namespace=namespace, on_change=lambda *change: told.append(change)) as informer:
@@ -57,7 +57,7 @@ def test_writes_are_read_back(cluster: KubernetesCluster, namespace: str) -> Non
         assert informer.wait_for(version(last), SECONDS)
         assert {value[0] for value in informer.values()} == {"before", "last"}
         assert informer.failing == ""
-    # A server may write a pod once more on the way to its deletion; what is kept of it stays the same.
+    # A server may write a pod once more before it deletes it; the trimmed value does not change then.
     assert [(before and before[0], after and after[0]) for before, after in told if before != after] == [
         (None, "before"),
         (None, "after"),
@@ -67,7 +67,9 @@ def test_writes_are_read_back(cluster: KubernetesCluster, namespace: str) -> Non
     ]
 
 
-def test_a_label_that_leaves_the_selection_is_a_deletion(cluster: KubernetesCluster, namespace: str) -> None:
+def test_object_that_no_longer_matches_the_selector_is_reported_as_deleted(
+    cluster: KubernetesCluster, namespace: str
+) -> None:
     made = cluster.create(PODS, pod("p", "x"), namespace)
     gone = threading.Event()
 
@@ -83,7 +85,7 @@ def test_a_label_that_leaves_the_selection_is_a_deletion(cluster: KubernetesClus
         assert informer.values() == []
 
 
-def test_cluster_scoped_custom_resources_have_no_namespace(cluster: KubernetesCluster, namespace: str) -> None:
+def test_cluster_scoped_object_is_found_without_a_namespace(cluster: KubernetesCluster, namespace: str) -> None:
     queue = {
         "apiVersion": TENANT_QUEUES.api_version,
         "kind": TENANT_QUEUES.kind,
@@ -96,7 +98,7 @@ def test_cluster_scoped_custom_resources_have_no_namespace(cluster: KubernetesCl
         assert informer.get("", namespace) == summary(made)
 
 
-def test_a_list_of_many_pages_is_complete(cluster: KubernetesCluster, namespace: str) -> None:
+def test_informer_reads_all_pages_of_a_list(cluster: KubernetesCluster, namespace: str) -> None:
     names = {f"p-{i}" for i in range(25)}
     for name in names:
         cluster.create(PODS, pod(name, "x"), namespace)
@@ -106,7 +108,7 @@ def test_a_list_of_many_pages_is_complete(cluster: KubernetesCluster, namespace:
         assert {value[0] for value in informer.values()} == names
 
 
-def test_a_server_that_restarts_is_followed_on(tmp_path: Path) -> None:
+def test_informer_continues_after_a_server_restart(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     with apiserver.running(layout) as server:
         port = int(server.url.rpartition(":")[2])
@@ -122,7 +124,7 @@ def test_a_server_that_restarts_is_followed_on(tmp_path: Path) -> None:
             made = cluster.create(PODS, pod("second", "x"), "default")
             assert informer.wait_for(version(made), SECONDS)
             assert {value[0] for value in informer.values()} == {"first", "second"}
-            # It may have had to list anew, which is over before it watches again.
+            # The informer may have listed again; the list is complete before the next watch delivers this pod.
             assert informer.wait_for(version(cluster.create(PODS, pod("third", "x"), "default")), SECONDS)
             assert informer.failing == ""
     finally:

@@ -1,4 +1,4 @@
-"""Long texts: read whole, without what nobody reads, or as an outline; never as something else than they are."""
+"""Long JSON texts are read whole, without managed fields, or as an outline; what is read equals the text."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ CROWD = [0] * (jsontext.MOST_VALUES + 1)
 
 @st.composite
 def jobs(draw: st.DrawFn) -> dict[str, Any]:
-    """A TorchJob as API servers write it, with more values than are read."""
+    """Draw a TorchJob as API servers write it, with more values than are read."""
     managed = draw(st.lists(st.fixed_dictionaries({"fieldsV1": FIELDS, "manager": st.just("m")}), max_size=2))
     metadata = {
         "annotations": draw(ANNOTATIONS),
@@ -42,7 +42,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(job=jobs(), event=st.booleans(), end=st.sampled_from([b"", b"\n"]))
-def test_an_outline_has_metadata_and_status_as_they_are(job: dict[str, Any], event: bool, end: bytes) -> None:
+def test_outline_of_a_large_job_keeps_metadata_and_status(job: dict[str, Any], event: bool, end: bytes) -> None:
     text = orjson.dumps({"type": "MODIFIED", "object": job} if event else job) + end
     found = jsontext.loads(text)
     if event:
@@ -57,7 +57,7 @@ def test_an_outline_has_metadata_and_status_as_they_are(job: dict[str, Any], eve
 
 @settings(max_examples=100, deadline=None)
 @given(job=jobs())
-def test_what_is_read_whole_lacks_only_the_managed_fields(job: dict[str, Any]) -> None:
+def test_long_object_is_read_without_its_managed_fields(job: dict[str, Any]) -> None:
     job = job | {"kind": "Other", "spec": {**job["spec"], "crowd": ["x" * jsontext.LONG]}}
     found = jsontext.loads(orjson.dumps(job))
     kept = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
@@ -68,14 +68,14 @@ def test_what_is_read_whole_lacks_only_the_managed_fields(job: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("inner", ["[1,2],{}," * 40_000, "\\n,[" * 40_000])
-def test_what_a_string_holds_is_no_crowd(inner: str) -> None:
+def test_brackets_in_a_string_do_not_count_as_values(inner: str) -> None:
     spec = {"torchTaskSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "c", "args": [inner]}]}}}}}
     job = {"apiVersion": "v1", "kind": "TorchJob", "metadata": {"name": "train"}, "spec": spec}
     assert jsontext.loads(orjson.dumps(job)) == job
 
 
 @pytest.mark.parametrize("levels", [300, 1_100, 300_000])
-def test_a_job_nested_beyond_reading_is_seen_and_cannot_be_run(levels: int) -> None:
+def test_too_deeply_nested_job_is_shown_as_invalid(levels: int) -> None:
     crowd = b"[" * levels + b"]" * levels
     crowd = b",".join([crowd] * max(1, 100_000 // levels))
     line = (
@@ -89,7 +89,7 @@ def test_a_job_nested_beyond_reading_is_seen_and_cannot_be_run(levels: int) -> N
     assert (view.key.name, view.invalid, view.finished) == ("train", True, True)
 
 
-def test_an_object_of_a_long_event_is_marked() -> None:
+def test_object_of_a_long_event_is_marked_as_long() -> None:
     line = orjson.dumps({"type": "ADDED", "object": {"metadata": {"name": "x" * jsontext.LONG}}}) + b"\n"
     (event,) = streams.events([line], "watch")
     assert isinstance(event.object, Long)

@@ -1,4 +1,4 @@
-"""Objects that a loop skips, and threads that fail."""
+"""Errors of single objects, which a loop skips, and of threads, which end the process."""
 
 import logging
 import subprocess
@@ -14,7 +14,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "kube.object_errors"]
 
 
-def test_an_object_is_logged_once_counted_each_time_and_shown_until_it_is_over(
+def test_object_error_is_logged_once_and_shown_until_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors = ObjectErrors()
@@ -33,14 +33,14 @@ def test_an_object_is_logged_once_counted_each_time_and_shown_until_it_is_over(
     assert (errors.objects, errors.times, errors.shown) == (0, 101, "")
 
 
-def test_another_kind_of_error_about_an_object_is_another_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_object_error_of_another_type_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     errors = ObjectErrors()
     for error in (ValueError("1"), TypeError("2"), TypeError("3")):
         errors.met("Pod a/b", error)
     assert len(lines(caplog)) == 2
 
 
-def test_many_objects_fill_neither_the_memory_nor_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_many_objects_are_bounded_in_memory_and_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     errors = ObjectErrors()
     for number in range(REMEMBERED + 500):
@@ -61,7 +61,7 @@ time.sleep(600)
 """
 
 
-def test_a_thread_that_fails_ends_its_process_and_says_why() -> None:
+def test_failed_thread_ends_the_process_and_logs_the_reason() -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == threads.EXIT_CODE
     assert "CRITICAL thread worker failed: the process ends, and its supervisor restarts it" in ended.stderr

@@ -1,4 +1,4 @@
-"""Pages of lists: bounded in bytes and values, and one object alone read with the care of an event."""
+"""Pages of lists are bounded in bytes and values; a page of one object is read with the limits of a watch event."""
 
 import tracemalloc
 from pathlib import Path
@@ -34,7 +34,7 @@ OBJECTS = st.dictionaries(
 
 
 def page(*items: bytes, custom: bool, token: str = "") -> bytes:
-    """A list as a Kubernetes API server writes it: that of a custom resource has its keys in order."""
+    """Return a list as a Kubernetes API server writes it; the keys of a custom resource's list are sorted."""
     metadata = b'"metadata":' + orjson.dumps({"continue": token, "resourceVersion": "9", "remainingItemCount": 3})
     kinds = b'"kind":"TorchJobList"', b'"apiVersion":"v1"'
     held = b'"items":[' + b",".join(items) + b"]"
@@ -43,13 +43,13 @@ def page(*items: bytes, custom: bool, token: str = "") -> bytes:
 
 
 @given(OBJECTS, st.booleans())
-def test_one_object_is_found_whatever_it_holds(item: dict[str, Any], custom: bool) -> None:
+def test_page_of_any_single_object_is_read(item: dict[str, Any], custom: bool) -> None:
     text = page(orjson.dumps(item), custom=custom)
     assert pages._read_single(text) == pages.read(text, 1) == orjson.loads(text)
 
 
 @pytest.mark.parametrize("custom", [True, False])
-def test_an_object_alone_is_read_with_care(custom: bool) -> None:
+def test_too_large_single_object_is_read_as_long(custom: bool) -> None:
     (found,) = pages.read(page(CROWDED, custom=custom), 1)["items"]
     assert isinstance(found, Long)
     assert views.job_view(found).invalid
@@ -58,12 +58,12 @@ def test_an_object_alone_is_read_with_care(custom: bool) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[]", b'{"items":[]}', b'{"items":{}}', page(custom=True), page(custom=False), b"1"])
-def test_what_is_no_page_of_one_object_is_read_as_it_is(text: bytes) -> None:
+def test_text_other_than_a_page_of_one_object_is_read_unchanged(text: bytes) -> None:
     assert pages.read(text, 1) == orjson.loads(text)
 
 
 @pytest.mark.parametrize("limit", [2, 500])
-def test_a_page_that_holds_too_much_is_not_read(limit: int) -> None:
+def test_page_with_too_many_values_or_bytes_is_not_read(limit: int) -> None:
     small = b'{"metadata":{}}'
     assert pages.read(page(small, small, custom=True), limit) is not None
     assert pages.read(page(CROWDED, CROWDED, custom=True), limit) is None
@@ -74,13 +74,13 @@ def test_a_page_that_holds_too_much_is_not_read(limit: int) -> None:
 
 
 @given(st.integers(1, 500), st.integers(0, 2 * pages.MOST_BYTES))
-def test_pages_shrink_to_one_object_and_grow_to_what_is_asked_for(limit: int, size: int) -> None:
+def test_page_limit_shrinks_to_one_and_grows_to_the_requested_size(limit: int, size: int) -> None:
     assert 1 <= pages.smaller_limit(limit) < max(2, limit)
     assert limit <= pages.next_limit(limit, size, 500) <= 500
 
 
 class Large:
-    """An API server that has many objects of one text, and sends each in a piece of its own."""
+    """An API server with many copies of one object, each sent as its own chunk."""
 
     def __init__(self, item: bytes) -> None:
         self.item = item
@@ -94,7 +94,7 @@ class Large:
 
 
 @pytest.mark.parametrize("item", [CROWDED, NESTED, LONG], ids=["crowded", "nested", "long"])
-def test_a_list_of_the_largest_objects_takes_the_memory_of_a_few(item: bytes, tmp_path: Path) -> None:
+def test_list_of_the_largest_objects_needs_the_memory_of_a_few(item: bytes, tmp_path: Path) -> None:
     with scripted.running() as server:
         server.otherwise = Large(item)
         connected = client.connect(ConnectionSettings(kubeconfig=str(scripted.kubeconfig(tmp_path, server.url))))
@@ -109,7 +109,7 @@ def test_a_list_of_the_largest_objects_takes_the_memory_of_a_few(item: bytes, tm
     assert most < 8 * pages.MOST_BYTES
 
 
-def test_a_long_object_alone_is_told_from_the_others_of_its_list(cluster: KubernetesCluster, namespace: str) -> None:
+def test_only_the_long_object_of_a_list_is_marked_as_long(cluster: KubernetesCluster, namespace: str) -> None:
     large = manifest("large", "a")
     template = large["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]
     template["containers"][0]["args"] = ["x" * jsontext.LONG]

@@ -1,4 +1,4 @@
-"""Who closes a stream's connection when its reader and its closer meet."""
+"""The end of a stream that one thread reads while another closes it."""
 
 import io
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import urllib3
 from kube.streams import Stream
 
 
-def test_a_stream_closed_while_a_value_is_on_its_way_is_closed_at_once() -> None:
+def test_stream_closed_during_a_read_closes_its_connection_after_the_read() -> None:
     response = urllib3.HTTPResponse(io.BytesIO(b"never read"), preload_content=False)
 
     def values() -> Iterator[int]:
-        stream.close()  # somebody is reading: it cannot close the connection itself
+        stream.close()  # a read is in progress, so close() leaves the connection to the reader
         assert not response.closed
         yield 1
 

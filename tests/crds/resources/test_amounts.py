@@ -1,4 +1,4 @@
-"""Whether a demand fits a limit, and what it costs to ask."""
+"""Comparison of a demand with a limit: results and cost."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ LIMITS = st.dictionaries(st.sampled_from((*NAMES, OTHERS)), st.integers(0, 6))
 
 
 @given(AMOUNTS, AMOUNTS, LIMITS)
-def test_a_demand_fits_if_each_of_its_names_does(
+def test_demand_fits_if_each_of_its_resources_fits(
     demand: dict[str, int], used: dict[str, int], limit: dict[str, int]
 ) -> None:
     def allowed(name: str) -> bool:
@@ -27,7 +27,7 @@ def test_a_demand_fits_if_each_of_its_names_does(
 
 
 @given(st.lists(st.tuples(AMOUNTS, st.integers(-2, 3))))
-def test_a_total_is_increased_in_place(parts: list[tuple[dict[str, int], int]]) -> None:
+def test_increase_adds_multiples_to_a_total(parts: list[tuple[dict[str, int], int]]) -> None:
     total: dict[str, int] = {}
     for part, times in parts:
         amounts.increase(total, part, times)
@@ -37,7 +37,7 @@ def test_a_total_is_increased_in_place(parts: list[tuple[dict[str, int], int]]) 
 
 
 class Counted(Mapping[str, int]):
-    """Amounts that count how often they are asked."""
+    """Amounts that count their lookups."""
 
     def __init__(self, content: dict[str, int]) -> None:
         self.content = content
@@ -57,7 +57,7 @@ class Counted(Mapping[str, int]):
 
 
 @pytest.mark.parametrize("others", [{}, {OTHERS: 0}])
-def test_the_work_does_not_grow_with_the_names_of_the_limit(others: dict[str, int]) -> None:
+def test_cost_of_fits_is_independent_of_the_size_of_the_limit(others: dict[str, int]) -> None:
     limit = Counted({f"example.org/{number}": 0 for number in range(10_000)} | {"cpu": 8} | others)
     used = Counted({f"example.org/{number}": 5 for number in range(10_000)})
     assert amounts.fits({"cpu": 8, "jobs": 1}, used, limit)

@@ -1,4 +1,4 @@
-"""Quantities are exact, whatever their suffix."""
+"""Quantities of resources: exact for each suffix, and rounded up to whole units."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -45,7 +45,7 @@ from crds.resources import quantities
         ("cpu", "0", 0),
     ],
 )
-def test_parse(name: str, text: str | int | float, amount: int) -> None:
+def test_parse_returns_the_amount_in_base_units(name: str, text: str | int | float, amount: int) -> None:
     assert quantities.parse(name, text) == amount
 
 
@@ -71,20 +71,20 @@ HARDLY = ["9" * 65, "1E3Ki", "\u0663", "16Ei", "1\n"]
 
 
 @pytest.mark.parametrize("text", [*NO_QUANTITIES, *HARDLY])
-def test_what_is_no_quantity_is_named(text: str) -> None:
+def test_error_names_the_invalid_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="quantity") as error:
         quantities.parse("memory", text)
     assert (repr(text) if len(text) <= 64 else f"{len(text)} characters") in str(error.value)
 
 
 @pytest.mark.parametrize("value", [None, True, [], {}, float("nan"), float("inf")])
-def test_what_is_no_number_is_refused(value: object) -> None:
+def test_value_other_than_a_number_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         quantities.parse("cpu", value)  # type: ignore[arg-type]
 
 
 @given(st.decimals(min_value=0, max_value=10**9, places=6), st.sampled_from(["", "n", "u", "m", "k", "Ki", "Mi", "M"]))
-def test_rounds_up_and_never_by_a_whole_unit(number: Decimal, suffix: str) -> None:
+def test_parse_rounds_up_by_less_than_one_unit(number: Decimal, suffix: str) -> None:
     text = f"{number:f}{suffix}"
     exact = quantities.exact(text)
     amount = quantities.parse("memory", text)
@@ -93,7 +93,7 @@ def test_rounds_up_and_never_by_a_whole_unit(number: Decimal, suffix: str) -> No
 
 
 @given(st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "jobs"]), st.integers(0, 2**60))
-def test_text_is_read_back_unchanged(name: str, amount: int) -> None:
+def test_text_of_an_amount_is_parsed_to_the_same_amount(name: str, amount: int) -> None:
     assert quantities.parse(name, quantities.text(name, amount)) == amount
 
 
@@ -107,10 +107,10 @@ def test_text_is_read_back_unchanged(name: str, amount: int) -> None:
         ("jobs", 0, "0"),
     ],
 )
-def test_text(name: str, amount: int, text: str) -> None:
+def test_text_uses_the_shortest_exact_suffix(name: str, amount: int, text: str) -> None:
     assert quantities.text(name, amount) == text
 
 
-def test_canonical_drops_the_prefix_of_resource_quotas() -> None:
+def test_canonical_removes_the_prefix_of_resource_quotas() -> None:
     assert quantities.canonical("requests.nvidia.com/gpu") == "nvidia.com/gpu"
     assert quantities.canonical("cpu") == "cpu"

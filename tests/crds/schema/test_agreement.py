@@ -1,4 +1,4 @@
-"""The models and the CustomResourceDefinitions agree on what is a TorchJob."""
+"""The models and the CustomResourceDefinitions accept the same TorchJobs and TenantQueues."""
 
 import copy
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from tests.support.crds import served
 from tests.support.crds.builders import job, queue, task
 
 ONLY_IN_PYTHON = ("dependency cycle", "is not a quantity", "asks for no GPU")
-"""What no rule of the definition can see: cycles, and the inside of the opaque pod template."""
+"""Messages of problems that no rule of the definition detects: cycles, and errors within the opaque pod template."""
 ONLY_ON_THE_SERVER = "spec.backoffLimit in body should be less than or equal to"
-"""What is refused, but was stored by the version before: it counts as the largest value."""
+"""The message of a refusal that the models lack: a larger value stored by an older version counts as the largest."""
 
 restart_policies = st.sampled_from(["Always", "OnFailure", "ExitCode", "Never"])
 task_types = st.one_of(
@@ -32,7 +32,7 @@ quantities = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,3})?(m|k|M|G|Ki|Mi|Gi|e[0-9])?
 
 @st.composite
 def tasks(draw: st.DrawFn) -> dict[str, Any]:
-    """Up to four tasks; each depends on some of those before it."""
+    """Draw up to four tasks; each depends on some of those before it."""
     kinds = draw(st.lists(task_types, min_size=1, max_size=4, unique_by=str.lower))
     known = {"master": "Master", "worker": "Worker", "aimaster": "AIMaster"}
     kinds = [known.get(kind.lower(), kind) for kind in kinds]
@@ -52,7 +52,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> dict[str, Any]:
-    """A valid TorchJob."""
+    """Draw a valid TorchJob."""
     declared = draw(tasks())
     spec: dict[str, Any] = {"torchTaskSpecs": declared}
     members = draw(st.lists(st.sampled_from(sorted(declared)), unique=True))
@@ -73,7 +73,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value but the inside of pod templates."""
+    """Yield the path of each value in a JSON value, except within pod templates."""
     if path and path[-1] != "template":
         items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for step, child in items:
@@ -93,7 +93,7 @@ strange = st.one_of(
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> dict[str, Any]:
-    """A TorchJob with something strange put in, added or taken out at one place of its spec."""
+    """Draw a TorchJob with a value of its spec replaced by a strange one, added or removed."""
     manifest = copy.deepcopy(draw(jobs()))
     *steps, last = draw(st.sampled_from(sorted(places(manifest["spec"], ("spec",)), key=repr)))
     at = manifest
@@ -126,19 +126,19 @@ def final(refused: list[str]) -> list[str]:
 
 
 @given(jobs())
-def test_a_valid_job_is_valid_for_both(manifest: dict[str, Any]) -> None:
+def test_valid_job_is_accepted_by_model_and_definition(manifest: dict[str, Any]) -> None:
     assert problems(manifest) == []
     assert served.refusals(manifest) == []
 
 
 @settings(max_examples=400)
 @given(spoilt())
-def test_both_refuse_the_same(manifest: dict[str, Any]) -> None:
+def test_model_and_definition_refuse_the_same_jobs(manifest: dict[str, Any]) -> None:
     found, refused = visible(problems(manifest)), final(served.refusals(manifest))
     assert bool(found) == bool(refused), (found, refused)
 
 
-def test_a_backoff_limit_that_was_stored_before_there_was_a_largest_one_counts_as_the_largest() -> None:
+def test_stored_backoff_limit_above_the_maximum_counts_as_the_maximum() -> None:
     stored = job(backoffLimit=2**31 - 1)
     assert ONLY_ON_THE_SERVER in served.refusals(stored)[0]
     assert torchjob.parse(stored).spec.backoff_limit == 1000
@@ -149,7 +149,7 @@ BY_RULES = [row for row in REFUSED if row[1].get("kind") == "TorchJob" and visib
 
 
 @pytest.mark.parametrize("manifest", [row[1] for row in BY_RULES], ids=[row[0] for row in BY_RULES])
-def test_the_api_server_refuses_what_parse_refuses(manifest: dict[str, Any]) -> None:
+def test_definition_refuses_the_jobs_that_parse_refuses(manifest: dict[str, Any]) -> None:
     assert served.refusals(manifest)
 
 
@@ -162,7 +162,7 @@ def test_the_api_server_refuses_what_parse_refuses(manifest: dict[str, Any]) -> 
         for count in counts
     ],
 )
-def test_both_measure_the_names_of_pods_alike(length: int, task_type: str, count: int) -> None:
+def test_model_and_definition_limit_pod_names_alike(length: int, task_type: str, count: int) -> None:
     manifest = job("a" * length, torchTaskSpecs={task_type: task(numTasks=count)})
     assert bool(problems(manifest)) == bool(served.refusals(manifest))
 
@@ -187,7 +187,7 @@ def test_both_measure_the_names_of_pods_alike(length: int, task_type: str, count
         (job(torchTaskSpecs={"Worker": task(numTasks=-1)}), "spec.torchTaskSpecs.Worker.numTasks: Invalid value"),
     ],
 )
-def test_the_api_server_names_the_field(manifest: dict[str, Any], refusal: str) -> None:
+def test_refusal_by_the_definition_names_the_field(manifest: dict[str, Any], refusal: str) -> None:
     assert any(found.startswith(refusal) for found in served.refusals(manifest)), served.refusals(manifest)
 
 
@@ -204,7 +204,7 @@ quotas = st.fixed_dictionaries(
         optional={"stopPolicy": st.sampled_from(["None", "Hold"]), "namespaces": st.lists(queue_names, max_size=3)},
     ),
 )
-def test_a_valid_queue_is_valid_for_both(name: str, spec: dict[str, Any]) -> None:
+def test_valid_queue_is_accepted_by_model_and_definition(name: str, spec: dict[str, Any]) -> None:
     manifest = queue(name, **spec)
     assert tenantqueue.parse(manifest).metadata.name == name
     assert served.refusals(manifest) == []
@@ -215,13 +215,13 @@ def test_a_valid_queue_is_valid_for_both(name: str, spec: dict[str, Any]) -> Non
         st.text(max_size=8), st.integers(-5, 5), quantities, st.from_regex(r"[-+.0-9KMGimuneE]{0,8}", fullmatch=True)
     )
 )
-def test_both_agree_on_what_is_a_quantity(value: str | int) -> None:
+def test_model_and_definition_accept_the_same_quantities(value: str | int) -> None:
     manifest = queue(quota={"memory": value})
     try:
         tenantqueue.parse(manifest)
         refused = False
     except InvalidObject as error:
-        # Too large for 64 bits is more than a pattern can say.
+        # A pattern cannot express that a number is too large for 64 bits.
         refused = "too large" not in str(error)
     assert refused == bool(served.refusals(manifest))
 
@@ -242,26 +242,26 @@ limit_names = st.one_of(
 
 
 @given(limit_names)
-def test_both_agree_on_what_a_limit_may_be_named(name: str) -> None:
+def test_model_and_definition_accept_the_same_limit_names(name: str) -> None:
     manifest = queue(quota={name: 1})
     assert bool(served.refusals(manifest)) == _is_refused(manifest)
 
 
 @given(st.sampled_from(["nvidia.com/gpu", "requests.a.b/c", "jobs", "pods", "count/pods", "cpu", "memory"]), quantities)
-def test_both_agree_on_what_can_be_divided(name: str, quantity: str | int) -> None:
+def test_model_and_definition_accept_the_same_fractions(name: str, quantity: str | int) -> None:
     manifest = queue(quota={name: quantity})
     assert bool(served.refusals(manifest)) == _is_refused(manifest)
 
 
 @given(quantities)
-def test_no_fraction_of_a_device_passes(quantity: str | int) -> None:
-    """What is refused may be whole all the same: a number that only a negative exponent makes whole is."""
+def test_fraction_of_a_device_is_refused(quantity: str | int) -> None:
+    """Checks accepted quantities only: a whole number that needs a negative exponent may be refused, too."""
     if not _is_refused(queue(quota={"nvidia.com/gpu": quantity})):
         assert exact(quantity).denominator == 1
 
 
 @given(st.integers(0, 10**12), st.sampled_from(["", ".0", "k", "M", "Ki", "e2", "000m", "E"]))
-def test_whole_numbers_of_devices_pass(number: int, suffix: str) -> None:
+def test_whole_number_of_devices_is_accepted(number: int, suffix: str) -> None:
     assert not _is_refused(queue(quota={"nvidia.com/gpu": f"{number}{suffix}"}))
 
 

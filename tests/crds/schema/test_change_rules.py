@@ -1,4 +1,4 @@
-"""Every cell of the field table, judged by the rules made from it."""
+"""The rules that are generated from the field table, for each field and state of the job."""
 
 import copy
 from typing import Any
@@ -39,12 +39,13 @@ CELLS = [
     for field in TABLE
     for state, statuses in STATUS.items()
     for index, status in enumerate(statuses)
-    if (field.path, status) != (DEADLINE, {"phase": "Queued"})  # `test_a_deadline_only_comes_sooner`
+    if (field.path, status)
+    != (DEADLINE, {"phase": "Queued"})  # `test_deadline_of_a_queued_job_can_only_become_earlier`
 ]
 
 
 def with_field(path: str, value: Any, status: dict[str, Any] | None) -> dict[str, Any]:
-    """A job with one field set; without it if the value is None."""
+    """Return a job with this field set; None removes the field."""
     manifest = copy.deepcopy(job(status=status))
     at = manifest["spec"]
     *steps, last = path.split(".")
@@ -56,13 +57,13 @@ def with_field(path: str, value: Any, status: dict[str, Any] | None) -> dict[str
 
 
 def changes(path: str) -> list[tuple[Any, Any]]:
-    """From one value to another, from nothing to a value and back, as far as the field may be absent."""
+    """Return changes between two values and, if the field may be absent, between a value and none."""
     one, other = VALUES[path]
     return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
 
 
 def is_sooner(field: Field, state: State, before: Any, after: Any) -> bool:
-    """Whether the change moves the deadline of an unfinished job to an earlier moment."""
+    """Return whether the change moves the deadline of an unfinished job to an earlier time."""
     sooner = after is not None and (before is None or after < before) if field.path == DEADLINE else False
     return sooner and state != "finished"
 
@@ -82,7 +83,7 @@ def is_sooner(field: Field, state: State, before: Any, after: Any) -> bool:
     ],
 )
 @pytest.mark.parametrize("suspend", [False, True])
-def test_a_deadline_only_comes_sooner(
+def test_deadline_of_a_queued_job_can_only_become_earlier(
     before: int | None, after: int | None, status: dict[str, Any] | None, said: str, suspend: bool
 ) -> None:
     old, new = with_field(DEADLINE, before, status), with_field(DEADLINE, after, status)
@@ -97,7 +98,7 @@ def test_a_deadline_only_comes_sooner(
 
 
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
-def test_a_field_changes_only_where_the_table_says_so(
+def test_field_changes_only_in_the_states_of_the_table(
     field: Field, state: State, status: dict[str, Any] | None
 ) -> None:
     for before, after in changes(field.path):
@@ -113,20 +114,20 @@ def test_a_field_changes_only_where_the_table_says_so(
 
 
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
-def test_a_status_may_change_whatever_the_spec_holds(field: Field, state: State, status: dict[str, Any] | None) -> None:
+def test_status_can_change_in_any_state(field: Field, state: State, status: dict[str, Any] | None) -> None:
     old = with_field(field.path, VALUES[field.path][0], status)
     for others in STATUS.values():
         for other in others:
             assert served.refusals(with_field(field.path, VALUES[field.path][0], other), old) == []
 
 
-def test_the_table_names_every_field_of_the_spec() -> None:
+def test_field_table_lists_each_field_of_the_spec() -> None:
     top = {info.alias for info in TorchJobSpec.model_fields.values()} - {"schedulingPolicy"}
     policy = {f"schedulingPolicy.{info.alias}" for info in SchedulingPolicy.model_fields.values()}
     assert sorted(field.path for field in TABLE) == sorted(str(path) for path in top | policy)
 
 
-def test_all_fields_that_changed_are_named() -> None:
+def test_refusal_names_all_changed_fields() -> None:
     status = {"phase": "Admitted", "admission": ADMISSION}
     old = with_field("restartScope", "Job", status)
     new = with_field("restartScope", "Task", status)
@@ -136,7 +137,7 @@ def test_all_fields_that_changed_are_named() -> None:
 
 
 def resized(workers: int | None, policy: dict[str, Any] | None, phase: str = "Running", **also: Any) -> list[str]:
-    """What is said when an admitted job of 3 workers gets another number of them, and its Worker other fields."""
+    """Return the refusals of a change of an admitted job of 3 workers: another number, and other fields of Worker."""
     status = {"phase": phase, "admission": ADMISSION}
     old = with_field("torchElasticPolicy", policy, status)
     old["spec"]["torchTaskSpecs"] = {"Master": task(), "Worker": task(numTasks=3)}
@@ -167,7 +168,7 @@ BOUNDS = {"numMinReplicas": 2, "numMaxReplicas": 4}
         (4, BOUNDS, {"template": task()["template"] | {"metadata": {"labels": {"a": "b"}}}}, False),
     ],
 )
-def test_an_elastic_job_changes_its_size_within_its_bounds(
+def test_elastic_job_can_be_resized_only_within_its_bounds(
     workers: int | None, policy: dict[str, Any] | None, also: dict[str, Any], allowed: bool
 ) -> None:
     found = resized(workers, policy, **also)
@@ -178,11 +179,11 @@ def test_an_elastic_job_changes_its_size_within_its_bounds(
         assert "numMinReplicas to numMaxReplicas" in refusal
 
 
-def test_a_job_that_is_over_has_its_size_for_ever() -> None:
+def test_finished_job_cannot_be_resized() -> None:
     assert resized(4, BOUNDS, phase="Succeeded")
 
 
-def test_with_its_size_nothing_else_changes() -> None:
+def test_resize_with_another_change_is_refused() -> None:
     old = with_field("torchElasticPolicy", BOUNDS, {"phase": "Running", "admission": ADMISSION})
     old["spec"]["torchTaskSpecs"] = {"Master": task(), "Worker": task(numTasks=3)}
     for changed in ({"Master": task(critical=True)}, {"Other": task()}, {"Master": None}):

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions are what the models say, and what an API server and kubectl can take."""
+"""The CustomResourceDefinitions match the models and are accepted by API servers and kubectl."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from crds import generate
 from embedded.apiserver.kinds import definitions as served_definitions
 
 KUBECTL_LIMIT = 200_000
-"""Bytes: `kubectl apply` keeps the object in an annotation of at most 256 KiB."""
+"""A limit in bytes: `kubectl apply` stores the object in an annotation of at most 256 KiB."""
 TORCHJOB, TENANT_QUEUE = generate.load()
 
 
@@ -42,25 +42,25 @@ def below(definition: dict[str, Any], path: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("name", sorted(generate.manifests()))
-def test_the_files_are_what_the_models_say(name: str) -> None:
+def test_manifest_files_match_the_models(name: str) -> None:
     written = (Path(generate.__file__).parent / "manifests" / name).read_text(encoding="utf-8")
     assert written == generate.manifests()[name], "run: python -m crds.generate"
 
 
-def test_the_documents_are_both_definitions() -> None:
+def test_documents_contain_both_definitions() -> None:
     kinds = [each["spec"]["names"]["kind"] for each in yaml.safe_load_all(generate.documents())]
     assert kinds == ["TorchJob", "TenantQueue"]
 
 
 @pytest.mark.parametrize("definition", [TORCHJOB, TENANT_QUEUE], ids=["TorchJob", "TenantQueue"])
 class TestDefinition:
-    def test_small_enough_for_kubectl_apply(self, definition: dict[str, Any]) -> None:
+    def test_definition_is_small_enough_for_kubectl_apply(self, definition: dict[str, Any]) -> None:
         assert len(json.dumps(definition)) < KUBECTL_LIMIT
 
-    def test_structural_and_its_rules_compile(self, definition: dict[str, Any]) -> None:
+    def test_definition_is_structural_and_its_rules_compile(self, definition: dict[str, Any]) -> None:
         assert list(served_definitions.check(definition, None)) == []
 
-    def test_everything_a_rule_may_walk_over_is_bounded(self, definition: dict[str, Any]) -> None:
+    def test_each_field_of_the_spec_is_bounded(self, definition: dict[str, Any]) -> None:
         schema = version(definition)["schema"]["openAPIV3Schema"]
         unbounded = [
             path
@@ -75,7 +75,7 @@ class TestDefinition:
         ]
         assert unbounded == []
 
-    def test_every_column_shows_a_real_field(self, definition: dict[str, Any]) -> None:
+    def test_each_column_shows_an_existing_field(self, definition: dict[str, Any]) -> None:
         for column in version(definition)["additionalPrinterColumns"]:
             if not column["jsonPath"].startswith(".metadata."):
                 assert below(definition, column["jsonPath"]) is not None, column["name"]
@@ -85,11 +85,11 @@ class TestDefinition:
             for rule in node.get("x-kubernetes-validations", []):
                 assert rule["message"], path
 
-    def test_nothing_is_filled_into_a_status(self, definition: dict[str, Any]) -> None:
+    def test_status_has_no_defaults(self, definition: dict[str, Any]) -> None:
         status = version(definition)["schema"]["openAPIV3Schema"]["properties"]["status"]
         assert [path for path, node in nodes(status) if "default" in node] == []
 
-    def test_a_status_has_one_owner(self, definition: dict[str, Any]) -> None:
+    def test_status_is_owned_as_a_whole(self, definition: dict[str, Any]) -> None:
         status = below(definition, "status")
         assert status is not None
         assert status["x-kubernetes-map-type"] == "atomic"
@@ -102,16 +102,16 @@ def test_torchjob_is_namespaced_and_scales_its_workers() -> None:
         assert below(TORCHJOB, path) is not None, path
 
 
-def test_tenant_queue_is_of_the_cluster() -> None:
+def test_tenant_queue_is_cluster_scoped() -> None:
     assert (TENANT_QUEUE["spec"]["scope"], TENANT_QUEUE["spec"]["names"]["shortNames"]) == ("Cluster", ["tq"])
     assert "status" in version(TENANT_QUEUE)["subresources"]
 
 
-def test_no_default_is_written_into_a_torchjob() -> None:
+def test_torchjob_has_no_defaults() -> None:
     assert [path for path, node in nodes(version(TORCHJOB)["schema"]["openAPIV3Schema"]) if "default" in node] == []
 
 
-def test_a_template_keeps_its_metadata_and_what_nobody_declared() -> None:
+def test_template_keeps_its_metadata_and_undeclared_fields() -> None:
     node = below(TORCHJOB, "spec.torchTaskSpecs.Any.template")
     assert node is not None
     assert node["x-kubernetes-preserve-unknown-fields"]

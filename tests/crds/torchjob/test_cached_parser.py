@@ -1,4 +1,4 @@
-"""Whether a job's likes were seen before changes nothing of what is seen in it."""
+"""The cache of parsed specs: a job is parsed to the same result with and without similar jobs before it."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ statuses = st.sampled_from([{}, {"phase": "Queued"}, {"phase": "Sometimes"}, {"a
 
 
 def read(manifest: Any, by: Any) -> object:
-    """All there is to know of a manifest, or all that is wrong with it."""
+    """Return all values of a parsed manifest, or its problems."""
     try:
         found = by(manifest)
     except InvalidObject as error:
@@ -33,7 +33,7 @@ def read(manifest: Any, by: Any) -> object:
 
 @settings(max_examples=60)
 @given(st.one_of(jobs(), spoilt()), st.lists(st.tuples(names, own, statuses), max_size=3))
-def test_a_job_is_what_it_is_whatever_was_seen_before(first: dict[str, Any], others: list[Any]) -> None:
+def test_parsed_job_is_the_same_with_and_without_the_cache(first: dict[str, Any], others: list[Any]) -> None:
     shared = {name: value for name, value in first["spec"].items() if name not in ("schedulingPolicy", "suspend")}
     likes = [job(name, status=status, **shared, **varied) for name, varied, status in others]
     for each in (first, *likes, first):
@@ -43,12 +43,12 @@ def test_a_job_is_what_it_is_whatever_was_seen_before(first: dict[str, Any], oth
 
 
 @pytest.mark.parametrize(("manifest", "_found"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_is_wrong_is_told_alike(manifest: Any, _found: list[str]) -> None:
+def test_problems_are_the_same_with_and_without_the_cache(manifest: Any, _found: list[str]) -> None:
     for _ in range(2):
         assert read(manifest, cached_parser.parse) == read(manifest, torchjob.parse)
 
 
-def test_a_name_that_is_too_long_for_its_pods_is_noticed_beside_one_that_is_not() -> None:
+def test_too_long_name_is_refused_despite_a_cached_spec() -> None:
     tasks = {"Evaluator" + "x" * 11: task(numTasks=10_000)}
     for length in (37, 38, 37, 40, 41):
         manifest = job("n" * length, torchTaskSpecs=tasks)
@@ -58,14 +58,14 @@ def test_a_name_that_is_too_long_for_its_pods_is_noticed_beside_one_that_is_not(
         cached_parser.parse(job("n" * 38, torchTaskSpecs=tasks))
 
 
-def test_jobs_that_ask_for_the_same_share_what_was_worked_out() -> None:
+def test_jobs_with_equal_tasks_share_the_parsed_tasks() -> None:
     one, other = (cached_parser.parse(job(name, schedulingPolicy={"queue": name})).spec for name in ("a", "b"))
     assert one.tasks is other.tasks
     assert one.charge is other.charge
     assert (one.scheduling_policy.queue, other.scheduling_policy.queue) == ("a", "b")
 
 
-def test_what_is_long_or_no_json_is_read_and_not_kept() -> None:
+def test_long_or_invalid_spec_is_not_cached() -> None:
     known = cached_parser._parse_spec.cache_info().currsize
     kept = template()
     kept["metadata"] = {"annotations": {"note": "x" * cached_parser.LONGEST}}

@@ -1,4 +1,4 @@
-"""Resource claims in templates, and the queues that take no job that has them."""
+"""Resource claims in pod templates, and the queues that refuse jobs with them."""
 
 from typing import Any
 
@@ -28,11 +28,11 @@ def claimed(**pod_spec: Any) -> str:
         ({"initContainers": [CLAIMING]}, "initContainers[0].resources.claims"),
     ],
 )
-def test_the_field_that_claims_resources_is_named(pod_spec: dict[str, Any], field: str) -> None:
+def test_claims_names_the_field_that_claims_resources(pod_spec: dict[str, Any], field: str) -> None:
     assert claimed(**pod_spec) == (f"spec.torchTaskSpecs.Worker.template.spec.{field}" if field else "")
 
 
-def test_a_device_is_what_is_neither_cpu_nor_memory_nor_storage_nor_a_count() -> None:
+def test_devices_omits_cpu_memory_storage_and_counts() -> None:
     others = [
         "cpu",
         "memory",
@@ -49,7 +49,7 @@ def test_a_device_is_what_is_neither_cpu_nor_memory_nor_storage_nor_a_count() ->
     assert claims.devices([*named, *others]) == tuple(sorted(named))
 
 
-def test_only_a_queue_whose_quota_names_a_device_refuses_and_says_which() -> None:
+def test_queue_with_a_device_quota_refuses_jobs_with_claims() -> None:
     assert claims.refusal("team", {"cpu": 1, "memory": 2, "jobs": 3}) == ""
     assert claims.refusal("team", {}) == ""
     assert "quota of queue team names nvidia.com/gpu" in claims.refusal("team", {"cpu": 1, builders.GPU: 0})

@@ -1,4 +1,4 @@
-"""The conditions of a job never contradict each other, and their times tell when something changed."""
+"""The conditions of a job agree with its phase and with each other, and carry the time of their last change."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,7 +21,7 @@ def true(found: Conditions) -> set[str]:
     return {condition.type for condition in found if condition.status == "True"}
 
 
-def test_time_moves_only_with_the_status() -> None:
+def test_transition_time_changes_only_with_the_status() -> None:
     first = conditions.set_condition((), "Queued", True, "Waiting", "one", at(0), 1)
     again = conditions.set_condition(first, "Queued", True, "StillWaiting", "two", at(5), 2)
     (condition,) = again
@@ -31,21 +31,21 @@ def test_time_moves_only_with_the_status() -> None:
     assert (condition.status, condition.last_transition_time) == ("False", at(9))
 
 
-def test_a_condition_keeps_its_place() -> None:
+def test_changed_condition_keeps_its_place() -> None:
     found = conditions.set_condition((), "Queued", True, "A", "", at(0), 1)
     found = conditions.set_condition(found, "Admitted", True, "B", "", at(0), 1)
     found = conditions.set_condition(found, "Queued", False, "C", "", at(1), 1)
     assert [condition.type for condition in found] == ["Queued", "Admitted"]
 
 
-def test_a_message_is_cut_to_what_the_schema_takes() -> None:
+def test_long_message_is_cut_to_the_limit_of_the_schema() -> None:
     (condition,) = conditions.set_condition((), "Failed", True, "A", "no data " * 5000, at(0), 1)
     assert 32_760 < len(condition.message) <= 32_768
     assert condition.message.endswith((" no ...", " data ..."))
 
 
 @given(st.data())
-def test_every_way_through_the_table_keeps_conditions_and_phase_in_step(data: st.DataObject) -> None:
+def test_conditions_match_the_phase_after_any_transitions(data: st.DataObject) -> None:
     phase: Phase = ""
     found: Conditions = ()
     for step in range(12):
@@ -64,7 +64,7 @@ def test_every_way_through_the_table_keeps_conditions_and_phase_in_step(data: st
 
 @pytest.mark.parametrize("end", FINISHED)
 @pytest.mark.parametrize("phase", [phase for phase in TRUE_IN if phase not in FINISHED])
-def test_nothing_follows_an_end(end: Phase, phase: Phase) -> None:
+def test_finished_phase_cannot_change(end: Phase, phase: Phase) -> None:
     found = conditions.enter((), end, "Reason", "message", at(0), 1)
     assert NEXT[end] == ()
     with pytest.raises(ValueError, match="cannot become"):
@@ -76,7 +76,7 @@ def test_entering_a_phase_again_changes_nothing() -> None:
     assert conditions.enter(found, "Queued", "Reason", "message", at(7), 1) == found
 
 
-def test_the_table_in_the_docstring_is_the_table() -> None:
+def test_table_in_the_docstring_matches_the_code() -> None:
     rows = {}
     for line in (conditions.__doc__ or "").splitlines():
         cells = [cell.strip() for cell in line.strip().split("  ") if cell.strip()]
@@ -85,7 +85,7 @@ def test_the_table_in_the_docstring_is_the_table() -> None:
     assert rows == {phase: (", ".join(TRUE_IN[phase]) or "-", " ".join(NEXT[phase]) or "-") for phase in TRUE_IN}
 
 
-def test_status_prints_as_kubernetes_does() -> None:
+def test_status_manifest_has_the_format_of_kubernetes() -> None:
     found = conditions.enter((), "Failed", "BackoffLimitExceeded", "train-worker-0: exit code 1", at(0), 3)
     assert TorchJobStatus(phase="Failed", conditions=found).manifest()["conditions"] == [
         {

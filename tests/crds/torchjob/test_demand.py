@@ -1,4 +1,4 @@
-"""A pod's demand is what the Kubernetes scheduler counts."""
+"""A pod's demand equals the sum that the Kubernetes scheduler computes."""
 
 from typing import Any
 
@@ -27,15 +27,15 @@ GPUS: dict[str, Any] = {"nvidia.com/gpu": 8}
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu"]), st.integers(0, 9))
 POD_RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
 POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
-    ("nothing asked", {"containers": [{"name": "c"}]}, {}),
+    ("no requests", {"containers": [{"name": "c"}]}, {}),
     ("sum of containers", {"containers": [container({"cpu": "1"}), container({"cpu": "500m"})]}, {"cpu": 1500}),
     (
-        "limits stand in",
+        "limits replace missing requests",
         {"containers": [container(limits={"cpu": 2, "nvidia.com/gpu": 1})]},
         {"cpu": 2000, "nvidia.com/gpu": 1},
     ),
     (
-        "requests win",
+        "requests precede limits",
         {"containers": [container({"cpu": "1"}, {"cpu": "4", "memory": "1Ki"})]},
         {"cpu": 1000, "memory": 1024},
     ),
@@ -45,7 +45,7 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
         {"cpu": 3000},
     ),
     (
-        "name by name",
+        "each resource by itself",
         {"initContainers": [container({"cpu": "3"})], "containers": [container({"memory": "5"})]},
         {"cpu": 3000, "memory": 5},
     ),
@@ -82,12 +82,12 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
         {"cpu": 1000, "nvidia.com/gpu": 1},
     ),
     (
-        "limits of the pod stand in where no container asks",
+        "limits of the pod count where no container has requests",
         {"resources": {"limits": {"cpu": "4", "memory": "8"}}, "containers": [container({"cpu": "3"})]},
         {"cpu": 3000, "memory": 8},
     ),
     (
-        "devices of the pod itself count nowhere: no API server knows them there",
+        "devices of the pod itself are not counted, since no API server supports them",
         {"resources": {"requests": {"nvidia.com/gpu": 0, "hugepages-2Mi": "2Mi"}}, "containers": [container(GPUS)]},
         {"nvidia.com/gpu": 8, "hugepages-2Mi": 2**21},
     ),
@@ -96,12 +96,12 @@ POD_TABLE: list[tuple[str, dict[str, Any], dict[str, int]]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), [row[1:] for row in POD_TABLE], ids=[row[0] for row in POD_TABLE])
-def test_pod_demand(spec: dict[str, Any], expected: dict[str, int]) -> None:
+def test_pod_demand_matches_the_scheduler(spec: dict[str, Any], expected: dict[str, int]) -> None:
     assert demand.pod_demand(spec) == expected | {"pods": 1}
 
 
 def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
-    """The charge of a job of one such pod."""
+    """Return the charge of a job with one such pod."""
     template = {"spec": {"containers": [], **pod_spec}}
     charge = dict(torchjob.parse(builders.job(torchTaskSpecs={"Master": builders.task(template=template)})).spec.charge)
     assert charge.pop("jobs") == 1
@@ -120,10 +120,10 @@ def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
         (None, {"cpu": 4000, "nvidia.com/gpu": 8}),
     ],
 )
-def test_a_job_is_charged_the_larger_of_what_its_pod_and_its_containers_ask_for(
+def test_charge_is_the_larger_of_pod_and_container_requests(
     resources: dict[str, Any] | None, charge: dict[str, int]
 ) -> None:
-    """An API server that does not know resources of the pod drops them, and runs what the containers ask for."""
+    """An API server without support for resources of the pod drops them; the requests of the containers count then."""
     asked = container({"cpu": "4"}, GPUS)
     assert charged({"resources": resources, "containers": [asked]}) == charge | {"pods": 1}
     overhead = {**charge, "cpu": charge["cpu"] + 500, "pods": 1}
@@ -131,7 +131,7 @@ def test_a_job_is_charged_the_larger_of_what_its_pod_and_its_containers_ask_for(
 
 
 @given(resources=POD_RESOURCES, asked=POD_RESOURCES)
-def test_a_pod_never_takes_more_than_its_charge_whatever_the_api_server_drops(
+def test_pod_demand_never_exceeds_the_charge_even_without_pod_resources(
     resources: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     spec = {"containers": [{"name": "c", "image": "i", "resources": asked}], "resources": resources}
@@ -140,7 +140,7 @@ def test_a_pod_never_takes_more_than_its_charge_whatever_the_api_server_drops(
         assert all(charge.get(name, 0) >= amount for name, amount in taken.items())
 
 
-def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
+def test_charge_covers_all_pods_and_one_job() -> None:
     tasks = {
         "Master": builders.task(template=builders.template(cpu="1")),
         "Worker": builders.task(numTasks=3, template=builders.template(cpu="500m", **{builders.GPU: 2})),
@@ -151,7 +151,7 @@ def test_a_job_is_charged_for_all_its_pods_and_one_job() -> None:
 
 
 def steps(**waits: str) -> dict[str, Any]:
-    """Tasks by name: what each asks for in cores, and whom it waits for, as in `Master="2 Prepare=Succeeded"`."""
+    """Return tasks from their cores and the tasks that they wait for, as in `Master="2 Prepare=Succeeded"`."""
     return {name: _step(*wish.split()) for name, wish in waits.items()}
 
 
@@ -162,23 +162,23 @@ def _step(cores: str, *upstreams: str) -> dict[str, Any]:
 
 
 CHARGES = [
-    ("what only waits for others to run is there with them", {"Master": "1", "Worker": "4 Master=Running"}, 5),
-    ("one after the other: the largest", {"A": "3", "B": "5 A=Succeeded", "C": "4 B=Succeeded"}, 5),
+    ("a task that waits for another to run exists beside it", {"Master": "1", "Worker": "4 Master=Running"}, 5),
+    ("tasks one after the other: the largest", {"A": "3", "B": "5 A=Succeeded", "C": "4 B=Succeeded"}, 5),
     ("through a task that runs beside it", {"A": "3", "B": "2 A=Succeeded", "C": "2 B=Running"}, 4),
-    ("beside one of two: the other may run still", {"A": "3", "B": "2", "C": "4 A=Succeeded"}, 9),
+    ("after one of two tasks: the other may still run", {"A": "3", "B": "2", "C": "4 A=Succeeded"}, 9),
     ("two branches meet", {"A": "3", "B": "2", "C": "4 A=Succeeded B=Succeeded"}, 5),
     ("two branches", {"A": "1", "B": "3 A=Succeeded", "C": "3 A=Succeeded B=Running", "D": "1 C=Succeeded"}, 7),
-    ("branches that overlap all three", {"A": "1", "B": "2", "C": "4 A=Succeeded", "D": "8 B=Succeeded"}, 15),
+    ("branches that all overlap", {"A": "1", "B": "2", "C": "4 A=Succeeded", "D": "8 B=Succeeded"}, 15),
 ]
 
 
 @pytest.mark.parametrize(("tasks", "cores"), [row[1:] for row in CHARGES], ids=[row[0] for row in CHARGES])
-def test_the_charge_is_what_can_exist_at_once(tasks: dict[str, str], cores: int) -> None:
+def test_charge_is_the_largest_demand_at_any_time(tasks: dict[str, str], cores: int) -> None:
     spec = torchjob.parse(builders.job(torchTaskSpecs=steps(**tasks))).spec
     assert demand.job_charge(spec) | {"pods": 0} == {"cpu": cores * 1000, "pods": 0, "jobs": 1}
 
 
-def test_names_are_charged_each_by_its_own_stage() -> None:
+def test_each_resource_is_charged_by_its_largest_stage() -> None:
     tasks = {
         "Prepare": builders.task(template=builders.template(cpu="8", memory="1Gi")),
         "Train": builders.task(
@@ -190,7 +190,7 @@ def test_names_are_charged_each_by_its_own_stage() -> None:
     assert demand.job_charge(spec) == {"cpu": 8000, "memory": 2**30, builders.GPU: 2, "pods": 1, "jobs": 1}
 
 
-def test_pods_that_ask_for_nothing_are_counted() -> None:
+def test_pods_without_requests_are_counted() -> None:
     tasks = {
         "Prepare": builders.task(numTasks=7, template=builders.template()),
         "Worker": builders.task(
@@ -204,12 +204,12 @@ def test_pods_that_ask_for_nothing_are_counted() -> None:
     assert demand.job_charge(spec) == {"jobs": 1, "pods": 7}
 
 
-def test_a_pod_is_one_pod_whatever_it_asks_for() -> None:
+def test_pod_counts_as_one_pod_despite_its_requests() -> None:
     asks = {"containers": [container({"pods": 0, "count/pods": 7})], "overhead": {"pods": 9}}
     assert demand.pod_demand(asks) == {"pods": 1, "count/pods": 7}
 
 
-def test_spot_tasks_are_charged_too() -> None:
+def test_spot_tasks_are_charged() -> None:
     tasks = {"Worker": builders.task(numTasks=3, spotTaskSpec={"numSpotTasks": 2}, template=builders.template(cpu="1"))}
     assert demand.job_charge(torchjob.parse(builders.job(torchTaskSpecs=tasks)).spec)["cpu"] == 3000
 
@@ -240,7 +240,7 @@ def test_spot_tasks_are_charged_too() -> None:
         ),
     ],
 )
-def test_host_ports(spec: dict[str, Any], expected: set[HostPort]) -> None:
+def test_host_ports_are_those_of_running_containers(spec: dict[str, Any], expected: set[HostPort]) -> None:
     assert demand.host_ports(spec) == expected
 
 
@@ -254,6 +254,8 @@ def test_host_ports(spec: dict[str, Any], expected: set[HostPort]) -> None:
         (HostPort(7, "TCP", "10.0.0.1"), HostPort(7, "TCP", "127.0.0.1"), False),
     ],
 )
-def test_ports_conflict_on_one_address_or_the_wildcard(one: HostPort, other: HostPort, conflict: bool) -> None:
+def test_host_ports_conflict_on_the_same_address_or_the_wildcard(
+    one: HostPort, other: HostPort, conflict: bool
+) -> None:
     assert one.conflicts(other) is conflict
     assert other.conflicts(one) is conflict

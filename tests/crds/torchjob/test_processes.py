@@ -1,4 +1,4 @@
-"""How many processes torchrun starts in each pod: the field, its default, and what is refused."""
+"""The number of processes that torchrun starts in each pod: the field, its default, and its limits."""
 
 from typing import Any
 
@@ -54,18 +54,18 @@ def container(name: str, **resources: Any) -> dict[str, Any]:
         (containers(container("a", limits={"nvidia.com/gpu": 2}), container("torch")), 1),
     ],
 )
-def test_the_default_is_the_gpus_of_the_main_container(described: dict[str, Any], expected: int) -> None:
+def test_default_is_the_number_of_gpus_of_the_main_container(described: dict[str, Any], expected: int) -> None:
     assert processes(job(torchTaskSpecs={"Worker": described})) == {"Worker": expected}
 
 
-def test_each_task_type_has_the_gpus_of_its_own_pods() -> None:
+def test_default_of_each_task_type_counts_the_gpus_of_its_own_pods() -> None:
     tasks = {"AIMaster": task(), "Master": gpus(2), "Worker": gpus(8)}
     assert processes(job(torchTaskSpecs=tasks)) == {"AIMaster": 1, "Master": 2, "Worker": 8}
 
 
 @pytest.mark.parametrize("field", ["nprocPerNode", "torchElasticPolicy"])
 @pytest.mark.parametrize(("asked", "expected"), [(1, 1), (3, 3), (1024, 1024), ("gpu", 8)])
-def test_a_number_or_gpu_by_either_name(field: str, asked: Any, expected: int) -> None:
+def test_number_or_gpu_is_accepted_in_either_field(field: str, asked: Any, expected: int) -> None:
     given = asked if field == "nprocPerNode" else {"nprocPerNode": asked}
     manifest = job(torchTaskSpecs={"Worker": gpus(8)}, **{field: given})
     assert processes(manifest) == {"Worker": expected}
@@ -74,7 +74,7 @@ def test_a_number_or_gpu_by_either_name(field: str, asked: Any, expected: int) -
 
 @pytest.mark.parametrize("wrong", [0, -1, 1025, 2**40, 1.5, True, "8", "cpu", "auto", "GPU", "", [], {}, ["gpu"]])
 @pytest.mark.parametrize("field", ["spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"])
-def test_anything_else_is_refused_by_its_name(field: str, wrong: Any) -> None:
+def test_refusal_of_another_value_names_the_field(field: str, wrong: Any) -> None:
     value = wrong if field == "spec.nprocPerNode" else {"nprocPerNode": wrong}
     manifest = job(torchTaskSpecs={"Worker": gpus(8)}, **{field.split(".")[1]: value})
     (found,) = refused(manifest)
@@ -85,7 +85,7 @@ def test_anything_else_is_refused_by_its_name(field: str, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [(8, 4), (8, "gpu"), ("gpu", 8)])
-def test_two_names_with_different_values_are_refused(one: Any, other: Any) -> None:
+def test_different_values_in_the_two_fields_are_refused(one: Any, other: Any) -> None:
     manifest = job(torchTaskSpecs={"Worker": gpus(8)}, nprocPerNode=one, torchElasticPolicy={"nprocPerNode": other})
     said = (
         "spec.nprocPerNode and spec.torchElasticPolicy.nprocPerNode are two names of one value and must not differ: "
@@ -98,13 +98,13 @@ def test_two_names_with_different_values_are_refused(one: Any, other: Any) -> No
 
 
 @pytest.mark.parametrize("value", [8, "gpu"])
-def test_two_names_with_one_value_are_fine(value: Any) -> None:
+def test_equal_values_in_the_two_fields_are_accepted(value: Any) -> None:
     manifest = job(torchTaskSpecs={"Worker": gpus(8)}, nprocPerNode=value, torchElasticPolicy={"nprocPerNode": value})
     assert refused(manifest) == served.refusals(manifest) == []
 
 
 @pytest.mark.parametrize("field", ["nprocPerNode", "torchElasticPolicy"])
-def test_gpu_where_the_main_container_asks_for_none(field: str) -> None:
+def test_gpu_is_refused_if_the_main_container_requests_none(field: str) -> None:
     given = "gpu" if field == "nprocPerNode" else {"nprocPerNode": "gpu"}
     tasks = {"Master": gpus(8), "Worker": task(), "AIMaster": task()}
     named = "spec.nprocPerNode" if field == "nprocPerNode" else "spec.torchElasticPolicy.nprocPerNode"
@@ -114,7 +114,7 @@ def test_gpu_where_the_main_container_asks_for_none(field: str) -> None:
     ]
 
 
-def test_a_template_that_is_wrong_is_the_only_problem() -> None:
+def test_invalid_template_is_the_only_reported_problem() -> None:
     wrong = job(torchTaskSpecs={"Worker": gpus("many")}, nprocPerNode="gpu")
     (found,) = refused(wrong)
     assert found.startswith("spec.torchTaskSpecs.Worker.template.spec.containers[0].resources")

@@ -1,4 +1,4 @@
-"""What a job asks of ResourceQuotas, and whether they hold it."""
+"""A job's needs from the ResourceQuotas of its namespace, and the shortages."""
 
 from typing import Any
 
@@ -32,10 +32,10 @@ TABLE = [
     ("cpu", "8", True),
     ("cpu", "7", False),
     ("requests.memory", "12Gi", True),
-    ("memory", "11Gi", False),  # a limit is the request where the template gives none
+    ("memory", "11Gi", False),  # without a request in the template, the limit counts as the request
     ("limits.memory", "12Gi", True),
     ("limits.memory", "12287Mi", False),
-    ("limits.cpu", "0", True),  # it gives no limit; what a LimitRange adds is not known
+    ("limits.cpu", "0", True),  # the template has no limit, and limits added by a LimitRange are unknown
     ("requests.nvidia.com/gpu", "4", True),
     ("requests.nvidia.com/gpu", "3", False),
     ("requests.amd.com/gpu", "0", True),
@@ -54,12 +54,12 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "hard", "holds"), TABLE)
-def test_every_limit_is_asked_in_its_own_terms(name: str, hard: str, holds: bool) -> None:
+def test_each_limit_is_compared_with_its_own_kind_of_amount(name: str, hard: str, holds: bool) -> None:
     needs = resource_quota.of_job(job())
     assert (resource_quota.shortage(needs, [read({name: hard})]) is None) == holds
 
 
-def test_what_is_used_counts_and_an_unknown_use_holds_nothing() -> None:
+def test_shortage_counts_used_amounts_and_treats_unknown_use_as_full() -> None:
     needs = resource_quota.of_job(job())
     assert resource_quota.shortage(needs, [read({"pods": "9"}, {"pods": "5"})]) is None
     short = resource_quota.shortage(needs, [read({"pods": "9"}, {"pods": "6"})])
@@ -71,7 +71,7 @@ def test_what_is_used_counts_and_an_unknown_use_holds_nothing() -> None:
     assert "pods: asks 4, used not known yet, hard 9" in str(resource_quota.shortage(needs, [unknown]))
 
 
-def test_a_job_that_can_never_fit_is_told_so_by_the_limits_that_are_too_small() -> None:
+def test_permanent_shortage_names_only_the_limits_that_are_too_small() -> None:
     short = resource_quota.shortage(resource_quota.of_job(job()), [read({"pods": "3", "cpu": "8"}, {"cpu": "1"})])
     assert short is not None
     assert short.is_permanent
@@ -79,7 +79,7 @@ def test_a_job_that_can_never_fit_is_told_so_by_the_limits_that_are_too_small() 
     assert "cpu" not in str(short)
 
 
-def test_a_long_sentence_is_cut_between_words() -> None:
+def test_long_shortage_message_is_cut_between_words() -> None:
     names = [f"{letter * 200}.example/{letter * 60}" for letter in "abcd"]
     needs = Needs(((resource_quota.Part(dict.fromkeys(names, 4)),),))
     limits = tuple(Limit(f"requests.{name}", 4, 4, name) for name in names)
@@ -90,7 +90,7 @@ def test_a_long_sentence_is_cut_between_words() -> None:
     assert all(word in whole for word in said.split() if len(word) > 50)
 
 
-def test_where_pods_share_an_address_no_service_is_made() -> None:
+def test_services_do_not_count_for_single_pods_or_a_shared_address() -> None:
     needs = resource_quota.of_job(job())
     assert resource_quota.shortage(needs, [read({"services": "0"})], services=False) is None
     alone = resource_quota.of_job(job(count=1))
@@ -118,7 +118,7 @@ SCOPES = [
 
 
 @pytest.mark.parametrize(("scoped", "spec", "counts"), SCOPES)
-def test_a_quota_with_scopes_counts_where_that_is_certain(
+def test_scoped_quota_counts_only_if_it_surely_applies(
     scoped: dict[str, Any], spec: dict[str, Any], counts: bool
 ) -> None:
     if "scopeSelector" in scoped:
@@ -131,13 +131,13 @@ def test_a_quota_with_scopes_counts_where_that_is_certain(
     assert resource_quota.shortage(of_charge, [read({"pods": "0"}, **scoped)]) is None, "only its charge is known"
 
 
-def test_a_pod_without_requests_may_be_given_some() -> None:
+def test_best_effort_scopes_do_not_count_for_pods_without_requests() -> None:
     needs = resource_quota.of_job(job(resources={}))
     for scope in ("BestEffort", "NotBestEffort"):
         assert resource_quota.shortage(needs, [read({"pods": "0"}, scopes=[scope])]) is None
 
 
-def test_stages_that_follow_each_other_are_not_added_up() -> None:
+def test_stages_that_follow_each_other_are_not_added() -> None:
     first = {"numTasks": 3, "template": job().spec.tasks["Worker"].template}
     then = {**first, "numTasks": 2, "dependsOn": [{"taskType": "First", "phase": "Succeeded"}]}
     staged = torchjob.parse(builders.job(torchTaskSpecs={"First": first, "Then": then}))
@@ -147,7 +147,7 @@ def test_stages_that_follow_each_other_are_not_added_up() -> None:
     assert needs.services == 2
 
 
-def test_limits_are_added_up_as_kubernetes_does() -> None:
+def test_limits_are_added_as_kubernetes_does() -> None:
     spec = {
         "initContainers": [
             {"name": "first", "image": "x", "resources": {"limits": {"memory": "5Gi"}}},
@@ -165,7 +165,7 @@ def test_limits_are_added_up_as_kubernetes_does() -> None:
     "hard",
     [{"cpu": "lots"}, {"cpu": None}, {"cpu": {}}, {"cpu": "-1"}, {f"count/x{number}": "0" for number in range(500)}],
 )
-def test_a_quota_that_makes_no_sense_limits_nothing(hard: dict[str, Any]) -> None:
+def test_invalid_quota_limits_nothing(hard: dict[str, Any]) -> None:
     status = {"status": {"hard": hard, "used": {}}}
     found = resource_quota.read({"metadata": {"namespace": "n", "name": "q"}, **status})
     assert resource_quota.shortage(resource_quota.of_job(job()), [found]) is None
@@ -178,7 +178,7 @@ CHARGES = st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "nvidia.com/
 
 
 @given(CHARGES, st.lists(st.tuples(LIMITS, st.booleans()), max_size=3))
-def test_the_quick_answer_for_a_charge_is_the_whole_one(
+def test_holds_agrees_with_shortage_for_a_charge(
     charge: dict[str, int], drawn: list[tuple[list[tuple[str, int, int | None]], bool]]
 ) -> None:
     quotas = [
@@ -195,7 +195,7 @@ def test_the_quick_answer_for_a_charge_is_the_whole_one(
     assert len(str(whole)) <= resource_quota.LONGEST
 
 
-def test_two_sentences_that_differ_in_what_is_used_are_the_same() -> None:
+def test_messages_that_differ_only_in_used_amounts_are_the_same() -> None:
     needs = resource_quota.of_job(job())
     hard = {"pods": "6", "cpu": "9", "limits.memory": "20Gi"}
 
@@ -207,7 +207,7 @@ def test_two_sentences_that_differ_in_what_is_used_are_the_same() -> None:
     assert not resource_quota.same(said(), said(cpu="5"))
 
 
-def test_a_job_without_stages_of_its_own_asks_for_what_its_charge_says() -> None:
+def test_needs_of_a_charge_equal_those_of_its_job() -> None:
     one = job()
     quota = read({"cpu": "0", "pods": "0", "count/pods": "0", "requests.nvidia.com/gpu": "0"})
     by_charge = resource_quota.asked(resource_quota.of_charge(one.charge), quota)

@@ -1,4 +1,4 @@
-"""What is larger than any job has to be is refused before it costs anything."""
+"""A job beyond the bounds of size is refused before it is parsed at length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -66,18 +66,18 @@ BOUNDS: dict[str, tuple[str, int, Make]] = {
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("long", [False, True])
-def test_a_bound_holds_wherever_a_job_is_parsed(bound: str, long: bool) -> None:
+def test_job_beyond_a_bound_is_refused(bound: str, long: bool) -> None:
     field, most, make = BOUNDS[bound]
     assert size_limits.problem(make(most)) is None
     for count in (most + 1, 20 * most):
         manifest = Long(make(count)) if long else make(count)
         with pytest.raises(InvalidObject) as error:
             cached_parser.parse(manifest)
-        (problem,) = error.value.problems  # one, whatever else is wrong with so many
+        (problem,) = error.value.problems  # exactly one problem, although the excess items are wrong in other ways, too
         assert problem.field == field
 
 
-def test_a_job_with_all_a_long_one_may_have_is_the_same_as_a_short_one() -> None:
+def test_long_job_is_parsed_like_a_short_one_except_for_annotations() -> None:
     found = job()
     many = {f"a/{number}": "x" for number in range(3_000)} | {labels.RETRY_AT: "2026-01-01T00:00:00Z"}
     manifest = found | {"metadata": found["metadata"] | {"annotations": many}}
@@ -87,13 +87,13 @@ def test_a_job_with_all_a_long_one_may_have_is_the_same_as_a_short_one() -> None
     assert parsed.key == cached_parser.parse(manifest).key
 
 
-def test_one_that_was_read_without_its_spec_says_why_it_cannot_run() -> None:
+def test_job_read_without_its_spec_explains_why_it_cannot_run() -> None:
     with pytest.raises(InvalidObject, match="at most 20000 values"):
         torchjob.parse(Outlined({"metadata": job()["metadata"]}))
 
 
 @given(st.recursive(st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=2), inner)))
-def test_values_are_counted(value: Any) -> None:
+def test_values_counts_nested_values(value: Any) -> None:
     def count(each: Any) -> int:
         inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
         return 1 + sum(map(count, inner))
@@ -101,7 +101,7 @@ def test_values_are_counted(value: Any) -> None:
     assert size_limits.values([value], 10**6) == 1 + count(value)
 
 
-def test_one_wrong_list_is_one_problem_however_long_it_is() -> None:
+def test_long_wrong_list_is_reported_as_one_problem() -> None:
     wrong = [{} for _ in range(5_000)]
     manifest = of(containers=[{"name": "c", "env": wrong, "ports": wrong}])
     with pytest.raises(InvalidObject) as error:
@@ -110,11 +110,11 @@ def test_one_wrong_list_is_one_problem_however_long_it_is() -> None:
 
 
 class TestSums:
-    """What a pod asks for: the work grows with its containers, not with their square, and ends at a bound."""
+    """The sum of a pod's requests: the cost is linear in the number of containers, and bounded."""
 
     @pytest.fixture
     def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """The names whose quantities were read."""
+        """Record the resource names whose quantities are read."""
         names: list[str] = []
         real = quantities.capped
 
@@ -126,19 +126,19 @@ class TestSums:
         return names
 
     @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-    def test_of_many_containers(self, read: list[str], kind: str) -> None:
+    def test_sum_over_many_containers_is_bounded(self, read: list[str], kind: str) -> None:
         pod = {"containers": [{"name": "c"}], kind: containers(14_000, asks=1)}
         assert len(demand.pod_demand(pod)) == demand.MOST_CONTAINERS + 1
         assert len(read) == demand.MOST_CONTAINERS
 
-    def test_of_many_resources(self, read: list[str]) -> None:
+    def test_sum_of_many_resources_is_bounded(self, read: list[str]) -> None:
         asked = {f"a.b/{number}": 1 for number in range(30_000)} | {"cpu": 2}
         everywhere = [{"resources": {"requests": asked, "limits": asked}} for _ in range(400)]
         spec = {"containers": everywhere, "overhead": asked, "resources": {"requests": asked}}
         assert demand.pod_demand(spec)["cpu"] >= 2_000
         assert len(read) <= 3_000
 
-    def test_what_every_node_offers_is_counted_beyond_the_bound(self) -> None:
+    def test_cpu_and_memory_are_counted_beyond_the_bound(self) -> None:
         first = {"resources": {"requests": {f"a.b/{number}": 1 for number in range(2_001)}}}
         rest = [{"resources": {"requests": {"cpu": "1", "memory": 5, "a.b/x": 1}}} for _ in range(10)]
         found = demand.pod_demand({"containers": [first, *rest]})
@@ -146,7 +146,7 @@ class TestSums:
         assert "a.b/x" not in found
 
 
-def test_what_is_usual_is_within_all_bounds() -> None:
+def test_ordinary_job_is_within_all_bounds() -> None:
     tasks = {
         name: task(numTasks=9, template=template(cpu="1", memory="2Gi", **{"nvidia.com/gpu": 8}))
         for name in ("Master", "Worker", "Evaluator")

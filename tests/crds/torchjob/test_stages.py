@@ -1,4 +1,4 @@
-"""Which tasks exist at once, over graphs."""
+"""Stages: the tasks of a job that can exist at the same time, for graphs of dependencies."""
 
 from itertools import chain, combinations
 
@@ -17,7 +17,7 @@ TABLE: list[tuple[str, Graph, list[tuple[set[str], set[str]]]]] = [
     ("only Running", {"A": [], "B": [("A", "Running")]}, [(set(), {"A", "B"})]),
     ("a chain", {"A": [], "B": [("A", "Succeeded")]}, [(set(), {"A"}), ({"A"}, {"B"})]),
     (
-        "what an upstream waits for, everybody behind it waits for",
+        "a task also waits for the upstreams of its upstream",
         {"A": [], "B": [("A", "Succeeded")], "C": [("B", "Running")], "D": [("C", "Succeeded")]},
         [(set(), {"A"}), ({"A"}, {"B", "C"}), ({"A", "C"}, {"D"})],
     ),
@@ -41,7 +41,7 @@ def spec_of(graph: Graph) -> TorchJobSpec:
 
 
 @pytest.mark.parametrize(("graph", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_stages(graph: Graph, expected: list[tuple[set[str], set[str]]]) -> None:
+def test_stages_group_tasks_by_awaited_successes(graph: Graph, expected: list[tuple[set[str], set[str]]]) -> None:
     found = spec_of(graph).stages
     assert [each.index for each in found] == list(range(len(found)))
     assert [(set(each.awaits), set(each.tasks)) for each in found] == expected
@@ -62,7 +62,7 @@ def test_stages_overlap_unless_one_waits_for_all_of_the_other() -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Any graph without a circle, in any order."""
+    """Draw a graph without a cycle, in any order."""
     names = draw(st.permutations(["A", "B", "C", "D", "E"]))[: draw(st.integers(1, 5))]
     phases = st.sampled_from(["", "", "Running", "Succeeded"])
     found: Graph = {}
@@ -73,13 +73,13 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def may_exist(spec: TorchJobSpec, there: frozenset[str]) -> bool:
-    """Whether pods of exactly these tasks may be there: whoever is behind a success is there without it."""
+    """Return whether pods of exactly these tasks may exist: a task never exists with one whose success it awaits."""
     behind = frozenset(chain.from_iterable(stage.awaits for stage in spec.stages if there.intersection(stage.tasks)))
     return not behind & there
 
 
 @given(graphs())
-def test_every_task_is_in_one_stage_and_whoever_it_waits_for_in_an_earlier_one(graph: Graph) -> None:
+def test_each_task_is_in_one_stage_after_the_tasks_that_it_awaits(graph: Graph) -> None:
     found = spec_of(graph).stages
     assert sorted(chain.from_iterable(stage.tasks for stage in found)) == sorted(graph)
     for stage in found:
@@ -87,7 +87,7 @@ def test_every_task_is_in_one_stage_and_whoever_it_waits_for_in_an_earlier_one(g
 
 
 @given(graphs())
-def test_what_exists_at_once_is_never_more_than_the_charge(graph: Graph) -> None:
+def test_pods_that_exist_at_once_never_exceed_the_charge(graph: Graph) -> None:
     described = {
         name: builders.task(
             template=builders.template(cpu="1"),
@@ -116,7 +116,7 @@ def test_what_exists_at_once_is_never_more_than_the_charge(graph: Graph) -> None
         ({"minMembers": {"Worker": 1}, "torchElasticPolicy": {"numMinReplicas": 2}}, 1),
     ],
 )
-def test_how_many_are_bound_together(fields: dict[str, object], expected: int) -> None:
+def test_gang_members_follow_min_members_and_elastic_policy(fields: dict[str, object], expected: int) -> None:
     tasks = {"Master": builders.task(), "Worker": builders.task(numTasks=4)}
     spec = torchjob.parse(builders.job(torchTaskSpecs=tasks, **fields)).spec
     assert (spec.gang_members("Master"), spec.gang_members("Worker")) == (1, expected)

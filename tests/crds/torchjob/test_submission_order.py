@@ -8,13 +8,13 @@ from crds.torchjob import submission_order
 
 
 @given(microseconds=st.integers(0, 10**17), place=st.integers(0, 10**6))
-def test_what_is_written_is_read(microseconds: int, place: int) -> None:
+def test_read_returns_what_text_wrote(microseconds: int, place: int) -> None:
     written = submission_order.text(microseconds, place)
     assert submission_order.read(written) == written
 
 
 @pytest.mark.parametrize("form", ["0.0", "1764000000123456.12", "007.01", "1" * 28 + ".1", "1." + "9" * 28])
-def test_digits_a_dot_and_digits_are_a_sequence(form: str) -> None:
+def test_digits_a_dot_and_digits_are_a_valid_sequence(form: str) -> None:
     assert submission_order.read(form) == form
 
 
@@ -26,5 +26,5 @@ def test_digits_a_dot_and_digits_are_a_sequence(form: str) -> None:
         *("1" * 29 + ".1", "1" * 5000 + ".1", 1.5, 7, ["1.2"], {"1": "2"}),
     ],
 )
-def test_anything_else_counts_as_absent(form: object) -> None:
+def test_invalid_sequence_counts_as_absent(form: object) -> None:
     assert submission_order.read(form) == ""

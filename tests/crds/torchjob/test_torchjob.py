@@ -1,4 +1,4 @@
-"""A manifest becomes a valid TorchJob or a list of everything wrong with it."""
+"""A manifest is parsed to a valid TorchJob or refused with a list of all its problems."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def problems(manifest: Any) -> list[str]:
     return [str(problem) for problem in error.value.problems]
 
 
-def test_defaults_by_task_type() -> None:
+def test_defaults_depend_on_the_task_type() -> None:
     tasks = {name: task() for name in ("Worker", "AIMaster", "Evaluator", "Master")}
     parsed = torchjob.parse(job(torchTaskSpecs=tasks))
     assert {name: (each.num_tasks, each.restart_policy) for name, each in parsed.spec.tasks.items()} == {
@@ -28,7 +28,7 @@ def test_defaults_by_task_type() -> None:
     assert list(parsed.spec.tasks) == ["Master", "AIMaster", "Evaluator", "Worker"]
 
 
-def test_what_is_written_wins_over_a_default() -> None:
+def test_explicit_value_precedes_a_default() -> None:
     parsed = torchjob.parse(job(torchTaskSpecs={"Master": task(restartPolicy="Always")}))
     assert parsed.spec.tasks["Master"].restart_policy == "Always"
 
@@ -39,7 +39,7 @@ def test_defaults_are_not_written_into_the_manifest() -> None:
     assert manifest == job()
 
 
-def test_a_job_as_other_rooms_see_it() -> None:
+def test_parsed_job_has_key_queue_and_pod_names() -> None:
     parsed = torchjob.parse(job(minMembers={"Worker": 1}))
     assert parsed.key == JobKey("team", "train", "u1")
     assert parsed.queue == "team"
@@ -50,7 +50,7 @@ def test_a_job_as_other_rooms_see_it() -> None:
     assert torchjob.parse(job(schedulingPolicy={"queue": "gold"})).queue == "gold"
 
 
-def test_status_is_read_leniently() -> None:
+def test_status_with_unknown_fields_is_read() -> None:
     status = {
         "phase": "Running",
         "admission": {
@@ -73,7 +73,7 @@ def test_status_is_read_leniently() -> None:
     assert found.status.task_statuses["Worker"].active == 2
 
 
-def test_an_admission_of_a_version_that_counted_no_pods_counts_those_of_the_job() -> None:
+def test_charge_stored_without_pods_gets_the_pods_of_the_job() -> None:
     admission = {"queue": "q", "attempt": 2, "epoch": 7, "charge": {"jobs": 1, "cpu": 1000}}
     found = torchjob.parse(job(status={"phase": "Running", "admission": admission}))
     assert found.admission is not None
@@ -99,7 +99,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ],
     ),
     (
-        "a text for a number",
+        "a string instead of a number",
         job(backoffLimit="6"),
         ['spec.backoffLimit: Invalid value: "string": spec.backoffLimit in body must be of type integer: "string"'],
     ),
@@ -114,7 +114,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ["spec.minMembers.Worker: Invalid value: 3: must not be greater than the task's numTasks"],
     ),
     (
-        "minMembers of no task",
+        "minMembers of an unknown task",
         job(minMembers={"Evaluator": 1}),
         [
             'spec.minMembers.Evaluator: Invalid value: "Evaluator": '
@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ],
     ),
     (
-        "dependency on the success of a task without an end",
+        "dependency on the success of a task that never ends",
         job(
             torchTaskSpecs={
                 "Board": task(restartPolicy="Always"),
@@ -173,12 +173,12 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ["spec.torchTaskSpecs: dependency cycle B -> C -> D -> B"],
     ),
     (
-        "a key that is no task type",
+        "an invalid task type",
         job(torchTaskSpecs={"a-b": task()}),
         ['spec.torchTaskSpecs: Invalid value: "a-b": every key must match ^[A-Za-z][A-Za-z0-9]{0,19}$'],
     ),
     (
-        "twins",
+        "task types that differ only in case",
         job(torchTaskSpecs={"ps": task(), "PS": task()}),
         ['spec.torchTaskSpecs.PS: Invalid value: "PS": task types must differ in more than case'],
     ),
@@ -194,7 +194,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
     ),
     ("a long name", job("a" * 41), ["metadata.name: Too long: may not be more than 40 bytes"]),
     (
-        "a name that is no service's",
+        "a name that is invalid for a Service",
         job("1a"),
         ["metadata.name: Invalid value: \"1a\": metadata.name in body should match '^[a-z]([-a-z0-9]*[a-z0-9])?$'"],
     ),
@@ -225,7 +225,7 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         [f"{WORKERS}.template.spec.containers: Required value"],
     ),
     (
-        "no quantity",
+        "an invalid quantity",
         job(torchTaskSpecs={"Worker": task(template=template(cpu="lots"))}),
         [
             f'{WORKERS}.template.spec.containers[0].resources.limits.cpu: Invalid value: "lots": '
@@ -238,11 +238,11 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("manifest", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_refused_by_field_in_the_words_of_the_api_server(manifest: Any, expected: list[str]) -> None:
+def test_refusal_has_the_field_and_message_of_the_api_server(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
 
 
-def test_all_problems_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     tasks = {"Worker": task(numTasks=-1, restartPolicy="Sometimes"), "Master": task(dependsOn=[{}])}
     fields = [problem.split(":")[0] for problem in problems(job(torchTaskSpecs=tasks, backoffLimit=-1, extra=1))]
     assert fields == [
@@ -255,16 +255,16 @@ def test_all_problems_at_once() -> None:
 
 
 @pytest.mark.parametrize("manifest", [None, [], "TorchJob", 7, {}, {"metadata": 1, "spec": 2}, job(torchTaskSpecs=[1])])
-def test_what_is_no_job_at_all_is_no_traceback(manifest: Any) -> None:
+def test_value_other_than_a_job_is_refused(manifest: Any) -> None:
     assert problems(manifest)
 
 
-def test_the_message_names_every_problem() -> None:
+def test_error_message_names_each_problem() -> None:
     with pytest.raises(InvalidObject, match=r"spec.a: .*; spec.b: "):
         torchjob.parse(job(a=1, b=2))
 
 
-def test_a_template_may_hold_what_we_do_not_know() -> None:
+def test_template_keeps_unknown_fields() -> None:
     spec = template(cpu=1)["spec"] | {"someFieldOfTomorrow": {"x": [1]}, "hostNetwork": True}
     parsed = torchjob.parse(
         job(torchTaskSpecs={"Worker": task(template={"metadata": {"labels": {"a": "b"}}, "spec": spec})})

@@ -1,6 +1,6 @@
-"""Server-side apply, told by what appliers and a writer make of one object: on the embedded and on a real server.
+"""Server-side apply by several field managers to one object, on the embedded server and on a real one.
 
-One rule: objects, owners and conflicts are compared word by word; only times are left out.
+One rule: objects, field owners and conflicts are compared exactly; only times are left out.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def _owners(body: dict[str, Any]) -> dict[str, Any]:
     return {each["manager"]: each["fieldsV1"] for each in body["metadata"]["managedFields"]}
 
 
-def test_two_appliers_and_a_writer(server: Server, namespace: str) -> None:
+def test_apply_merges_owners_and_reports_conflicts(server: Server, namespace: str) -> None:
     path = CONFIG_MAPS.path(namespace, "c")
 
     def apply(who: str, query: str = "", **data: str) -> tuple[int, Any]:
@@ -47,7 +47,7 @@ def test_two_appliers_and_a_writer(server: Server, namespace: str) -> None:
     ]
     assert apply("two", "&force=true&dryRun=All", a="9")[0] == 200
     code, body = apply("two", "&force=true", a="9")
-    assert (code, body["data"]) == (200, {"a": "9", "b": "2"})  # nobody applies c any more
+    assert (code, body["data"]) == (200, {"a": "9", "b": "2"})  # no manager applies c now
     assert _owners(body) == {"one": {"f:data": {"f:b": {}}}, "two": {"f:data": {"f:a": {}}}}
     code, body = server.send("PATCH", f"{path}?fieldManager=plain", {"data": {"a": "7", "z": "1"}}, MERGE)
     assert _owners(body) == {"one": {"f:data": {"f:b": {}}}, "plain": {"f:data": {"f:a": {}, "f:z": {}}}}
@@ -57,7 +57,7 @@ def test_two_appliers_and_a_writer(server: Server, namespace: str) -> None:
     assert apply("one")[1]["data"] == {"a": "7", "z": "1"}
 
 
-def test_lists_by_their_keys(server: Server, namespace: str) -> None:
+def test_apply_merges_list_items_by_key(server: Server, namespace: str) -> None:
     path = SERVICES.path(namespace, "s")
 
     def apply(who: str, *ports: int, **spec: Any) -> tuple[int, Any]:
@@ -77,7 +77,7 @@ def test_lists_by_their_keys(server: Server, namespace: str) -> None:
     assert "selector" not in body["spec"]
 
 
-def test_what_was_there_before_the_first_apply_is_somebody_elses(server: Server, namespace: str) -> None:
+def test_first_apply_conflicts_with_fields_that_were_set_before(server: Server, namespace: str) -> None:
     server.send("POST", WIDGETS.path(namespace), widget("w", limit=50))
     path = WIDGETS.path(namespace, "w")
     body = {"apiVersion": WIDGETS.api_version, "kind": WIDGETS.kind, "metadata": {"name": "w"}}
@@ -105,7 +105,7 @@ REFUSED: list[tuple[str, Any, int]] = [
 ]
 
 
-def test_what_is_refused(server: Server, namespace: str) -> None:
+def test_invalid_apply_is_refused(server: Server, namespace: str) -> None:
     server.send("POST", CONFIG_MAPS.path(namespace), _config())
     for query, body, code in REFUSED:
         assert server.send("PATCH", CONFIG_MAPS.path(namespace, "c") + query, body, APPLY)[0] == code, body
@@ -116,7 +116,7 @@ NAMES = st.lists(st.sampled_from("abcd"), unique=True, max_size=4)
 
 
 @given(NAMES, NAMES, NAMES)
-def test_whoever_applies_gets_what_he_says_and_others_keep_theirs(
+def test_apply_sets_the_items_of_its_manager_and_keeps_those_of_others(
     live: list[str], first: list[str], second: list[str]
 ) -> None:
     def wish(who: str, names: list[str], image: str) -> server_side_apply.Application:
@@ -138,7 +138,7 @@ def test_whoever_applies_gets_what_he_says_and_others_keep_theirs(
     assert kept == set(live) | set(first)
 
 
-def test_an_item_that_stays_keeps_its_key() -> None:
+def test_list_item_with_fields_of_another_manager_keeps_its_key() -> None:
     def wish(names: list[str]) -> server_side_apply.Application:
         config = pod(containers=[{"name": name, "image": "1"} for name in names])
         return server_side_apply.Application(
@@ -156,7 +156,7 @@ def test_an_item_that_stays_keeps_its_key() -> None:
     assert left["spec"]["containers"] == [{"name": "b", "image": "1"}]
 
 
-def test_a_fieldset_is_written_as_anywhere(server: Server, namespace: str) -> None:
+def test_managed_fields_match_the_format_of_kubernetes(server: Server, namespace: str) -> None:
     body = pod(containers=[{"name": "a", "image": "i", "env": [{"name": "A", "value": "1"}], "command": ["x"]}])
     body["metadata"] |= {"labels": {"l": "1"}, "finalizers": ["example.com/a"]}
     code, made = server.send("PATCH", PODS.path(namespace, "p") + "?fieldManager=one", body, APPLY)
@@ -170,7 +170,9 @@ def test_a_fieldset_is_written_as_anywhere(server: Server, namespace: str) -> No
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_version_that_is_old_is_a_conflict_even_by_force(server: Server, namespace: str, force: bool) -> None:
+def test_apply_with_an_old_resource_version_conflicts_even_if_forced(
+    server: Server, namespace: str, force: bool
+) -> None:
     server.send("POST", CONFIG_MAPS.path(namespace), _config())
     body = {**_config(), "metadata": {"name": "c", "resourceVersion": "1"}}
     query = f"?fieldManager=one&force={str(force).lower()}"

@@ -1,4 +1,4 @@
-"""The bounds of a job's pod templates at the API servers, and what becomes of objects stored before there were any."""
+"""The limits on a job's pod templates at the API servers, and updates of objects that were stored without them."""
 
 import copy
 from collections.abc import Iterator
@@ -54,14 +54,14 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_template_is_bounded(cluster: KubernetesCluster, namespace: str, bound: str) -> None:
+def test_job_with_too_large_a_template_is_refused(cluster: KubernetesCluster, namespace: str, bound: str) -> None:
     most, spec = BOUNDS[bound]
     cluster.create(TORCHJOBS, job(**spec(most)), namespace, dry_run=True)
     with pytest.raises(errors.Invalid, match=f"Too many: {most + 1}|must have at most {most} items"):
         cluster.create(TORCHJOBS, job(**spec(most + 1)), namespace, dry_run=True)
 
 
-def test_what_the_schema_does_not_know_is_kept_and_null_is_taken(cluster: KubernetesCluster, namespace: str) -> None:
+def test_job_keeps_unknown_fields_and_null_in_its_template(cluster: KubernetesCluster, namespace: str) -> None:
     odd = CONTAINER | {
         "resources": {"claims": [{"name": "c"}], "requests": {"cpu": 1}, "limits": None},
         "later": {"x": 1},
@@ -74,7 +74,7 @@ def test_what_the_schema_does_not_know_is_kept_and_null_is_taken(cluster: Kubern
 
 @pytest.fixture
 def loose(server: Server, cluster: KubernetesCluster) -> Iterator[tuple[Resource, dict[str, Any], dict[str, Any]]]:
-    """A kind as TorchJobs are, without the bounds, and both definitions of it."""
+    """Install a copy of the TorchJob kind without the limits; yield it, its limited and its unlimited definition."""
     strict, _ = copy.deepcopy(generate.load())
     names, group = strict["spec"]["names"], "bounds.example.org"
     strict["metadata"]["name"], strict["spec"]["group"] = f"torchjobs.{group}", group
@@ -89,13 +89,13 @@ def loose(server: Server, cluster: KubernetesCluster) -> Iterator[tuple[Resource
     server.send("DELETE", servers.CRDS.path(name=strict["metadata"]["name"]))
 
 
-def test_what_is_stored_already_can_still_be_written_to(
+def test_stored_job_beyond_the_limits_can_still_be_patched(
     server: Server,
     cluster: KubernetesCluster,
     namespace: str,
     loose: tuple[Resource, dict[str, Any], dict[str, Any]],
 ) -> None:
-    """Kubernetes 1.30 and newer, and the embedded server, look only at what changes."""
+    """Kubernetes 1.30 and newer, and the embedded server, validate only the fields that change."""
     resource, strict, _ = loose
     body = job(containers=containers(size_limits.MOST_CONTAINERS + 1)) | {
         "apiVersion": f"{resource.group}/{resource.version}"

@@ -1,7 +1,7 @@
-"""Calls in which the embedded server once differed from a real one: whole answers, compared as the differential run
-does.
+"""Calls that the embedded server once answered differently from a real one. Whole answers are compared, as in the
+differential run.
 
-One rule: one line for each thing that was wrong.
+One rule: one line for each former difference.
 """
 
 import itertools
@@ -51,19 +51,19 @@ _EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name":
 _BARE = {"name": "main", "image": "i"}
 CALLS = {
     "options before the body": _post(_P + "?fieldValidation=Nope", {}),
-    "a field manager that is too long": _post(_W + "?fieldManager=" + "x" * 200, widget("x")),
-    "a dry run that is none": _post(_W + "?dryRun=Some", widget("x")),
-    "list options that contradict": _get(_W + "?resourceVersionMatch=Exact"),
+    "field manager too long": _post(_W + "?fieldManager=" + "x" * 200, widget("x")),
+    "invalid dryRun": _post(_W + "?dryRun=Some", widget("x")),
+    "contradictory list options": _get(_W + "?resourceVersionMatch=Exact"),
     "streaming is for watches": _get(_P + "?sendInitialEvents=true"),
-    "a label key that is none": _get(_W + "?labelSelector=a/b/c%3Dd"),
-    "a label operator too few": _get(_W + "?labelSelector=a%20b"),
-    "a label value that is none": _get(_W + "?labelSelector=a%3D-"),
-    "an order needs a number": _get(_W + "?labelSelector=a%3Ex"),
+    "invalid label key": _get(_W + "?labelSelector=a/b/c%3Dd"),
+    "label selector without an operator": _get(_W + "?labelSelector=a%20b"),
+    "invalid label value": _get(_W + "?labelSelector=a%3D-"),
+    "label comparison without a number": _get(_W + "?labelSelector=a%3Ex"),
     "a field selector by a kind without fields": _get(_C + "?fieldSelector=data.a%3Db"),
-    "a field selector that is none": _get(_C + "?fieldSelector=metadata.name"),
+    "invalid field selector": _get(_C + "?fieldSelector=metadata.name"),
     "an escaped field selector": _get(_W + "?fieldSelector=metadata.name%3Da%5C,b"),
-    "a limit that is no number": _get(_W + "?limit=1.5"),
-    "a page and a version": _get(_W + "?continue=x&resourceVersion=5"),
+    "limit that is not a number": _get(_W + "?limit=1.5"),
+    "continue token with a resource version": _get(_W + "?continue=x&resourceVersion=5"),
     "list items without a type": _get(_P),
     "a body of null": _post(_C, "null"),
     "no body": _post(_C, ""),
@@ -73,17 +73,17 @@ CALLS = {
         _W + "?fieldValidation=Strict", json.dumps(widget("x"))[:-1] + ',"spec":{"size":2}}'
     ),
     "YAML": _post(_C, "metadata: {name: x}\ndata: {a: '2026-01-01'}\n", "application/yaml"),
-    "a media type nobody reads": _post(_C, _typed(CONFIG_MAPS), "text/plain"),
+    "unsupported media type": _post(_C, _typed(CONFIG_MAPS), "text/plain"),
     "no kind, of a built-in resource": _post(_C, _NAMED),
     "no kind, of a custom resource": _post(_W, _NAMED),
-    "a kind that is no text": _post(_W, {**widget("x"), "kind": [None]}),
+    "kind that is not a string": _post(_W, {**widget("x"), "kind": [None]}),
     "another version": _post(_P, {**pod("x"), "apiVersion": "v7"}),
-    "a number for a text": _post(_C, _typed(CONFIG_MAPS, data={"a": 3})),
-    "a text for a number": _post(_P, pod("x", activeDeadlineSeconds="soon")),
-    "a fraction for an integer": _post(_P, pod("x", activeDeadlineSeconds=1.5)),
-    "null is nothing": _post(_P, pod("x", nodeSelector=None, tolerations=None)),
-    "no quantity": _post(_P, pod("x", containers=[{**_BARE, "resources": {"limits": {"cpu": "many"}}}])),
-    "quantities as they are written back": _post(
+    "number instead of a string": _post(_C, _typed(CONFIG_MAPS, data={"a": 3})),
+    "string instead of a number": _post(_P, pod("x", activeDeadlineSeconds="soon")),
+    "fraction instead of an integer": _post(_P, pod("x", activeDeadlineSeconds=1.5)),
+    "null fields": _post(_P, pod("x", nodeSelector=None, tolerations=None)),
+    "invalid quantity": _post(_P, pod("x", containers=[{**_BARE, "resources": {"limits": {"cpu": "many"}}}])),
+    "canonical form of quantities": _post(
         _P, pod("x", containers=[{**_BARE, "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi", "a.b/c": "1000"}}}])
     ),
     "a label of the wrong type": _post(_W, {**widget("x"), "metadata": {"name": "x", "labels": {"a": 1}}}),
@@ -100,55 +100,55 @@ CALLS = {
                                       volumes=[{"name": "v"}, {"name": "h", "hostPath": {"path": "/"}}])),
     "host ports": _post(_P, pod("x", hostNetwork=True, containers=[{**_BARE, "ports": [{"containerPort": 80}]}])),
     "scheduling gates": _post(_P, pod("x", schedulingGates=[{"name": "a.b/c"}])),
-    "a class of priority": _post(_P, pod("x", priorityClassName="system-node-critical")),
-    "no such class of priority": _post(_P, pod("x", priorityClassName="nobody")),
-    "a priority of one's own": _post(_P, pod("x", priority=7)),
-    "a value of priority that is too high": _post(
+    "priority class": _post(_P, pod("x", priorityClassName="system-node-critical")),
+    "unknown priority class": _post(_P, pod("x", priorityClassName="nobody")),
+    "priority set by the user": _post(_P, pod("x", priority=7)),
+    "priority value too high": _post(
         PRIORITY_CLASSES.path(), {"metadata": {"name": "@ns"}, "value": 2000000000}
     ),
     "a headless service": _post(SERVICES.path("@ns"), _typed(SERVICES, spec={
         "clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]})),
-    "an event's moments": _post("/api/v1/namespaces/@ns/events", {"metadata": {"name": "x"}, "involvedObject": {
+    "timestamps of an event": _post("/api/v1/namespaces/@ns/events", {"metadata": {"name": "x"}, "involvedObject": {
         "kind": "Pod", "name": "p", "namespace": "@ns"}}),
-    "a secret's type is final": _patch(_S + "/s", {"type": "other"}),
-    "what is immutable": _patch(_C + "/c", {"data": {"a": "c"}}),
-    "a key that is none": _post(_C, _typed(CONFIG_MAPS, data={"a b": "c"})),
+    "change of a secret's type": _patch(_S + "/s", {"type": "other"}),
+    "change of immutable data": _patch(_C + "/c", {"data": {"a": "c"}}),
+    "invalid data key": _post(_C, _typed(CONFIG_MAPS, data={"a b": "c"})),
     "a PUT that creates": Call("put", "PUT", _L + "/x", json.dumps(_typed(LEASES, spec={"holderIdentity": "me"}))),
     "a PUT without a name": Call("put", "PUT", _W + "/w", json.dumps(widget(""))),
-    "an unknown field, whatever else is wrong": Call(
+    "unknown field among other errors": Call(
         "put", "PUT", _C + "/nobody", json.dumps({"metadata": {"name": "nobody"}, "status": {}})
     ),
-    "a patch in a format nobody reads": _patch(_W + "/nobody", {}, "text/x"),
+    "unsupported patch format": _patch(_W + "/nobody", {}, "text/x"),
     "a forced patch": _patch(_W + "/nobody?force=true", {}),
     "a JSON patch that fails": _patch(_W + "/w", [{"op": "test", "path": "/spec/size", "value": 77}], _JSON_PATCH),
     "a JSON patch that leaves a list": _patch(_W + "/w", [{"op": "replace", "path": "", "value": []}], _JSON_PATCH),
     "a JSON patch of null": _patch(_C + "/nobody", [], _JSON_PATCH),
     "a JSON patch that adds null": _patch(_W + "/w", [{"op": "add", "path": "/metadata/labels"}], _JSON_PATCH),
     "a patch to another kind": _patch(_C + "/c", {"kind": "Other"}),
-    "a namespace where there is none": _patch(TENANT_QUEUES.path(name="nobody"), {"metadata": {"namespace": "x"}}),
+    "namespace on a cluster-scoped object": _patch(TENANT_QUEUES.path(name="nobody"), {"metadata": {"namespace": "x"}}),
     "a Scale without a name": Call("scale", "PUT", _W + "/w/scale", json.dumps(
         {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}})),
-    "a binding to nothing": _post(_P + "/p/binding", {**_BINDING, "target": {}}),
+    "binding without a target": _post(_P + "/p/binding", {**_BINDING, "target": {}}),
     "a binding of another pod": _post(_P + "/p/binding", {**_BINDING, "metadata": {"name": "q"}}),
-    "a binding that is something else": _post(_P + "/p/binding", {**_BINDING, "kind": "Other"}),
+    "binding of another kind": _post(_P + "/p/binding", {**_BINDING, "kind": "Other"}),
     "a binding": _post(_P + "/p/binding", _BINDING),
     "an eviction": _post(_P + "/p/eviction", _EVICTION),
     "an eviction of another pod": _post(_P + "/p/eviction", {**_EVICTION, "metadata": {"name": "q"}}),
-    "a deleted pod is shown": _delete(_P + "/p"),
-    "a deleted service account is shown": _delete("/api/v1/namespaces/@ns/serviceaccounts/a"),
-    "two words for one thing": _delete(_W + "/w", {"orphanDependents": True, "propagationPolicy": "Background"}),
-    "no such propagation": _delete(_W + "/w?propagationPolicy=Nope"),
+    "answer to the deletion of a pod": _delete(_P + "/p"),
+    "answer to the deletion of a service account": _delete("/api/v1/namespaces/@ns/serviceaccounts/a"),
+    "two propagation options": _delete(_W + "/w", {"orphanDependents": True, "propagationPolicy": "Background"}),
+    "unknown propagationPolicy": _delete(_W + "/w?propagationPolicy=Nope"),
     "options of another kind": _delete(_W + "/w", {"kind": "Pod", "apiVersion": "v1"}),
     "options of the wrong type": _delete(_W + "/w", {"gracePeriodSeconds": "x"}),
     "another uid": _delete(_W + "/w", {"preconditions": {"uid": "x"}}),
     "a deleted namespace": _delete(NAMESPACES.path(name="@ns")),
     "a dry run": _post(_C + "?dryRun=All", _NAMED),
     "HEAD": Call("head", "HEAD", _W),
-    "health, part by part": _get("/healthz/ping"),
-    "a job's rule in a map": _post(TORCHJOBS.path("@ns"), _typed(TORCHJOBS, spec={"torchTaskSpecs": {"Worker": {
+    "single health check": _get("/healthz/ping"),
+    "broken rule in a map": _post(TORCHJOBS.path("@ns"), _typed(TORCHJOBS, spec={"torchTaskSpecs": {"Worker": {
         "template": {"spec": {"containers": [{"name": "a"}]}}, "dependsOn": [{"taskType": "Master"}]}}})),
-    "watch options that contradict": _get(_W + "?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan"),
-    "a watch from no version": _get(_W + "?watch=1&timeoutSeconds=1&resourceVersion=x"),
+    "contradictory watch options": _get(_W + "?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan"),
+    "watch from an invalid version": _get(_W + "?watch=1&timeoutSeconds=1&resourceVersion=x"),
 }  # fmt: skip
 
 
@@ -178,14 +178,14 @@ def _in(call: Call, namespace: str) -> Call:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_same_answer_to(name: str, pair: tuple[tuple[Line, Line], str]) -> None:
+def test_embedded_server_answers_as_a_real_one_to(name: str, pair: tuple[tuple[Line, Line], str]) -> None:
     (embedded, real), namespace = pair
     call = _in(CALLS[name], namespace)
     replies = (embedded.send(call), real.send(call))
     assert differences(call, replies, (Seen(), Seen())) == [], [reply.text for reply in replies]
 
 
-def test_what_watchers_see_of_deletions(pair: tuple[tuple[Line, Line], str]) -> None:
+def test_watch_events_of_deletions_match_a_real_server(pair: tuple[tuple[Line, Line], str]) -> None:
     lines, namespace = pair
     told = []
     for line in lines:
@@ -200,7 +200,7 @@ def test_what_watchers_see_of_deletions(pair: tuple[tuple[Line, Line], str]) -> 
     assert ("MODIFIED", "p", 0) in told[0]
 
 
-def test_a_namespace_keeps_what_holds_it(pair: tuple[tuple[Line, Line], str]) -> None:
+def test_put_keeps_the_finalizers_of_a_namespace(pair: tuple[tuple[Line, Line], str]) -> None:
     lines, namespace = pair
     body = {"metadata": {"name": namespace, "labels": {"a": "b"}}}
     replies = [line.send(Call("put", "PUT", NAMESPACES.path(name=namespace), json.dumps(body))) for line in lines]

@@ -1,7 +1,7 @@
-"""Our own CustomResourceDefinitions on any API server: every cell of the field table, every CEL rule, every default and
-every printer column.
+"""The CustomResourceDefinitions of torchq on any API server: each cell of the field table, CEL rule, default and
+printer column.
 
-The field table and the rules without a server: tests/crds.
+Tests of the field table and the rules that need no server are in tests/crds.
 """
 
 import copy
@@ -36,7 +36,7 @@ QUEUE_DEFAULTS = {
 
 
 def submitted(manifest: dict[str, Any], name: str = "") -> dict[str, Any]:
-    """A manifest of the builders as a user sends it: what the server makes is left out."""
+    """Return a manifest as a user submits it, without the fields that the server sets."""
     body = copy.deepcopy({key: value for key, value in manifest.items() if key != "status"})
     body["metadata"] = {"name": name or body["metadata"]["name"]}
     return body
@@ -66,10 +66,10 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 @pytest.mark.parametrize("state", STATUS)
 @pytest.mark.parametrize("field", TABLE, ids=lambda field: field.path)
-def test_every_cell_of_the_field_table(
+def test_job_field_changes_only_in_the_states_of_the_field_table(
     server: Server, cluster: KubernetesCluster, namespace: str, field: Field, state: State
 ) -> None:
-    statuses = STATUS[state][-1:] if server.embedded else STATUS[state]  # each of them without a server: tests/crds
+    statuses = STATUS[state][-1:] if server.embedded else STATUS[state]  # tests/crds tests each without a server
     for status, (before, after) in itertools.product(statuses, changes(field.path)):
         name = fresh("cell")
         stored = cluster.create(TORCHJOBS, submitted(with_field(field.path, before, None), name), namespace)
@@ -78,7 +78,7 @@ def test_every_cell_of_the_field_table(
         wanted = submitted(with_field(field.path, after, None), name)["spec"]
         patch = [{"op": "replace", "path": "/spec", "value": wanted}]
         if (field.path, status) == (DEADLINE, {"phase": "Queued"}):
-            continue  # the next test
+            continue  # covered by the next test
         if field.may_change(state) or is_sooner(field, state, before, after):
             changed = cluster.patch(TORCHJOBS, name, patch, namespace)
             assert changed["spec"] == wanted
@@ -93,7 +93,7 @@ def test_every_cell_of_the_field_table(
 
 
 @pytest.mark.parametrize("status", [{"phase": "Queued"}, {"phase": "Admitted", "admission": ADMISSION}])
-def test_a_deadline_comes_sooner_only_once_room_may_be_lent_until_it(
+def test_deadline_of_a_queued_or_admitted_job_can_only_become_earlier(
     cluster: KubernetesCluster, namespace: str, status: dict[str, Any]
 ) -> None:
     name = fresh("deadline")
@@ -109,10 +109,9 @@ def test_a_deadline_comes_sooner_only_once_room_may_be_lent_until_it(
     assert cluster.patch(TORCHJOBS, name, {"spec": {DEADLINE: 61}}, namespace)["spec"][DEADLINE] == 61
 
 
-def test_an_elastic_job_is_resized_within_its_bounds_while_it_is_admitted(
-    cluster: KubernetesCluster, namespace: str
-) -> None:
-    """Each cell of `tests/crds/schema/test_change_rules.py`, without a server; here: a server takes such a rule."""
+def test_admitted_elastic_job_can_be_resized_within_its_bounds(cluster: KubernetesCluster, namespace: str) -> None:
+    """Shows that a server accepts such a rule; `tests/crds/schema/test_change_rules.py` covers each case without a
+    server."""
     elastic = job(torchElasticPolicy={"numMinReplicas": 1, "numMaxReplicas": 3})
     cluster.create(TORCHJOBS, submitted(elastic, "elastic"), namespace)
     cluster.patch(TORCHJOBS, "elastic", {"status": STATUS["admitted"][-1]}, namespace, subresource="status")
@@ -127,7 +126,7 @@ def test_an_elastic_job_is_resized_within_its_bounds_while_it_is_admitted(
 
 @dataclass(frozen=True)
 class Example:
-    """What a rule refuses and, as near to it as can be, what it accepts."""
+    """An object that a rule refuses, and the most similar object that it accepts."""
 
     refused: dict[str, Any]
     accepted: dict[str, Any]
@@ -148,14 +147,14 @@ def queues(refused: dict[str, Any], accepted: dict[str, Any], field: str) -> Exa
 
 
 def dependent(task_type: str, upstream: str, field: str) -> Example:
-    """A task whose upstream is itself or unknown, and one whose upstream is there."""
+    """Return a job whose task depends on itself or on an unknown task, and one whose task depends on a known task."""
     other = "Master" if task_type != "Master" else "Worker"
     wrong, right = task(dependsOn=[{"taskType": upstream}]), task(dependsOn=[{"taskType": other}])
     return jobs(tasks(**{task_type: wrong, other: task()}), tasks(**{task_type: right, other: task()}), field)
 
 
 def endless(task_type: str, field: str) -> Example:
-    """A task that waits for the success of one that goes on for ever, and one that waits for it to run."""
+    """Return a job whose task waits for the success of a task that never ends, and one that waits for it to run."""
     other = "Master" if task_type != "Master" else "Worker"
     service = task(restartPolicy="Always")
     wrong, right = (task(dependsOn=[{"taskType": other, "phase": phase}]) for phase in ("Succeeded", "Running"))
@@ -163,7 +162,7 @@ def endless(task_type: str, field: str) -> Example:
 
 
 def members(task_type: str, least: int, declared: int, field: str) -> Example:
-    """A least number of a task's pods; declared 0: the task is not there."""
+    """Return jobs with a wrong and a right minMembers of a task; `declared` 0 leaves the task undeclared."""
     there = {task_type: task(numTasks=declared)} if declared else {"Any": task()}
     fitting = {task_type: task(numTasks=1)}
     wrong = {**tasks(**there), "minMembers": {task_type: least}}
@@ -173,7 +172,7 @@ def members(task_type: str, least: int, declared: int, field: str) -> Example:
 TASKS = "spec.torchTaskSpecs"
 KEYS = f"every key must match {TASK_TYPE}"
 RULES: dict[tuple[str, str, str], Example] = {
-    # By the node a rule stands at, its message, and its fieldPath.
+    # Keys: the schema node of the rule, its message, and its fieldPath.
     (TASKS, checks.SPELLING, ""): jobs(tasks(worker=task()), tasks(Worker=task()), TASKS),
     (TASKS, KEYS, ""): jobs(tasks(**{"1a": task()}), tasks(a1=task()), TASKS),
     ("spec.minMembers", KEYS, ""): jobs(
@@ -258,7 +257,7 @@ RULES: dict[tuple[str, str, str], Example] = {
 
 
 def said(rule: dict[str, str]) -> set[str]:
-    """What a rule says: one that holds two demands has words for each."""
+    """Return the messages of a rule; a rule with two conditions has a message for each."""
     words = rule.get("messageExpression", "")
     return {rule["message"]} | {each for each in (checks.ENDLESS_UPSTREAM, checks.MANY_MEMBERS) if repr(each) in words}
 
@@ -273,8 +272,8 @@ def declared_rules() -> set[tuple[str, str, str]]:
     }
 
 
-def test_every_rule_has_its_examples() -> None:
-    transition = {("", change_rules.CHANGE_REFUSED, ".spec")}  # the cells of the table, tested above
+def test_each_cel_rule_has_examples() -> None:
+    transition = {("", change_rules.CHANGE_REFUSED, ".spec")}  # tested above with the cells of the table
     assert RULES.keys() | transition == declared_rules()
     assert not RULES.keys() & transition
 
@@ -282,7 +281,9 @@ def test_every_rule_has_its_examples() -> None:
 @pytest.mark.parametrize(
     "rule", RULES, ids=[f"{path or 'root'}-{field}-{n}" for n, (path, _, field) in enumerate(RULES)]
 )
-def test_every_rule_refuses_and_accepts(cluster: KubernetesCluster, namespace: str, rule: tuple[str, str, str]) -> None:
+def test_each_cel_rule_refuses_and_accepts_its_examples(
+    cluster: KubernetesCluster, namespace: str, rule: tuple[str, str, str]
+) -> None:
     _, message, _ = rule
     example = RULES[rule]
     resource = TORCHJOBS if example.refused["kind"] == "TorchJob" else TENANT_QUEUES
@@ -298,14 +299,14 @@ def test_every_rule_refuses_and_accepts(cluster: KubernetesCluster, namespace: s
 # The defaults.
 
 
-def test_the_defaults_are_those_tested() -> None:
+def test_definitions_declare_the_tested_defaults() -> None:
     found = {path: node["default"] for path, node in nodes(schema(TENANT_QUEUE)) if "default" in node}
     assert {path: value for path, value in found.items() if path != "spec"} == QUEUE_DEFAULTS
     assert [path for path, node in nodes(schema(TORCHJOB)) if "default" in node] == []
 
 
 @pytest.mark.parametrize("given", [None, {}, {"weight": 7, "stopPolicy": "Hold"}])
-def test_every_default_of_a_queue_is_filled_in(cluster: KubernetesCluster, given: dict[str, Any] | None) -> None:
+def test_server_sets_the_defaults_of_a_queue(cluster: KubernetesCluster, given: dict[str, Any] | None) -> None:
     body = queue(fresh("defaults"))
     del body["spec"]
     made = cluster.create(TENANT_QUEUES, body | ({"spec": given} if given is not None else {}))
@@ -317,7 +318,7 @@ def test_every_default_of_a_queue_is_filled_in(cluster: KubernetesCluster, given
     cluster.delete(TENANT_QUEUES, made["metadata"]["name"])
 
 
-def test_nothing_is_filled_into_a_job(cluster: KubernetesCluster, namespace: str) -> None:
+def test_server_sets_no_defaults_in_a_job(cluster: KubernetesCluster, namespace: str) -> None:
     body = submitted(job())
     assert cluster.create(TORCHJOBS, body, namespace)["spec"] == body["spec"]
 
@@ -353,7 +354,7 @@ def table(server: Server, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("definition", [TORCHJOB, TENANT_QUEUE], ids=["TorchJob", "TenantQueue"])
-def test_every_column_fills(
+def test_each_printer_column_shows_its_value(
     server: Server, cluster: KubernetesCluster, namespace: str, definition: dict[str, Any]
 ) -> None:
     kind = definition["spec"]["names"]["kind"]

@@ -1,4 +1,4 @@
-"""Pods with a start gate made of a downwardAPI volume, as any API server takes and keeps them."""
+"""Pods with a start gate that is made of a downwardAPI volume, on any API server."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def pod(*items: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated"}, "spec": spec}
 
 
-def test_how_it_is_kept(cluster: KubernetesCluster, namespace: str) -> None:
+def test_downward_api_volume_is_stored_with_defaults(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(PODS, pod({"path": "open", "fieldRef": {"fieldPath": START}}), namespace)
     (volume,) = [each for each in made["spec"]["volumes"] if each["name"] == "torchq-start"]
     fields = {"apiVersion": "v1", "fieldPath": START}
@@ -36,6 +36,8 @@ def test_how_it_is_kept(cluster: KubernetesCluster, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("item", [{"fieldRef": {"fieldPath": START}}, {"path": "open", "fieldref": {}}])
-def test_what_is_refused(cluster: KubernetesCluster, namespace: str, item: dict[str, Any]) -> None:
+def test_invalid_downward_api_volume_is_refused(
+    cluster: KubernetesCluster, namespace: str, item: dict[str, Any]
+) -> None:
     with pytest.raises(errors.Invalid):
         cluster.create(PODS, pod(item), namespace)

@@ -1,4 +1,4 @@
-"""Objects through `kube.api.Cluster`, as any Kubernetes API keeps them."""
+"""Objects through `kube.api.Cluster`: the behaviour of any Kubernetes API server."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, pod, widget
 
 
-def test_a_new_object_gets_its_metadata(cluster: KubernetesCluster, namespace: str) -> None:
+def test_create_sets_the_metadata_of_an_object(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     own = made["metadata"]
     assert own["uid"]
@@ -22,13 +22,13 @@ def test_a_new_object_gets_its_metadata(cluster: KubernetesCluster, namespace: s
     assert cluster.get(WIDGETS, "w", namespace) == made
 
 
-def test_a_taken_name_is_told_from_a_conflict(cluster: KubernetesCluster, namespace: str) -> None:
+def test_create_with_an_existing_name_raises_already_exists(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(), namespace)
     with pytest.raises(errors.AlreadyExists):
         cluster.create(WIDGETS, widget(), namespace)
 
 
-def test_generate_name(cluster: KubernetesCluster, namespace: str) -> None:
+def test_generate_name_yields_unique_names_with_the_prefix(cluster: KubernetesCluster, namespace: str) -> None:
     body = widget("")
     body["metadata"]["generateName"] = "made-"
     names = {cluster.create(WIDGETS, body, namespace)["metadata"]["name"] for _ in range(3)}
@@ -36,7 +36,7 @@ def test_generate_name(cluster: KubernetesCluster, namespace: str) -> None:
     assert all(name.startswith("made-") and len(name) == len("made-") + 5 for name in names)
 
 
-def test_what_is_not_there_is_not_found(cluster: KubernetesCluster, namespace: str) -> None:
+def test_missing_object_raises_not_found(cluster: KubernetesCluster, namespace: str) -> None:
     with pytest.raises(errors.NotFound):
         cluster.get(WIDGETS, "nobody", namespace)
     with pytest.raises(errors.NotFound):
@@ -45,12 +45,12 @@ def test_what_is_not_there_is_not_found(cluster: KubernetesCluster, namespace: s
         cluster.delete(WIDGETS, "nobody", namespace)
 
 
-def test_a_namespace_must_exist(cluster: KubernetesCluster) -> None:
+def test_create_in_a_missing_namespace_raises_not_found(cluster: KubernetesCluster) -> None:
     with pytest.raises(errors.NotFound, match="nowhere"):
         cluster.create(WIDGETS, widget(), "nowhere")
 
 
-def test_a_change_raises_version_and_generation(cluster: KubernetesCluster, namespace: str) -> None:
+def test_change_of_spec_raises_version_and_generation(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     changed = cluster.patch(WIDGETS, "w", {"spec": {"size": 2}}, namespace)
     assert changed["spec"]["size"] == 2
@@ -58,19 +58,19 @@ def test_a_change_raises_version_and_generation(cluster: KubernetesCluster, name
     assert int(changed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
 
 
-def test_a_change_of_labels_alone_keeps_the_generation(cluster: KubernetesCluster, namespace: str) -> None:
+def test_change_of_labels_keeps_the_generation(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(), namespace)
     changed = cluster.patch(WIDGETS, "w", {"metadata": {"labels": {"a": "b"}}}, namespace)
     assert changed["metadata"]["labels"] == {"a": "b"}
     assert changed["metadata"]["generation"] == 1
 
 
-def test_no_change_is_no_write(cluster: KubernetesCluster, namespace: str) -> None:
+def test_patch_without_a_change_keeps_the_version(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     assert cluster.patch(WIDGETS, "w", {"spec": {"size": 1}}, namespace) == made
 
 
-def test_a_stale_version_is_a_conflict(cluster: KubernetesCluster, namespace: str) -> None:
+def test_patch_with_a_stale_version_raises_conflict(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     stale = made["metadata"]["resourceVersion"]
     cluster.patch(WIDGETS, "w", {"spec": {"size": 2}}, namespace, resource_version=stale)
@@ -86,7 +86,7 @@ def test_merge_patch_removes_with_null_and_replaces_lists(cluster: KubernetesClu
     assert "limit" not in changed["spec"]
 
 
-def test_json_patch(cluster: KubernetesCluster, namespace: str) -> None:
+def test_json_patch_applies_its_steps_or_is_refused(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(names=["a", "c"]), namespace)
     steps: list[dict[str, Any]] = [
         {"op": "test", "path": "/spec/size", "value": 1},
@@ -99,7 +99,7 @@ def test_json_patch(cluster: KubernetesCluster, namespace: str) -> None:
         cluster.patch(WIDGETS, "w", [{"op": "test", "path": "/spec/size", "value": 1}], namespace)
 
 
-def test_status_is_written_through_its_subresource_only(cluster: KubernetesCluster, namespace: str) -> None:
+def test_status_changes_only_through_its_subresource(cluster: KubernetesCluster, namespace: str) -> None:
     body = {**widget(), "status": {"phase": "Dreamt"}}
     assert "status" not in cluster.create(WIDGETS, body, namespace)
     changed = cluster.patch(
@@ -113,7 +113,7 @@ def test_status_is_written_through_its_subresource_only(cluster: KubernetesClust
     assert changed["spec"]["size"] == 2
 
 
-def test_scale(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
+def test_scale_subresource_reads_and_sets_the_size(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(), namespace)
     cluster.patch(WIDGETS, "w", {"status": {"ready": 3, "selector": "a=b"}}, namespace, subresource="status")
     path = WIDGETS.path(namespace, "w", "scale")
@@ -123,12 +123,12 @@ def test_scale(server: Server, cluster: KubernetesCluster, namespace: str) -> No
     scale["spec"]["replicas"] = 4
     code, after = server.send("PUT", path, scale)
     assert (code, after["spec"]["replicas"]) == (200, 4)
-    assert server.send("PUT", path, scale)[0] == 409  # the version it carries is old by now
+    assert server.send("PUT", path, scale)[0] == 409  # its resource version is outdated
     cluster.patch(WIDGETS, "w", {"spec": {"replicas": 6}}, namespace, subresource="scale")
     assert cluster.get(WIDGETS, "w", namespace)["spec"]["size"] == 6
 
 
-def test_put_replaces(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
+def test_put_replaces_an_object_of_the_same_version(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(limit=50), namespace)
     path = WIDGETS.path(namespace, "w")
     replaced = {**made, "spec": {"size": 3}}
@@ -141,7 +141,7 @@ def test_put_replaces(server: Server, cluster: KubernetesCluster, namespace: str
     assert "metadata.resourceVersion" in refusal["message"]
 
 
-def test_what_the_server_owns_cannot_be_changed(cluster: KubernetesCluster, namespace: str) -> None:
+def test_patch_cannot_change_metadata_of_the_server(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     wish = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 99}}
     assert cluster.patch(WIDGETS, "w", wish, namespace)["metadata"] == made["metadata"]
@@ -164,7 +164,7 @@ def test_dry_run_changes_nothing(cluster: KubernetesCluster, namespace: str) -> 
         cluster.delete(WIDGETS, "nobody", namespace, dry_run=True)
 
 
-def test_delete_with_preconditions(cluster: KubernetesCluster, namespace: str) -> None:
+def test_delete_requires_the_uid_of_its_precondition(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(), namespace)
     with pytest.raises(errors.Conflict):
         cluster.delete(WIDGETS, "w", namespace, uid="00000000-0000-0000-0000-000000000000")
@@ -173,7 +173,7 @@ def test_delete_with_preconditions(cluster: KubernetesCluster, namespace: str) -
         cluster.get(WIDGETS, "w", namespace)
 
 
-def test_finalizers_hold_an_object(cluster: KubernetesCluster, namespace: str) -> None:
+def test_finalizers_delay_a_deletion(cluster: KubernetesCluster, namespace: str) -> None:
     body = widget()
     body["metadata"]["finalizers"] = ["example.com/hold"]
     cluster.create(WIDGETS, body, namespace)
@@ -187,7 +187,7 @@ def test_finalizers_hold_an_object(cluster: KubernetesCluster, namespace: str) -
         cluster.get(WIDGETS, "w", namespace)
 
 
-def test_label_selectors(cluster: KubernetesCluster, namespace: str) -> None:
+def test_label_selectors_filter_a_list(cluster: KubernetesCluster, namespace: str) -> None:
     for name, labels in (("a", {"tier": "x", "rank": "1"}), ("b", {"tier": "y"}), ("c", {"rank": "2"})):
         cluster.create(WIDGETS, widget(name, labels=labels), namespace)
 
@@ -205,7 +205,7 @@ def test_label_selectors(cluster: KubernetesCluster, namespace: str) -> None:
         chosen("tier in x")
 
 
-def test_field_selectors(cluster: KubernetesCluster, namespace: str) -> None:
+def test_field_selectors_filter_a_list(cluster: KubernetesCluster, namespace: str) -> None:
     for name in ("a", "b"):
         cluster.create(PODS, pod(name), namespace)
     assert [p["metadata"]["name"] for p in cluster.list(PODS, namespace, field_selector="metadata.name=b").items] == [
@@ -217,7 +217,7 @@ def test_field_selectors(cluster: KubernetesCluster, namespace: str) -> None:
         cluster.list(PODS, namespace, field_selector="spec.containers=x")
 
 
-def test_a_list_in_pages_shows_one_moment(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
+def test_pages_of_a_list_show_one_snapshot(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
     for number in range(5):
         cluster.create(WIDGETS, widget(f"w{number}"), namespace)
     path = WIDGETS.path(namespace)
@@ -233,14 +233,16 @@ def test_a_list_in_pages_shows_one_moment(server: Server, cluster: KubernetesClu
     assert names == [f"w{number}" for number in range(5)]
 
 
-def test_delete_collection(server: Server, cluster: KubernetesCluster, namespace: str) -> None:
+def test_delete_collection_deletes_the_selected_objects(
+    server: Server, cluster: KubernetesCluster, namespace: str
+) -> None:
     for name, labels in (("a", {"go": "yes"}), ("b", {"go": "yes"}), ("c", {"go": "no"})):
         cluster.create(WIDGETS, widget(name, labels=labels), namespace)
     assert server.send("DELETE", WIDGETS.path(namespace) + "?labelSelector=go%3Dyes")[0] == 200
     assert [item["metadata"]["name"] for item in cluster.list(WIDGETS, namespace).items] == ["c"]
 
 
-def test_cluster_scoped_objects(cluster: KubernetesCluster, namespace: str) -> None:
+def test_cluster_scoped_object_has_no_namespace(cluster: KubernetesCluster, namespace: str) -> None:
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": namespace}}
     made = cluster.create(TENANT_QUEUES, {**body, "spec": {"weight": 5}})
     assert "namespace" not in made["metadata"]
@@ -248,12 +250,12 @@ def test_cluster_scoped_objects(cluster: KubernetesCluster, namespace: str) -> N
     cluster.delete(TENANT_QUEUES, namespace)
 
 
-def test_the_first_namespaces_are_there(cluster: KubernetesCluster) -> None:
+def test_default_namespaces_exist(cluster: KubernetesCluster) -> None:
     names = {item["metadata"]["name"] for item in cluster.list(NAMESPACES).items}
     assert {"default", "kube-system"} <= names
 
 
-def test_wrong_verbs_paths_and_formats(server: Server, namespace: str) -> None:
+def test_wrong_verbs_paths_and_formats_are_refused(server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace)
     assert server.send("POST", PODS.path(namespace, "p"), pod())[0] == 405
     assert server.send("GET", f"/apis/example.com/v1/namespaces/{namespace}/gadgets")[0] == 404
@@ -266,7 +268,7 @@ def test_wrong_verbs_paths_and_formats(server: Server, namespace: str) -> None:
     assert server.send("POST", path, wandered)[0] == 400
 
 
-def test_without_the_token_nobody_is_answered(server: Server) -> None:
+def test_request_with_a_wrong_token_is_unauthorized(server: Server) -> None:
     code, status = server.send("GET", NAMESPACES.path(), Authorization="Bearer wrong")
     assert (code, status["kind"], status["reason"]) == (401, "Status", "Unauthorized")
     assert server.send("GET", "/readyz")[0] == 200

@@ -1,6 +1,6 @@
-"""The same requests to the embedded and to a real API server: the same codes, reasons, words and objects.
+"""The embedded and a real API server answer the same requests with the same codes, reasons, messages and objects.
 
-One rule: what differs between any two clusters (uids, versions, times) is blanked out, nothing else.
+One rule: only values that differ between any two clusters (uids, versions, times) are left out of the comparison.
 """
 
 import itertools
@@ -48,8 +48,8 @@ def _blank(value: Any) -> Any:
 
 def _cause(cause: dict[str, str]) -> tuple[str, str, str] | None:
     field, message = cause.get("field", ""), cause.get("message", "")
-    # A real server says some things twice: about the scale paths (with a leading dot) and about formats of wrong types;
-    # and what may not change of a pod's spec it shows as a difference of Go structs.
+    # A real server repeats some causes: those of the scale paths (with a leading dot) and of formats of wrong types.
+    # For immutable fields of a pod's spec it appends a diff of Go structs after the first line.
     if field.startswith(".") or "Checked value must be of type" in message:
         return None
     return field, message.partition("\n")[0], cause.get("reason", "")
@@ -58,7 +58,7 @@ def _cause(cause: dict[str, str]) -> tuple[str, str, str] | None:
 def _told(answer: tuple[int, Any]) -> dict[str, Any]:
     code, body = answer
     if not isinstance(body, dict):
-        return {"code": code}  # some paths are answered in plain text
+        return {"code": code}  # the answers of some paths are plain text
     if body.get("kind") != "Status":
         return {"code": code, "body": _blank(body)}
     details = body.get("details") or {}
@@ -181,7 +181,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("status", {"status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}}),
     ("status", {"status": {"podIP": "x", "qosClass": "Guaranteed"}}),
 ]
-"""Of a pod: which subresource, and the merge patch."""
+"""Changes of a pod: the subresource, and the merge patch."""
 REQUESTS: list[tuple[str, str, Any]] = [
     *BUILT_IN,
     *(("POST", WIDGETS.path("{ns}"), body) for body in BAD_WIDGETS),
@@ -234,7 +234,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize("number", range(len(REQUESTS)))
-def test_the_same_answer(twins: tuple[list[Server], str], number: int) -> None:
+def test_embedded_server_answers_requests_as_a_real_one(twins: tuple[list[Server], str], number: int) -> None:
     both, namespace = twins
     method, path, body = REQUESTS[number]
     content_type = MERGE if method == "PATCH" else "application/json"
@@ -246,7 +246,7 @@ def test_the_same_answer(twins: tuple[list[Server], str], number: int) -> None:
     assert told[0] == told[1]
 
 
-def test_the_same_of_changes_of_pods(twins: tuple[list[Server], str]) -> None:
+def test_embedded_server_answers_pod_patches_as_a_real_one(twins: tuple[list[Server], str]) -> None:
     both, namespace = twins
     for part, patch in CHANGES:
         told = []
@@ -259,7 +259,7 @@ def test_the_same_of_changes_of_pods(twins: tuple[list[Server], str]) -> None:
 FORMS = ["application/yaml", "text/html", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"]
 
 
-def test_the_same_of_forms_and_paths(twins: tuple[list[Server], str]) -> None:
+def test_embedded_server_answers_media_types_and_paths_as_a_real_one(twins: tuple[list[Server], str]) -> None:
     both, namespace = twins
     for server in both:
         server.send("POST", WIDGETS.path(namespace), widget("w"))
@@ -280,7 +280,7 @@ def test_the_same_of_forms_and_paths(twins: tuple[list[Server], str]) -> None:
     assert told[0] == told[1]
 
 
-def test_services_differ_only_in_what_this_cluster_has_not(twins: tuple[list[Server], str]) -> None:
+def test_headless_service_is_created_alike_on_both_servers(twins: tuple[list[Server], str]) -> None:
     both, namespace = twins
     spec = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}

@@ -1,4 +1,4 @@
-"""What a Kubernetes API refuses, and with which words and paths."""
+"""Objects that any Kubernetes API server refuses, with the messages and field paths of the refusals."""
 
 from typing import Any
 
@@ -41,14 +41,14 @@ def _refusal(cluster: KubernetesCluster, namespace: str, body: dict[str, Any]) -
         ({"limit": 3, "size": 4}, "spec.size", "size must not exceed limit"),
     ],
 )
-def test_a_wrong_field_is_named(
+def test_refusal_names_the_wrong_field(
     cluster: KubernetesCluster, namespace: str, spec: dict[str, Any], field: str, words: str
 ) -> None:
     refused = _refusal(cluster, namespace, widget(**spec))
     assert [cause.message for cause in refused.causes if cause.field == field and words in cause.message], refused
 
 
-def test_a_missing_field_is_named(cluster: KubernetesCluster, namespace: str) -> None:
+def test_refusal_names_the_missing_field(cluster: KubernetesCluster, namespace: str) -> None:
     body = widget()
     del body["spec"]["size"]
     refused = _refusal(cluster, namespace, body)
@@ -56,18 +56,18 @@ def test_a_missing_field_is_named(cluster: KubernetesCluster, namespace: str) ->
     assert "spec.size: Required value" in str(refused)
 
 
-def test_all_problems_are_told_at_once(cluster: KubernetesCluster, namespace: str) -> None:
+def test_refusal_lists_all_wrong_fields(cluster: KubernetesCluster, namespace: str) -> None:
     refused = _refusal(cluster, namespace, widget(size=-1, colour="pink"))
     assert {"spec.size", "spec.colour"} <= {cause.field for cause in refused.causes}
 
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "x" * 254])
-def test_a_wrong_name(cluster: KubernetesCluster, namespace: str, name: str) -> None:
+def test_invalid_name_is_refused(cluster: KubernetesCluster, namespace: str, name: str) -> None:
     refused = _refusal(cluster, namespace, widget(name))
     assert "metadata.name" in {cause.field for cause in refused.causes}
 
 
-def test_wrong_labels(cluster: KubernetesCluster, namespace: str) -> None:
+def test_invalid_labels_are_refused(cluster: KubernetesCluster, namespace: str) -> None:
     refused = _refusal(cluster, namespace, widget(labels={"a b": "c"}))
     assert "metadata.labels" in {cause.field for cause in refused.causes}
     refused = _refusal(cluster, namespace, widget(labels={"a": "b c"}))
@@ -91,7 +91,7 @@ def test_unknown_fields_are_refused(
         cluster.patch(WIDGETS, "w", {"spec": change}, namespace)
 
 
-def test_unknown_fields_are_dropped_where_nobody_asks(server: Server, namespace: str) -> None:
+def test_unknown_fields_are_dropped_without_strict_validation(server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace)
     code, made = server.send("POST", path, widget(foo=1, loose={"anything": {"goes": 1}}))
     assert code == 201
@@ -101,12 +101,12 @@ def test_unknown_fields_are_dropped_where_nobody_asks(server: Server, namespace:
     assert 'strict decoding error: unknown field "spec.foo"' in refused["message"]
 
 
-def test_defaults_and_nulls(cluster: KubernetesCluster, namespace: str) -> None:
+def test_null_fields_get_their_defaults(cluster: KubernetesCluster, namespace: str) -> None:
     made = cluster.create(WIDGETS, widget(mode=None, colour=None, parts={"a": {}}), namespace)
     assert made["spec"] == {"size": 1, "mode": "plain", "parts": {"a": {"count": 1}}}
 
 
-def test_transition_rules(cluster: KubernetesCluster, namespace: str) -> None:
+def test_transition_rule_refuses_a_change_of_a_final_field(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(colour="red"), namespace)
     cluster.patch(WIDGETS, "w", {"spec": {"size": 2}}, namespace)
     with pytest.raises(errors.Invalid, match="colour is final") as caught:
@@ -116,7 +116,7 @@ def test_transition_rules(cluster: KubernetesCluster, namespace: str) -> None:
         cluster.patch(WIDGETS, "w", {"spec": {"colour": None}}, namespace)
 
 
-def test_undeclared_fields_count_when_a_rule_compares_objects(cluster: KubernetesCluster, namespace: str) -> None:
+def test_rule_that_compares_objects_includes_undeclared_fields(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget(sealed={"known": "a", "free": [{"deep": 1}]}), namespace)
     cluster.patch(WIDGETS, "w", {"spec": {"size": 2}}, namespace)
     with pytest.raises(errors.Invalid, match="sealed is final"):
@@ -159,12 +159,14 @@ def _ruled(rule: str) -> dict[str, Any]:
         _ruled("frobnicate(self.a)"),
     ],
 )
-def test_a_definition_that_is_not_structural_is_refused(cluster: KubernetesCluster, spec: dict[str, Any]) -> None:
+def test_definition_with_an_invalid_schema_is_refused(cluster: KubernetesCluster, spec: dict[str, Any]) -> None:
     with pytest.raises(errors.Invalid):
         cluster.create(CRDS, _definition(spec))
 
 
-def test_a_definition_is_served_and_can_change(cluster: KubernetesCluster, server: Server, namespace: str) -> None:
+def test_definition_can_be_served_changed_and_deleted(
+    cluster: KubernetesCluster, server: Server, namespace: str
+) -> None:
     definition = widgets.DEFINITION
     name = "toys.example.com"
     names = {"plural": "toys", "singular": "toy", "kind": "Toy"}
@@ -215,7 +217,7 @@ def _until_refused(server: Server, path: str, body: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_wrong_pod_is_refused_by_field(
+def test_refusal_of_a_pod_names_the_wrong_field(
     cluster: KubernetesCluster, namespace: str, change: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(errors.Invalid) as caught:
@@ -228,7 +230,7 @@ def test_unknown_pod_fields_are_refused(cluster: KubernetesCluster, namespace: s
         cluster.create(PODS, pod(restartPolcy="Never"), namespace)
 
 
-def test_a_pods_spec_is_final(cluster: KubernetesCluster, namespace: str) -> None:
+def test_pod_spec_cannot_change(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(PODS, pod(), namespace)
     with pytest.raises(errors.Invalid, match="spec"):
         cluster.patch(PODS, "p", {"spec": {"restartPolicy": "Never"}}, namespace)

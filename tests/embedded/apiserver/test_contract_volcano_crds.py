@@ -1,4 +1,4 @@
-"""Volcano's nouns as the embedded cluster brings them, on any API server."""
+"""Volcano's resources as the embedded cluster defines them, on any API server."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from tests.support.kube.servers import Server
 
 @pytest.fixture
 def nouns(cluster: KubernetesCluster) -> KubernetesCluster:
-    """A cluster with them."""
+    """Return a cluster with Volcano's resources installed."""
     _settled(cluster)
     return cluster
 
 
 def _settled(cluster: KubernetesCluster) -> None:
-    """Installed and served: a real server takes a moment before it serves what was defined."""
+    """Install the definitions and wait until they are served; a real server needs a moment for that."""
     for _ in range(200):
         try:
             volcano_crds.install(cluster)
@@ -39,7 +39,7 @@ def group(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_they_are_installed_once_and_again_without_a_change(nouns: KubernetesCluster) -> None:
+def test_second_install_changes_nothing(nouns: KubernetesCluster) -> None:
     def versions() -> dict[str, str]:
         found = [*nouns.list(CRDS).items, *nouns.list(GANG_QUEUES).items]
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in found}
@@ -51,7 +51,7 @@ def test_they_are_installed_once_and_again_without_a_change(nouns: KubernetesClu
     assert (default["spec"]["weight"], default["status"]["state"]) == (1, "Open")
 
 
-def test_an_old_definition_is_brought_up_to_date(nouns: KubernetesCluster) -> None:
+def test_install_updates_an_old_definition(nouns: KubernetesCluster) -> None:
     name = "podgroups.scheduling.volcano.sh"
     nouns.patch(CRDS, name, [{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}])
     volcano_crds.install(nouns)
@@ -61,7 +61,7 @@ def test_an_old_definition_is_brought_up_to_date(nouns: KubernetesCluster) -> No
     ]  # fmt: skip
 
 
-def test_a_group_keeps_what_is_unknown_and_its_status_is_written_with_it(
+def test_pod_group_keeps_unknown_fields_and_takes_status_without_a_subresource(
     nouns: KubernetesCluster, namespace: str
 ) -> None:
     spec = {"minMember": 2, "minTaskMember": {"worker": 2}, "minResources": {"cpu": "2", "pods": 2}}
@@ -83,13 +83,15 @@ def test_a_group_keeps_what_is_unknown_and_its_status_is_written_with_it(
         ({"minResources": {"cpu": {}}}, "spec.minResources.cpu"),
     ],
 )
-def test_what_is_refused(nouns: KubernetesCluster, namespace: str, spec: dict[str, Any], field: str) -> None:
+def test_invalid_pod_group_is_refused(
+    nouns: KubernetesCluster, namespace: str, spec: dict[str, Any], field: str
+) -> None:
     with pytest.raises(errors.Invalid) as refused:
         nouns.create(POD_GROUPS, group("bad", **spec), namespace)
     assert any(field in cause.field for cause in refused.value.causes)
 
 
-def test_the_table(nouns: KubernetesCluster, server: Server, namespace: str) -> None:
+def test_table_of_pod_groups_shows_status_and_counts(nouns: KubernetesCluster, server: Server, namespace: str) -> None:
     nouns.create(POD_GROUPS, group("g", minMember=3), namespace)
     nouns.patch(POD_GROUPS, "g", {"status": {"phase": "Running", "running": 3}}, namespace)
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -1,4 +1,4 @@
-"""Watches through `kube.api.Cluster`: nothing missed, nothing twice, and an end that says where to go on."""
+"""Watches through `kube.api.Cluster`: each event arrives exactly once, and a watch can be resumed where it ended."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ def _told(events: Iterator[WatchEvent], count: int) -> list[tuple[str, str]]:
     return [(event.kind, event.object["metadata"]["name"]) for event in itertools.islice(told, count)]
 
 
-def test_a_watch_begins_where_the_list_ended(cluster: KubernetesCluster, namespace: str) -> None:
+def test_watch_starts_after_the_version_of_a_list(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(WIDGETS, widget("before"), namespace)
     start = cluster.list(WIDGETS, namespace).resource_version
     watch = cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=20)
     cluster.create(WIDGETS, widget("a"), namespace)
     cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)
-    cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)  # changes nothing, is told to nobody
+    cluster.patch(WIDGETS, "a", {"spec": {"size": 2}}, namespace)  # no change, hence no event
     cluster.delete(WIDGETS, "a", namespace)
     assert _told(watch, 3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     watch.close()
 
 
-def test_a_watch_resumes_after_any_event(cluster: KubernetesCluster, namespace: str) -> None:
+def test_watch_resumes_after_any_event(cluster: KubernetesCluster, namespace: str) -> None:
     start = cluster.list(WIDGETS, namespace).resource_version
     for name in ("a", "b", "c"):
         cluster.create(WIDGETS, widget(name), namespace)
@@ -44,7 +44,7 @@ def test_a_watch_resumes_after_any_event(cluster: KubernetesCluster, namespace: 
     resumed.close()
 
 
-def test_other_namespaces_are_not_told(cluster: KubernetesCluster, namespace: str) -> None:
+def test_watch_of_a_namespace_omits_events_of_others(cluster: KubernetesCluster, namespace: str) -> None:
     start = cluster.list(WIDGETS, namespace).resource_version
     watch = cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=20)
     everywhere = cluster.watch(WIDGETS, resource_version=start, timeout_seconds=20)
@@ -57,7 +57,9 @@ def test_other_namespaces_are_not_told(cluster: KubernetesCluster, namespace: st
     cluster.delete(WIDGETS, "elsewhere", "default")
 
 
-def test_selected_objects_come_and_go(cluster: KubernetesCluster, namespace: str) -> None:
+def test_watch_with_a_selector_adds_and_deletes_objects_as_labels_change(
+    cluster: KubernetesCluster, namespace: str
+) -> None:
     cluster.create(WIDGETS, widget("a"), namespace)
     start = cluster.list(WIDGETS, namespace).resource_version
     watch = cluster.watch(WIDGETS, namespace, resource_version=start, label_selector="on=yes", timeout_seconds=20)
@@ -73,7 +75,7 @@ def test_selected_objects_come_and_go(cluster: KubernetesCluster, namespace: str
     watch.close()
 
 
-def test_a_quiet_watch_ends_by_itself_and_says_how_far_it_came(cluster: KubernetesCluster, namespace: str) -> None:
+def test_watch_without_events_ends_and_can_be_resumed(cluster: KubernetesCluster, namespace: str) -> None:
     start = cluster.list(WIDGETS, namespace).resource_version
     other = cluster.create(PODS, pod(), namespace)["metadata"]["resourceVersion"]
     events = list(cluster.watch(WIDGETS, namespace, resource_version=start, timeout_seconds=2))
@@ -88,7 +90,9 @@ def test_a_quiet_watch_ends_by_itself_and_says_how_far_it_came(cluster: Kubernet
     assert int(other) > int(start)
 
 
-def test_a_forgotten_version_has_expired(cluster: KubernetesCluster, server: Server, namespace: str) -> None:
+def test_watch_from_an_unknown_version_raises_expired(
+    cluster: KubernetesCluster, server: Server, namespace: str
+) -> None:
     if not server.embedded:
         pytest.skip("a real server forgets after minutes")
     with pytest.raises(errors.Expired):

@@ -1,4 +1,4 @@
-"""The API server on a full disk: nothing new is taken, what ends things is."""
+"""The API server on a full disk refuses new objects and accepts deletions and small changes."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ LIMITED = (
     "import os, resource, sys; size = int(sys.argv[1]); "
     "size and resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); os.execv(sys.executable, sys.argv[2:])"
 )
-"""A program that becomes another one, whose files cannot become longer than so many bytes."""
+"""A program that limits the size of its files to a number of bytes (0: no limit) and then executes its arguments."""
 
 
 def manifest(name: str, size: int = 100, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def manifest(name: str, size: int = 100, **more: Any) -> dict[str, Any]:
 
 
 async def fill_store(store: Store) -> tuple[int, Refusal]:
-    """Create until nothing is taken any more: how many there are then, and what was said."""
+    """Create objects until the store refuses one; return the number of objects and the refusal."""
     for made in range(10_000):
         try:
             store.put("things", manifest(f"more{made}", 50_000))
@@ -56,7 +56,7 @@ def none(_: str) -> tuple[str, ...]:
 
 
 class Clock:
-    """Stands still unless it is told otherwise."""
+    """A clock that a test moves."""
 
     now = 0.0
 
@@ -73,7 +73,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @contextlib.contextmanager
 def no_room(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No file of the database becomes longer."""
+    """Prevent the files of the database from growing."""
 
     def allocate(path: Path, size: int) -> None:
         raise OSError(28, "No space left on device")
@@ -86,7 +86,7 @@ def no_room(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     disk._database.execute("PRAGMA max_page_count=1073741823")
 
 
-def test_deletions_and_small_changes_are_kept_on_a_full_disk(
+def test_full_disk_accepts_deletions_and_small_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     async def story() -> None:
@@ -100,7 +100,7 @@ def test_deletions_and_small_changes_are_kept_on_a_full_disk(
             assert made
             assert (refused.code, refused.reason) == (507, "InsufficientStorage")
             assert f"the disk of {tmp_path} is full" in str(refused)
-            for turn in range(40):  # as many small changes as it takes to end everything, some times over
+            for turn in range(40):  # more small changes than the end of all objects takes
                 for number in range(50):
                     store.put("things", manifest(f"t{number}", 3000, turn=turn))
                     await store.durable()
@@ -125,7 +125,7 @@ def test_deletions_and_small_changes_are_kept_on_a_full_disk(
     asyncio.run(story())
 
 
-def test_a_batch_that_is_larger_than_the_disk_is_refused_whole(
+def test_batch_larger_than_the_disk_is_refused_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     async def story() -> None:
@@ -143,7 +143,7 @@ def test_a_batch_that_is_larger_than_the_disk_is_refused_whole(
     asyncio.run(story())
 
 
-def test_the_room_is_there_from_the_start_and_after_growth(tmp_path: Path) -> None:
+def test_disk_space_is_reserved_at_start_and_after_growth(tmp_path: Path) -> None:
     path = tmp_path / "objects.sqlite"
     disk = Disk(path)
     assert path.stat().st_size >= 4 * MIB
@@ -163,7 +163,7 @@ def test_the_room_is_there_from_the_start_and_after_growth(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_that_cannot_allocate_is_written_to(
+def test_file_system_without_allocation_is_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def cannot(*_: int) -> None:
@@ -176,12 +176,12 @@ def test_a_file_system_that_cannot_allocate_is_written_to(
     disk.close()
 
 
-# A whole server, whose files cannot become longer than this
+# A complete server with a limit on the size of its files.
 
 
 @contextlib.contextmanager
 def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
-    """An API server; none of its files becomes longer than `longest`, if that is not 0."""
+    """Run an API server whose files cannot grow beyond `longest` bytes, unless that is 0."""
     layout = Layout(folder)
     command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(folder)]
     server = subprocess.Popen([sys.executable, "-c", LIMITED, str(longest), *command], stdout=subprocess.PIPE)
@@ -199,7 +199,7 @@ def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
 
 
 def fill(cluster: KubernetesCluster, most: int = 400) -> str:
-    """Create until the server takes no more; what it says then."""
+    """Create objects until the server refuses one; return the message of the refusal."""
     for number in range(most):
         try:
             cluster.create(CONFIGMAPS, {"metadata": {"name": f"c{number}"}, "data": {"text": "x" * 500_000}}, "default")
@@ -208,7 +208,7 @@ def fill(cluster: KubernetesCluster, most: int = 400) -> str:
     raise AssertionError("it is never full")
 
 
-def test_a_new_server_without_room_says_so_in_a_line(tmp_path: Path) -> None:
+def test_new_server_on_a_full_disk_exits_with_a_one_line_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(tmp_path / "data")]
     words = [sys.executable, "-c", LIMITED, str(MIB), *command]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -217,7 +217,7 @@ def test_a_new_server_without_room_says_so_in_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_server_whose_disk_is_full_takes_what_ends_things(tmp_path: Path) -> None:
+def test_server_on_a_full_disk_accepts_status_changes_and_deletions(tmp_path: Path) -> None:
     with process(tmp_path / "data", 25 * MIB) as cluster:
         cluster.create(PODS, pod(), "default")
         said = fill(cluster)
@@ -236,7 +236,7 @@ def test_a_server_whose_disk_is_full_takes_what_ends_things(tmp_path: Path) -> N
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 MiB, where this user may mount one."""
+    """Mount a file system of 64 MiB; skip the test if this user may not."""
     mount = shutil.which("mount")
     folder = tmp_path / "small"
     folder.mkdir()
@@ -249,7 +249,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_server_on_a_file_system_that_others_fill(small: Path) -> None:
+def test_server_survives_a_file_system_filled_by_another_process(small: Path) -> None:
     with process(small / "data") as cluster:
         for number in range(20):
             cluster.create(PODS, pod(f"p{number}"), "default")

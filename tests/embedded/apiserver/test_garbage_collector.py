@@ -1,4 +1,4 @@
-"""What the embedded server cleans up by itself."""
+"""Garbage collection of the embedded server: dependents, namespaces and objects of deleted definitions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ def _owned(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": references}}
 
 
-def test_dependents_go_with_their_owner(
+def test_dependents_are_deleted_with_their_owner(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     owner = embedded_cluster.create(WIDGETS, widget(), namespace)
@@ -48,7 +48,9 @@ def test_dependents_go_with_their_owner(
     assert [item["metadata"]["name"] for item in embedded_cluster.list(CONFIG_MAPS, namespace).items] == ["stranger"]
 
 
-def test_many_dependents(embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str) -> None:
+def test_many_dependents_are_deleted_with_their_owner(
+    embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
+) -> None:
     owner = embedded_cluster.create(WIDGETS, widget(), namespace)
     for number in range(250):
         embedded_cluster.create(CONFIG_MAPS, _owned(f"child-{number}", owner), namespace)
@@ -56,7 +58,7 @@ def test_many_dependents(embedded_cluster: KubernetesCluster, embedded_server: S
     until(lambda: embedded_cluster.list(CONFIG_MAPS, namespace).items == [])
 
 
-def test_a_dependent_of_two_stays_with_the_other(
+def test_dependent_of_two_owners_stays_with_the_remaining_one(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     owners = [embedded_cluster.create(WIDGETS, widget(name), namespace) for name in ("a", "b")]
@@ -70,7 +72,7 @@ def test_a_dependent_of_two_stays_with_the_other(
     until(lambda: owner_names() == ["b"])
 
 
-def test_a_dependent_of_nobody_goes(
+def test_dependent_of_a_missing_owner_is_deleted(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     owner = embedded_cluster.create(WIDGETS, widget(), namespace)
@@ -80,7 +82,7 @@ def test_a_dependent_of_nobody_goes(
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Orphan", True), ("Foreground", False)])
-def test_propagation(
+def test_propagation_policy_decides_whether_dependents_stay(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, policy: str, left: bool
 ) -> None:
     owner = embedded_cluster.create(WIDGETS, widget(), namespace)
@@ -95,7 +97,7 @@ def test_propagation(
         assert not embedded_cluster.get(CONFIG_MAPS, "child", namespace)["metadata"].get("ownerReferences")
 
 
-def test_a_namespace_takes_its_content_along(
+def test_deleted_namespace_goes_after_its_objects_and_their_finalizers(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     embedded_cluster.create(CONFIG_MAPS, _owned("a"), namespace)
@@ -112,17 +114,19 @@ def test_a_namespace_takes_its_content_along(
     until(_is_gone(embedded_cluster, NAMESPACES, namespace))
 
 
-def test_an_empty_namespace_goes(embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str) -> None:
+def test_empty_namespace_is_deleted(
+    embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
+) -> None:
     embedded_cluster.delete(NAMESPACES, namespace)
     until(_is_gone(embedded_cluster, NAMESPACES, namespace))
 
 
-def test_the_default_namespace_stays(embedded_cluster: KubernetesCluster) -> None:
+def test_default_namespace_cannot_be_deleted(embedded_cluster: KubernetesCluster) -> None:
     with pytest.raises(errors.Forbidden):
         embedded_cluster.delete(NAMESPACES, "default")
 
 
-def test_a_definition_takes_its_objects_along(tmp_path: Path) -> None:
+def test_deleted_definition_removes_its_objects(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         assert server.send("POST", CRDS.path(), widgets.DEFINITION)[0] == 201
         assert server.send("POST", WIDGETS.path("default"), widget())[0] == 201
@@ -131,7 +135,7 @@ def test_a_definition_takes_its_objects_along(tmp_path: Path) -> None:
         assert server.send("GET", WIDGETS.path("default"))[0] == 404
 
 
-def test_what_a_crash_left_undone_is_done_at_the_next_start(tmp_path: Path) -> None:
+def test_garbage_collection_continues_after_a_restart(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         server.send("POST", CRDS.path(), widgets.DEFINITION)
         _, owner = server.send("POST", WIDGETS.path("default"), widget())

@@ -1,4 +1,4 @@
-"""Pods on the embedded server: birth, binding, graceful end, logs."""
+"""Pods on the embedded server: creation, binding, graceful deletion, logs."""
 
 import itertools
 import os
@@ -31,7 +31,7 @@ def bound(embedded_cluster: KubernetesCluster, namespace: str) -> dict[str, obje
     return embedded_cluster.get(PODS, "p", namespace)
 
 
-def test_a_new_pod_is_pending_and_has_defaults(
+def test_new_pod_is_pending_and_has_defaults(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     limits = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}
@@ -43,7 +43,7 @@ def test_a_new_pod_is_pending_and_has_defaults(
     assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
 
 
-def test_a_pod_is_bound_once(
+def test_pod_can_be_bound_only_once(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: dict[str, dict[str, str]]
 ) -> None:
     assert bound["spec"]["nodeName"] == "local"
@@ -56,7 +56,7 @@ def test_a_pod_is_bound_once(
     assert len(embedded_cluster.list(PODS, namespace, field_selector="spec.nodeName=local").items) == 1
 
 
-def test_an_unbound_pod_goes_at_once(
+def test_unbound_pod_is_deleted_immediately(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str
 ) -> None:
     embedded_cluster.create(PODS, pod(), namespace)
@@ -65,7 +65,7 @@ def test_an_unbound_pod_goes_at_once(
         embedded_cluster.get(PODS, "p", namespace)
 
 
-def test_a_bound_pod_waits_for_its_node(
+def test_bound_pod_is_deleted_after_its_grace_period(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: dict[str, dict[str, str]]
 ) -> None:
     uid = bound["metadata"]["uid"]
@@ -87,7 +87,7 @@ def test_a_bound_pod_waits_for_its_node(
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_goes_at_once(
+def test_finished_pod_is_deleted_immediately(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: object, phase: str
 ) -> None:
     embedded_cluster.patch(PODS, "p", {"status": {"phase": phase}}, namespace, subresource="status")
@@ -107,7 +107,7 @@ def _text(pieces: Iterator[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def test_logs_of_a_container_that_has_not_started(
+def test_logs_of_a_waiting_or_unknown_container_are_refused(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: object
 ) -> None:
     with pytest.raises(errors.Invalid, match="waiting to start"):
@@ -116,7 +116,7 @@ def test_logs_of_a_container_that_has_not_started(
         _text(embedded_cluster.logs("p", namespace, "other"))
 
 
-def test_logs_whole_and_their_end(
+def test_logs_return_all_or_the_last_lines(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, run: Path
 ) -> None:
     (run / "output").write_bytes(b"one\ntwo\nthree\n")
@@ -129,7 +129,7 @@ def test_logs_whole_and_their_end(
         assert embedded_cluster.log_end("p", namespace, "main", lines=count, most=most) == end
 
 
-def test_the_times_of_log_lines(embedded_server: Server, namespace: str, run: Path) -> None:
+def test_logs_are_selected_and_stamped_by_time(embedded_server: Server, namespace: str, run: Path) -> None:
     path = PODS.path(namespace, "p", "log")
     now = time.time()
     (run / "output").write_bytes(b"one\ntwo\n")
@@ -150,7 +150,7 @@ def test_the_times_of_log_lines(embedded_server: Server, namespace: str, run: Pa
         assert embedded_server.send("GET", f"{path}?{query}")[0] == 400
 
 
-def test_a_followed_log_ends_with_the_container(
+def test_followed_log_ends_with_the_container(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, run: Path
 ) -> None:
     output = run / "output"
@@ -163,13 +163,13 @@ def test_a_followed_log_ends_with_the_container(
     assert _text(pieces) == b"end\n"
 
 
-def test_logs_of_the_run_before(
+def test_previous_logs_are_those_of_the_run_before(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, run: Path
 ) -> None:
     (run / "output").write_bytes(b"first\n")
     status = {"containerStatuses": [{"name": "main", "restartCount": 1}]}
     embedded_cluster.patch(PODS, "p", {"status": status}, namespace, subresource="status")
-    # Announced, but not begun: the log is still the first run's.
+    # The second run is announced but has not started, so the log is still that of the first run.
     assert _text(embedded_cluster.logs("p", namespace)) == b"first\n"
     (run.parent / "1").mkdir()
     (run.parent / "1" / "output").write_bytes(b"second\n")
@@ -179,7 +179,7 @@ def test_logs_of_the_run_before(
     assert embedded_cluster.log_end("p", namespace, "main", lines=9, most=100, previous=True) == "first\n"
 
 
-def test_a_pods_end_is_told_step_by_step(
+def test_watch_sends_each_step_of_a_pod_deletion(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: object
 ) -> None:
     start = embedded_cluster.list(PODS, namespace).resource_version

@@ -1,4 +1,4 @@
-"""The embedded server as a process: what it keeps over a kill, what it refuses, how it stops."""
+"""The embedded server as a process: durability after a kill, refusals at start, shutdown."""
 
 import contextlib
 import itertools
@@ -54,7 +54,7 @@ def _config_map(name: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}}
 
 
-def test_nothing_answered_is_lost_by_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     answered: list[tuple[str, str]] = []
     with _process(tmp_path) as (process, server):
         assert server.send("POST", CRDS.path(), widgets.DEFINITION)[0] == 201
@@ -83,7 +83,7 @@ def test_nothing_answered_is_lost_by_a_kill(tmp_path: Path) -> None:
         assert int(made["metadata"]["resourceVersion"]) > newest
 
 
-def test_watches_over_a_restart(tmp_path: Path) -> None:
+def test_watch_resumes_after_a_restart(tmp_path: Path) -> None:
     with _process(tmp_path) as (_, server):
         server.send("POST", CONFIG_MAPS.path("default"), _config_map("old"))
         _, made = server.send("POST", CONFIG_MAPS.path("default"), _config_map("new"))
@@ -99,7 +99,7 @@ def test_watches_over_a_restart(tmp_path: Path) -> None:
         connected.close()
 
 
-def test_it_stops_on_a_signal_while_it_is_watched(tmp_path: Path) -> None:
+def test_server_with_an_open_watch_stops_on_sigterm(tmp_path: Path) -> None:
     with _process(tmp_path) as (process, server):
         connected = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
         start = connected.list(CONFIG_MAPS, "default").resource_version
@@ -112,7 +112,7 @@ def test_it_stops_on_a_signal_while_it_is_watched(tmp_path: Path) -> None:
         connected.close()
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_start_error_names_the_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert f"port {port}" in complaint
 
 
-def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_second_server_on_a_data_folder_refuses_to_start(tmp_path: Path) -> None:
     with _process(tmp_path):
         second = _start(tmp_path)
         _, complaint = second.communicate(timeout=20)
@@ -132,7 +132,7 @@ def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
     assert "another API server uses" in complaint
 
 
-def test_secrets_are_for_their_owner_and_stay(tmp_path: Path) -> None:
+def test_secret_files_are_private_and_kept_over_restarts(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "data")
     with running(layout) as server:
         first = server.token
@@ -143,13 +143,13 @@ def test_secrets_are_for_their_owner_and_stay(tmp_path: Path) -> None:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
-def test_only_loopback(tmp_path: Path) -> None:
+def test_server_refuses_addresses_other_than_loopback(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "192.0.2.1", "::", "example.com"):
         with pytest.raises(token.NotLoopback):
             ApiServer(Layout(tmp_path), host)
 
 
-def test_the_kubeconfig_works(tmp_path: Path) -> None:
+def test_client_connects_with_the_written_kubeconfig(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         connected = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig), context=token.CONTEXT))
         assert {item["metadata"]["name"] for item in connected.list(NAMESPACES).items} >= {"default", "kube-system"}

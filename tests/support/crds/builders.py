@@ -1,4 +1,4 @@
-"""TorchJobs with only what a test cares about spelled out."""
+"""Manifests of TorchJobs and TenantQueues; a test states only the fields that matter to it."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ GPU = "nvidia.com/gpu"
 
 
 def template(**resources: Any) -> dict[str, Any]:
-    """A pod template of one container with these limits."""
+    """Return a pod template of one container with these limits."""
     container: dict[str, Any] = {"name": "torch", "image": "train"}
     return {"spec": {"containers": [container | ({"resources": {"limits": resources}} if resources else {})]}}
 
 
 def task(**fields: Any) -> dict[str, Any]:
-    """One task."""
+    """Return a task."""
     return {"template": template(), **fields}
 
 
 def job(name: str = "train", *, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """A TorchJob of a Master and two Workers; any spec field replaces the one that is there."""
+    """Return a TorchJob of a Master and two Workers; `spec` adds or replaces fields."""
     tasks = {"Master": task(), "Worker": task(numTasks=2)}
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
@@ -28,7 +28,7 @@ def job(name: str = "train", *, status: dict[str, Any] | None = None, **spec: An
 
 
 def queue(name: str = "team", **spec: Any) -> dict[str, Any]:
-    """A TenantQueue."""
+    """Return a TenantQueue."""
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TenantQueue",

@@ -1,6 +1,6 @@
-"""What an API server that serves our CustomResourceDefinitions says of an object.
+"""Validation of an object as by an API server that serves the CustomResourceDefinitions of torchq.
 
-One rule: the embedded cluster's own schema and CEL code judges, on the definitions as they are installed.
+One rule: the schema and CEL code of the embedded cluster decides, with the definitions as they are installed.
 """
 
 import copy
@@ -24,7 +24,7 @@ KINDS = {kind.resource.kind: kind for kind in map(_kind, generate.load())}
 
 
 def refusals(manifest: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[str]:
-    """Every reason to refuse the object, or its change; empty if it would be stored."""
+    """Return each reason to refuse the object or its change; the list is empty if the object would be stored."""
     new = copy.deepcopy(dict(manifest))
     root = KINDS[new["kind"]].schema
     unknown = [f'unknown field "{field}"' for field in pruning.settle(new, root)]

@@ -1,7 +1,7 @@
-"""API servers for the suites of this folder and of any that wants a cluster: `server`, `cluster`, `namespace`.
+"""Fixtures for test suites that need a Kubernetes API server: `server`, `cluster`, `namespace`.
 
-`server` and `cluster` are parametrised: the embedded server always, a real kube-apiserver where KUBEBUILDER_ASSETS
-names its binaries. `embedded_server` and `embedded_cluster` are the embedded one alone.
+`server` and `cluster` are parametrised: the embedded server always, and a real kube-apiserver where KUBEBUILDER_ASSETS
+names the folder of its binaries. `embedded_server` and `embedded_cluster` provide the embedded server alone.
 """
 
 import itertools
@@ -52,7 +52,7 @@ def embedded_cluster(embedded_server: Server) -> Iterator[client.KubernetesClust
 
 @pytest.fixture
 def namespace(request: pytest.FixtureRequest) -> str:
-    """A new namespace on the server under test."""
+    """Create a namespace on the server under test and return its name."""
     wanted = "embedded_server" if "embedded_server" in request.fixturenames else "server"
     name = f"test-{next(_NUMBERS)}"
     chosen = request.getfixturevalue(wanted)

@@ -1,6 +1,6 @@
-"""A server that resets each connection after it is made and before TLS begins, and what a client leaves open then.
+"""A server that resets each connection between connect and TLS handshake, and a search for leaked client sockets.
 
-One rule: nothing is left to chance: certificates are read, which is between the two, once the connection is reset.
+One rule: the order is fixed: a client loads its certificates, which precedes the handshake, only after the reset.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 @contextlib.contextmanager
 def resetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The port of one; clients of this process come to their handshake late."""
+    """Run the server and yield its port; clients of this process start their handshake only after the reset."""
     with socket.create_server(("127.0.0.1", 0)) as listener, monkeypatch.context() as patch:
         gone = threading.Semaphore(0)
         load = ssl.SSLContext.load_verify_locations
@@ -49,6 +49,6 @@ def _reset_all(listener: socket.socket, gone: threading.Semaphore) -> None:
 
 
 def left_open() -> list[ssl.SSLSocket]:
-    """The open TLS sockets of this process that have no TLS: nobody reads or closes one but the garbage collector."""
+    """Return the open TLS sockets of this process without a handshake; only the garbage collector would close them."""
     sockets = [found for found in gc.get_objects() if isinstance(found, ssl.SSLSocket)]
     return [found for found in sockets if found.fileno() >= 0 and found.version() is None]

@@ -1,6 +1,6 @@
-"""An HTTP server on loopback that plays the answers a test gives it, one per request, and records what it was asked.
+"""An HTTP server on loopback that plays the answers of a test, one per request, and records the requests.
 
-One rule: it knows nothing of Kubernetes; what is right is said in the test.
+One rule: it knows nothing of Kubernetes; the test decides which answers are right.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ class Asked:
     headers: dict[str, str]
     body: Any
     connection: int
-    """The client's port: tells connections apart."""
+    """The client's port; it identifies the connection."""
 
 
 @dataclass
 class Answer:
-    """What to send back. `lines` makes it a chunked stream; `cut` breaks the connection where the answer should end."""
+    """An answer to send. `lines` makes it a chunked stream; `cut` breaks the connection before the answer ends."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[Any] | None = None
     hold: threading.Event | None = None
-    """A stream waits for this before it ends; the body waits for it before it begins."""
+    """An event to wait for: a stream waits before it ends, a body before it begins."""
     cut: bool = False
 
 
@@ -46,16 +46,16 @@ Script = Callable[[Asked], Answer]
 
 
 class Player(BaseHTTPRequestHandler):
-    """Plays one connection's part."""
+    """Handles one connection as the script says."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = 0.5
-    """An idle kept connection ends soon, so that a test's server can stop."""
+    """Seconds until an idle connection is closed; it is short, so that the server can stop at the end of a test."""
     script: "ScriptedServer"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the test prints what it needs."""
+        """Log nothing: the output of a test shows only what the test prints."""
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -119,7 +119,7 @@ class Player(BaseHTTPRequestHandler):
 
 
 class ScriptedServer:
-    """Plays `answers` in order, then `otherwise` for ever; a script may also be a function of the request."""
+    """Plays `answers` in order, then repeats `otherwise`; a script may also be a function of the request."""
 
     def __init__(self) -> None:
         self.answers: list[Answer | Script] = []
@@ -137,12 +137,12 @@ class ScriptedServer:
         return f"http://127.0.0.1:{self._http.server_port}"
 
     def play(self, *answers: Answer | Script) -> None:
-        """Add to the script."""
+        """Append answers to the script."""
         with self.changed:
             self.answers.extend(answers)
 
     def wait_asked(self, count: int, timeout: float = 10.0) -> list[Asked]:
-        """The requests so far, once there are `count`."""
+        """Return the requests so far, once there are `count` of them."""
         with self.changed:
             enough = self.changed.wait_for(lambda: len(self.asked) >= count, timeout)
             assert enough, f"{len(self.asked)} requests, not {count}"
@@ -167,7 +167,7 @@ class ScriptedServer:
 
 @contextlib.contextmanager
 def running() -> Iterator[ScriptedServer]:
-    """A server with an empty script, stopped at the end."""
+    """Run a server with an empty script and stop it at the end."""
     server = ScriptedServer()
     server.start()
     try:
@@ -177,7 +177,7 @@ def running() -> Iterator[ScriptedServer]:
 
 
 def kubeconfig(folder: Path, url: str, token: str = "a-token") -> Path:
-    """A kubeconfig for a server, with a bearer token."""
+    """Write a kubeconfig for a server, with a bearer token, and return its path."""
     path = folder / "kubeconfig"
     path.write_bytes(
         orjson.dumps(
@@ -195,18 +195,18 @@ def kubeconfig(folder: Path, url: str, token: str = "a-token") -> Path:
 
 
 def status(code: int, reason: str = "", message: str = "", **details: Any) -> Answer:
-    """A metav1.Status as an answer."""
+    """Return a metav1.Status as an answer."""
     body = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message or reason}
     return Answer(code, {**body, "details": details} if details else body)
 
 
 def listing(*items: Any, resource_version: str = "1", token: str = "") -> Answer:
-    """A list's answer."""
+    """Return the answer to a list request."""
     metadata = {"resourceVersion": resource_version, **({"continue": token} if token else {})}
     return Answer(body={"kind": "List", "metadata": metadata, "items": list(items)})
 
 
 def pod(name: str, resource_version: int = 1, uid: str = "", **labels: str) -> dict[str, Any]:
-    """A small pod."""
+    """Return a minimal pod."""
     metadata = {"name": name, "namespace": "a", "uid": uid or f"uid-{name}", "resourceVersion": str(resource_version)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "labels": labels}}

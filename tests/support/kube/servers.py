@@ -1,4 +1,4 @@
-"""API servers to run a contract suite against: the embedded one, and a real kube-apiserver where its binaries are."""
+"""API servers for the contract suites: the embedded one, and a real kube-apiserver where its binaries are installed."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Server:
-    """A running API server, and bare HTTP to it for what `kube.api.Cluster` does not offer."""
+    """A running API server, with plain HTTP requests for calls that `kube.api.Cluster` does not offer."""
 
     name: str
     url: str
@@ -47,7 +47,7 @@ class Server:
     def send(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str
     ) -> tuple[int, Any]:
-        """The answer's code and its parsed body."""
+        """Send a request and return the status code and the parsed body."""
         text = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, method=method, data=text)
         sent = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, **headers}
@@ -70,19 +70,19 @@ def _parsed(text: bytes) -> Any:
 
 @contextlib.contextmanager
 def embedded(folder: Path) -> Iterator[Server]:
-    """The embedded API server on a data folder."""
+    """Run the embedded API server on a data folder."""
     with running(Layout(folder)) as server:
         yield Server("embedded", server.url, server.token, server.kubeconfig, trusting(Layout(folder)))
 
 
 def trusting(layout: Layout) -> ssl.SSLContext:
-    """How a client that trusts an embedded cluster, and nobody else, speaks TLS."""
+    """Return the TLS context of a client that trusts only this embedded cluster."""
     return ssl.create_default_context(cadata=certificates.authority_pem(layout).decode())
 
 
 @contextlib.contextmanager
 def real(folder: Path) -> Iterator[Server]:
-    """kube-apiserver on a throwaway etcd, both on loopback. Skips where the binaries are not named or not complete."""
+    """Run kube-apiserver and a temporary etcd on loopback; skip the test if a binary is missing."""
     with ports.held() as peer, ports.held() as client, ports.held() as secure:
         yield from _real(folder, peer, client, secure)
 
@@ -140,7 +140,7 @@ def _process(command: list[Any], log: Path) -> Iterator[None]:
     with open(log, "wb") as output:
         held = die_with_parent.wrap_command(
             map(str, command), signal.SIGKILL
-        )  # they end by nothing less without each other
+        )  # only SIGKILL ends each of them without the other
         process = subprocess.Popen(held, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield
@@ -157,7 +157,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def install(server: Server, definitions: Iterable[Manifest]) -> None:
-    """Create definitions, one after the other, each once the one before it is served."""
+    """Create definitions one by one, each after the previous one is served."""
     for definition in definitions:
         code, answer = server.send("POST", CRDS.path() + "?fieldValidation=Strict", definition)
         assert code == 201, answer

@@ -1,4 +1,4 @@
-"""A small custom resource that has one of everything the contract asks about."""
+"""A small custom resource with one example of each feature that the contract suite tests."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ DEFINITION: dict[str, Any] = {
 
 
 def widget(name: str = "w", *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """A widget, of size 1 unless said otherwise."""
+    """Return a widget, of size 1 unless `spec` sets another size."""
     metadata: dict[str, Any] = {"name": name} if name else {}
     if labels:
         metadata["labels"] = labels
@@ -86,6 +86,6 @@ def widget(name: str = "w", *, labels: dict[str, str] | None = None, **spec: Any
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
-    """A pod of one container."""
+    """Return a pod of one container."""
     container = {"name": "main", "image": "none", "command": ["true"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}

@@ -1,4 +1,4 @@
-"""The embedded server's certificate: who trusts it, when it is made anew, and who is let in."""
+"""The embedded server's certificate: which clients trust it, when it is renewed, and which requests are authorized."""
 
 import ipaddress
 import ssl
@@ -31,7 +31,7 @@ def _prepared(layout: Layout, now: datetime) -> tuple[int, int]:
     return _serial(layout, "ca"), _serial(layout, "server")
 
 
-def test_made_once_and_renewed_near_the_end(tmp_path: Path) -> None:
+def test_certificates_are_created_once_and_renewed_before_they_expire(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     authority, server = _prepared(layout, NOW)
     assert _prepared(layout, NOW + timedelta(days=certificates.SERVER_DAYS - certificates.RENEWAL_DAYS - 1)) == (
@@ -48,7 +48,7 @@ def test_made_once_and_renewed_near_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "another's"])
 @pytest.mark.parametrize("name", ["ca", "server"])
-def test_what_cannot_be_used_is_made_anew(tmp_path: Path, broken: str, name: str) -> None:
+def test_unusable_certificate_is_replaced(tmp_path: Path, broken: str, name: str) -> None:
     layout, stranger = Layout(tmp_path / "a"), Layout(tmp_path / "b")
     before = _prepared(layout, NOW)
     certificates.prepare(stranger, NOW)
@@ -65,7 +65,7 @@ def test_what_cannot_be_used_is_made_anew(tmp_path: Path, broken: str, name: str
     assert certificates.context(layout)
 
 
-def test_for_loopback_only_and_private(tmp_path: Path) -> None:
+def test_certificate_covers_loopback_only_and_its_key_is_private(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     certificates.prepare(layout, NOW)
     for name in ("ca", "server"):
@@ -78,7 +78,7 @@ def test_for_loopback_only_and_private(tmp_path: Path) -> None:
     assert "localhost" in names.get_values_for_type(x509.DNSName)
 
 
-def test_trusted_by_who_has_the_kubeconfig_and_nobody_else(tmp_path: Path) -> None:
+def test_only_clients_with_the_kubeconfig_trust_the_server(tmp_path: Path) -> None:
     with servers.embedded(tmp_path / "one") as server, servers.embedded(tmp_path / "two") as other:
         for name in ("127.0.0.1", "localhost"):
             url = server.url.replace("127.0.0.1", name)
@@ -96,7 +96,7 @@ def test_trusted_by_who_has_the_kubeconfig_and_nobody_else(tmp_path: Path) -> No
         connected.close()
 
 
-def test_the_certificate_stays_over_a_restart(tmp_path: Path) -> None:
+def test_certificate_survives_a_restart(tmp_path: Path) -> None:
     with servers.embedded(tmp_path):
         before = Layout(tmp_path).certificate("server").read_bytes()
     with servers.embedded(tmp_path) as server:
@@ -126,17 +126,17 @@ def test_the_certificate_stays_over_a_restart(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_nothing_without_the_token(embedded_server: Server, path: str, method: str) -> None:
+def test_paths_other_than_health_require_the_token(embedded_server: Server, path: str, method: str) -> None:
     for token in ("", "Bearer", "Bearer wrong", f"Basic {embedded_server.token}"):
         code, status = embedded_server.send(method, path, {}, Authorization=token)
         assert (code, status["kind"], status["reason"], status["code"]) == (401, "Status", "Unauthorized", 401)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_but_its_health(embedded_server: Server, path: str) -> None:
+def test_health_paths_need_no_token(embedded_server: Server, path: str) -> None:
     assert embedded_server.send("GET", path, Authorization="") == (200, "ok")
 
 
-def test_plain_http_is_not_answered(embedded_server: Server) -> None:
+def test_server_does_not_answer_plain_http(embedded_server: Server) -> None:
     with pytest.raises((urllib.error.URLError, ConnectionError)):
         urllib.request.urlopen(embedded_server.url.replace("https:", "http:") + "/readyz", timeout=30)

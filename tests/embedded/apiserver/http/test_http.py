@@ -1,4 +1,4 @@
-"""The embedded server's HTTP: watches on the wire, slow readers, limits, kubectl."""
+"""HTTP requests to the embedded server: watch streams, slow readers, limits, kubectl."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def _lines(server: Server, path: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def test_a_watch_from_nothing_begins_with_what_is_there(embedded_server: Server, namespace: str) -> None:
+def test_watch_without_a_version_starts_with_all_objects(embedded_server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace)
     for name in ("b", "a"):
         embedded_server.send("POST", path, widget(name))
@@ -41,11 +41,11 @@ def test_a_watch_from_nothing_begins_with_what_is_there(embedded_server: Server,
         assert [event["object"]["metadata"].get("name") for event in events] == ["a", "b", None]
 
 
-def test_no_bookmarks_unless_asked_for(embedded_server: Server, namespace: str) -> None:
+def test_watch_sends_bookmarks_only_on_request(embedded_server: Server, namespace: str) -> None:
     assert list(_lines(embedded_server, WIDGETS.path(namespace) + "?watch=1&timeoutSeconds=1")) == []
 
 
-def test_a_watch_of_one_object(embedded_server: Server, namespace: str) -> None:
+def test_watch_of_a_name_omits_other_objects(embedded_server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace)
     for name in ("a", "b"):
         embedded_server.send("POST", path, widget(name))
@@ -53,12 +53,12 @@ def test_a_watch_of_one_object(embedded_server: Server, namespace: str) -> None:
     assert [event["object"]["metadata"]["name"] for event in events] == ["a"]
 
 
-def test_an_expired_watch_says_so_in_an_event(embedded_server: Server, namespace: str) -> None:
+def test_watch_from_an_expired_version_sends_an_error_event(embedded_server: Server, namespace: str) -> None:
     (event,) = _lines(embedded_server, WIDGETS.path(namespace) + "?watch=1&resourceVersion=99999999")
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-def test_a_streaming_list_ends_with_a_bookmark(embedded_server: Server, namespace: str) -> None:
+def test_streaming_list_ends_with_a_bookmark(embedded_server: Server, namespace: str) -> None:
     embedded_server.send("POST", WIDGETS.path(namespace), widget())
     query = "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     _, text = embedded_server.send("GET", WIDGETS.path(namespace) + query + "&allowWatchBookmarks=true")
@@ -68,7 +68,7 @@ def test_a_streaming_list_ends_with_a_bookmark(embedded_server: Server, namespac
     assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_a_slow_reader_holds_nobody_up_and_is_cut_off(
+def test_slow_watcher_is_disconnected_and_delays_no_writer(
     embedded_server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "_MOST_BYTES", 4 * 1024 * 1024)
@@ -96,14 +96,14 @@ def test_a_slow_reader_holds_nobody_up_and_is_cut_off(
         assert received < 40 * 500_000
 
 
-def test_a_body_may_not_be_too_large(embedded_server: Server, namespace: str) -> None:
+def test_too_large_body_is_refused(embedded_server: Server, namespace: str) -> None:
     data = {"text": "x" * (4 * 1024 * 1024)}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
     code, status = embedded_server.send("POST", CONFIG_MAPS.path(namespace), body)
     assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
 
 
-def test_a_body_may_not_be_too_deep(embedded_server: Server, namespace: str) -> None:
+def test_deeply_nested_body_is_accepted_or_refused(embedded_server: Server, namespace: str) -> None:
     for depth in (300, 900, 2000):
         deep = b'{"spec":{"size":1,"loose":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}}"
         embedded_server.send("POST", WIDGETS.path(namespace), widget())
@@ -111,7 +111,7 @@ def test_a_body_may_not_be_too_deep(embedded_server: Server, namespace: str) -> 
         assert code in {200, 400}
 
 
-def test_what_is_not_offered_is_refused_clearly(embedded_server: Server, namespace: str) -> None:
+def test_unsupported_options_are_refused_with_an_explanation(embedded_server: Server, namespace: str) -> None:
     path = WIDGETS.path(namespace, "w")
     embedded_server.send("POST", WIDGETS.path(namespace), widget())
     for content_type in ("application/strategic-merge-patch+json", "text/plain"):
@@ -123,7 +123,7 @@ def test_what_is_not_offered_is_refused_clearly(embedded_server: Server, namespa
     assert embedded_server.send("GET", WIDGETS.path(namespace) + "?limit=1&continue=forgottenlongago")[0] == 410
 
 
-def test_a_warning_where_unknown_fields_are_dropped(embedded_server: Server, namespace: str) -> None:
+def test_create_with_an_unknown_field_returns_a_warning(embedded_server: Server, namespace: str) -> None:
     request = urllib.request.Request(
         embedded_server.url + WIDGETS.path(namespace),
         method="POST",
@@ -134,7 +134,7 @@ def test_a_warning_where_unknown_fields_are_dropped(embedded_server: Server, nam
         assert answer.headers["Warning"] == '299 - "unknown field \\"spec.foo\\""'
 
 
-def test_discovery(embedded_server: Server) -> None:
+def test_discovery_lists_groups_and_resources(embedded_server: Server) -> None:
     _, groups = embedded_server.send("GET", "/apis")
     assert "example.com" in [group["name"] for group in groups["groups"]]
     _, resources = embedded_server.send("GET", "/apis/example.com/v1")
@@ -159,12 +159,11 @@ def test_discovery(embedded_server: Server) -> None:
         ("", False),
     ],
 )
-def test_who_is_admitted(header: str, admitted: bool) -> None:
+def test_authorization_header_must_carry_the_token(header: str, admitted: bool) -> None:
     assert token.admits(header, "secret") is admitted
 
 
-def test_writers_do_not_get_in_each_others_way(embedded_server: Server, namespace: str) -> None:
-    """Many read-modify-writes with preconditions: every one counts, none is lost."""
+def test_concurrent_updates_with_preconditions_are_never_lost(embedded_server: Server, namespace: str) -> None:
     embedded_server.send("POST", WIDGETS.path(namespace), widget(size=0))
     path = WIDGETS.path(namespace, "w")
 
@@ -186,7 +185,7 @@ def test_writers_do_not_get_in_each_others_way(embedded_server: Server, namespac
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-def test_kubectl(tmp_path: Path) -> None:
+def test_kubectl_applies_reads_and_deletes_an_object(tmp_path: Path) -> None:
     with servers.embedded(tmp_path / "data") as server:
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(server.kubeconfig)}
 

@@ -1,4 +1,4 @@
-"""Connections without the token are few and short; those with it stay, whatever the others do."""
+"""Connections without the token are limited in number and time; connections with the token are not affected."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ from tests.support.waiting import SECONDS, until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FEW = 16
-"""Descriptors of a server with little room, beyond those that are reserved and those it has at rest."""
+"""Descriptors that a small server may open beyond the reserved ones and those of an idle server."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def asked(path: str, token: str = "", more: str = "") -> bytes:
 
 
 def ends(connection: socket.socket) -> bool:
-    """Whether the server closes it, after whatever it has sent."""
+    """Read until the server closes the connection, and return True."""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         while connection.recv(65536):
             pass
@@ -76,7 +76,7 @@ def config_map(name: str) -> dict[str, Any]:
 
 
 def hello(server: Server) -> bytes:
-    """The first bytes of a client's TLS handshake."""
+    """Return the first bytes of a client's TLS handshake."""
     assert server.tls is not None
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
@@ -84,7 +84,7 @@ def hello(server: Server) -> bytes:
     return outgoing.read()
 
 
-def test_the_oldest_connection_without_the_token_gives_way(
+def test_oldest_connection_without_the_token_is_closed_at_the_limit(
     running: ApiServer, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "MOST_ANONYMOUS", 4)
@@ -106,7 +106,7 @@ def test_the_oldest_connection_without_the_token_gives_way(
     "begun",
     ["nothing", "half a TLS handshake", "no request", "half a header", "half a body", "a wrong token", "no goodbye"],
 )
-def test_a_connection_without_the_token_is_closed_in_time(
+def test_connection_without_the_token_is_closed_at_the_deadline(
     running: ApiServer, server: Server, monkeypatch: pytest.MonkeyPatch, begun: str
 ) -> None:
     monkeypatch.setattr(listener, "ANONYMOUS_SECONDS", 0.3)
@@ -122,13 +122,13 @@ def test_a_connection_without_the_token_is_closed_in_time(
                 connection.sendall(asked(MAPS, "wrong"))
             case "no goodbye":
                 connection.sendall(asked(MAPS))
-                until(lambda: not running._listener._open)  # though the client closes nothing
+                until(lambda: not running._listener._open)  # although the client keeps the connection open
         assert ends(connection)
     until(lambda: not running._listener._open)
     assert not running._listener._anonymous
 
 
-def test_a_client_that_dribbles_is_closed_in_time(
+def test_connection_with_a_slow_request_is_closed_at_the_deadline(
     running: ApiServer, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "ANONYMOUS_SECONDS", 0.3)
@@ -146,7 +146,7 @@ def test_a_client_that_dribbles_is_closed_in_time(
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api", MAPS])
-def test_an_answer_without_the_token_ends_its_connection(server: Server, path: str) -> None:
+def test_connection_without_the_token_is_closed_after_one_answer(server: Server, path: str) -> None:
     with secure(server) as connection:
         connection.sendall(asked(path) * 3)
         answers = b""
@@ -157,7 +157,9 @@ def test_an_answer_without_the_token_ends_its_connection(server: Server, path: s
     assert b"\r\nConnection: close\r\n" in answers
 
 
-def test_a_connection_with_the_token_stays(server: Server, monkeypatch: pytest.MonkeyPatch, running: ApiServer) -> None:
+def test_connection_with_the_token_stays_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch, running: ApiServer
+) -> None:
     monkeypatch.setattr(listener, "ANONYMOUS_SECONDS", 0.2)
     connection = http.client.HTTPSConnection(*address(server), timeout=SECONDS, context=server.tls)
     headers = {"Authorization": f"Bearer {server.token}"}
@@ -165,25 +167,25 @@ def test_a_connection_with_the_token_stays(server: Server, monkeypatch: pytest.M
     connection.getresponse().read()
     kept = connection.sock
     with plain(server) as silent:
-        assert ends(silent)  # after which the one with the token is older than the limit
+        assert ends(silent)  # now the connection with the token is older than the limit
     connection.request("GET", MAPS, headers=headers)
     assert connection.getresponse().read()
     assert connection.sock is kept
     connection.close()
 
 
-def test_bytes_without_the_token_are_bounded(server: Server) -> None:
+def test_bytes_of_a_request_without_the_token_are_bounded(server: Server) -> None:
     headers = b"".join(b"X%d: %s\r\n" % (number, b"y" * 60_000) for number in range(100))
     assert len(headers) > 2 * client_guard._ANONYMOUS_BYTES
     with secure(server) as connection, contextlib.suppress(ConnectionError, ssl.SSLError):
         connection.sendall(b"GET / HTTP/1.1\r\n" + headers)
         assert connection.recv(100) == b""
     body = config_map("large") | {"data": {"a": "x" * 1_000_000, "b": "x" * 1_000_000}}
-    assert server.send("POST", MAPS + "?dryRun=All", body)[0] in (201, 422)  # its first bytes show the token
+    assert server.send("POST", MAPS + "?dryRun=All", body)[0] in (201, 422)  # the token is in its first bytes
 
 
-def test_idle_connections_leave_descriptors_to_those_with_the_token(tmp_path: Path) -> None:
-    """In a process that may open few: 300 idle connections, and half of them in the midst of a TLS handshake."""
+def test_idle_connections_leave_descriptors_for_requests_with_the_token(tmp_path: Path) -> None:
+    """Open 300 idle connections, half of them during a TLS handshake, to a process with few descriptors."""
     few = 64 + listener._RESERVED
     script = (
         "import resource, runpy, sys; "
@@ -213,7 +215,7 @@ def test_idle_connections_leave_descriptors_to_those_with_the_token(tmp_path: Pa
     assert said.count("WARNING") == 1, "it is said once a minute"
 
 
-def test_the_process_may_open_as_many_files_as_it_may_allow_itself(tmp_path: Path) -> None:
+def test_raise_limit_raises_the_descriptors_to_the_hard_limit(tmp_path: Path) -> None:
     script = (
         "import resource; from embedded.apiserver.http import listener; "
         "hard = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 4096) % 2**31; "

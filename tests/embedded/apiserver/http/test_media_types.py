@@ -1,4 +1,4 @@
-"""In which form the embedded server answers: tables, metadata only, packed; and bodies in protobuf."""
+"""Representations of the embedded server's answers (tables, metadata only, gzip), and request bodies in protobuf."""
 
 import contextlib
 import gzip
@@ -30,11 +30,11 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
      (176_400, "2d1h"), (691_200, "8d"), (63_071_999, "729d"), (63_072_000, "2y"), (63_158_400, "2y1d"),
      (252_288_000, "8y")],
 )  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_are_written_as_kubectl_does(seconds: float, text: str) -> None:
     assert ages.human(seconds) == text
 
 
-def test_times_that_are_none() -> None:
+def test_missing_and_invalid_times_have_their_own_text() -> None:
     assert ages.ago(None, 0) == "<unknown>"
     assert ages.ago("yesterday", 0) == "<invalid>"
 
@@ -55,13 +55,13 @@ def test_times_that_are_none() -> None:
         (".a.b.c", []),
     ],
 )
-def test_paths_of_columns(path: str, found: list[Any]) -> None:
+def test_column_path_finds_its_values(path: str, found: list[Any]) -> None:
     value = {"a": {"b": 1, "c.d": 2}, "l": [{"n": "x"}, {"n": "y", "t": "T"}]}
     assert json_paths.find(value, path) == found
 
 
 @pytest.mark.parametrize("path", ["a b", ".a[", ".a[?(@.b>1)]", ".a[x]", "..a"])
-def test_paths_that_are_not_understood(path: str) -> None:
+def test_unsupported_column_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="has unsupported syntax"):
         json_paths.compile_path(path)
 
@@ -78,12 +78,12 @@ def test_paths_that_are_not_understood(path: str) -> None:
         ("application/json;q=0.1, application/json;as=Table;v=v1beta1;g=meta.k8s.io;q=0.9", "Table"),
     ],
 )
-def test_what_is_chosen(accept: str, form: str) -> None:
+def test_accept_header_selects_the_form(accept: str, form: str) -> None:
     assert encoding.negotiate(accept).form == form
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, "text/html", "application/json;as=Table;v=v9;g=meta.k8s.io"])
-def test_what_cannot_be_made(embedded_server: Server, namespace: str, accept: str) -> None:
+def test_unsupported_accept_header_is_not_acceptable(embedded_server: Server, namespace: str, accept: str) -> None:
     code, status = embedded_server.send("GET", CONFIG_MAPS.path(namespace), Accept=accept)
     assert (code, status["reason"]) == (406, "NotAcceptable")
 
@@ -93,7 +93,7 @@ def _rows(table: Any) -> list[Any]:
     return [row["cells"] for row in table["rows"]]
 
 
-def test_a_table_in_pages_and_what_its_rows_carry(server: Server, namespace: str) -> None:
+def test_table_has_pages_and_rows_with_the_requested_object(server: Server, namespace: str) -> None:
     for name in ("a", "b", "c"):
         server.send("POST", WIDGETS.path(namespace), widget(name))
     _, first = server.send("GET", WIDGETS.path(namespace) + "?limit=2", Accept=TABLE)
@@ -110,7 +110,7 @@ def test_a_table_in_pages_and_what_its_rows_carry(server: Server, namespace: str
     assert server.send("GET", path + "?includeObject=Some", Accept=TABLE)[0] == 400
 
 
-def test_metadata_only(server: Server, namespace: str) -> None:
+def test_partial_object_metadata_omits_the_spec(server: Server, namespace: str) -> None:
     server.send("POST", WIDGETS.path(namespace), widget("a"))
     accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
     _, one = server.send("GET", WIDGETS.path(namespace, "a"), Accept=accept)
@@ -120,7 +120,7 @@ def test_metadata_only(server: Server, namespace: str) -> None:
     assert (many["kind"], [item["metadata"]["name"] for item in many["items"]]) == ("PartialObjectMetadataList", ["a"])
 
 
-def test_large_answers_are_packed_for_who_asks(embedded_server: Server, namespace: str) -> None:
+def test_large_answer_is_compressed_if_the_client_accepts_gzip(embedded_server: Server, namespace: str) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "x" * 200_000}}
     assert embedded_server.send("POST", CONFIG_MAPS.path(namespace), body)[0] == 201
     for wanted in ("gzip", "identity"):
@@ -151,12 +151,12 @@ def _state(**state: Any) -> dict[str, Any]:
         ({"conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}, "SchedulingGated"),
     ],
 )  # fmt: skip
-def test_the_one_word_for_a_pod(status: dict[str, Any], word: str) -> None:
+def test_pod_column_shows_the_status(status: dict[str, Any], word: str) -> None:
     spec = {"containers": [{"name": "c"}], "initContainers": [{"name": "i"}]}
     assert pod_columns.status_of({"metadata": {}, "spec": spec, "status": status}) == word
 
 
-def test_the_word_for_a_pod_that_goes() -> None:
+def test_pod_column_shows_a_deleted_pod_as_terminating() -> None:
     leaving = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     assert pod_columns.status_of({**leaving, "status": {"phase": "Running"}}) == "Terminating"
     assert pod_columns.status_of({**leaving, "status": {"phase": "Succeeded"}}) == "Succeeded"
@@ -172,7 +172,7 @@ def _body(kind: str, content: bytes) -> bytes:
     return b"k8s\x00" + _wire(1, _wire(1, b"v1") + _wire(2, kind.encode())) + _wire(2, content)
 
 
-def test_a_body_in_protobuf(embedded_server: Server, namespace: str) -> None:
+def test_protobuf_bodies_are_read_or_refused(embedded_server: Server, namespace: str) -> None:
     metadata = _wire(1, b"c") + _wire(2, b"") + _wire(11, _wire(1, b"a") + _wire(2, b"b")) + _wire(8, b"")
     content = _wire(1, metadata) + _wire(2, _wire(1, b"key") + _wire(2, b"value")) + _wire(4, 0)
     read = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {"a": "b"}},
@@ -196,6 +196,6 @@ def test_a_body_in_protobuf(embedded_server: Server, namespace: str) -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from(["ConfigMap", "Service", "Secret", "Eviction"]))
-def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
+def test_any_bytes_in_a_protobuf_body_are_read_or_refused(content: bytes, kind: str) -> None:
     with contextlib.suppress(Refusal):
         assert protobuf.read(_body(kind, content))["kind"] == kind

@@ -1,4 +1,4 @@
-"""What the embedded server tells about itself: who asked for what, and what it holds."""
+"""The metrics of the embedded server: requests by client, and stored objects."""
 
 from pathlib import Path
 
@@ -31,12 +31,12 @@ def test_requests_are_counted_by_client_verb_and_resource(tmp_path: Path) -> Non
     assert "apiserver_watches 0" in text
 
 
-def test_the_numbers_need_the_token_too(tmp_path: Path) -> None:
+def test_metrics_require_the_token(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         assert server.send("GET", "/metrics", Authorization="Bearer wrong")[0] == 401
 
 
-def test_no_client_fills_the_memory() -> None:
+def test_metrics_of_many_clients_are_bounded() -> None:
     metrics = Metrics()
     for number in range(1_000):
         metrics.count_request(f"client-{number}", "GET", "pods", "")

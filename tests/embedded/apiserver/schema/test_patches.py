@@ -1,4 +1,4 @@
-"""Merge patch and JSON patch: the tables of their RFCs, and what holds for any patch."""
+"""Merge patch and JSON patch: the examples of their RFCs, and properties of any patch."""
 
 import contextlib
 import copy
@@ -37,13 +37,13 @@ OBJECTS = st.dictionaries(st.sampled_from(["a", "b", "c/d"]), VALUES, max_size=3
         ({"a": "foo"}, "bar", "bar"),
     ],
 )
-def test_merge_patches_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
+def test_merge_patch_gives_the_results_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
     assert patches.merge(target, patch) == result
 
 
 @settings(deadline=None)
 @given(OBJECTS, OBJECTS)
-def test_a_merge_patch_applied_twice_is_applied_once(target: dict[str, Any], patch: dict[str, Any]) -> None:
+def test_merge_patch_is_idempotent(target: dict[str, Any], patch: dict[str, Any]) -> None:
     once = patches.merge(copy.deepcopy(target), copy.deepcopy(patch))
     assert patches.merge(copy.deepcopy(once), copy.deepcopy(patch)) == once
 
@@ -64,7 +64,7 @@ def test_a_merge_patch_applied_twice_is_applied_once(target: dict[str, Any], pat
         ({}, [{"op": "add", "path": "", "value": {"a": 1}}], {"a": 1}),
     ],
 )  # fmt: skip
-def test_json_patches(target: Any, operations: Any, result: Any) -> None:
+def test_json_patch_gives_the_results_of_the_rfc(target: Any, operations: Any, result: Any) -> None:
     assert patches.apply_json(target, operations) == result
 
 
@@ -84,7 +84,7 @@ def test_json_patches(target: Any, operations: Any, result: Any) -> None:
         ("remove", 400),
     ],
 )
-def test_json_patches_that_do_not_apply(operation: Any, code: int) -> None:
+def test_json_patch_that_does_not_apply_is_refused(operation: Any, code: int) -> None:
     with pytest.raises(Refusal) as caught:
         patches.apply_json({"a": [1, 2], "n": 1}, [operation])
     assert caught.value.code == code
@@ -92,7 +92,7 @@ def test_json_patches_that_do_not_apply(operation: Any, code: int) -> None:
 
 @settings(deadline=None)
 @given(OBJECTS, st.lists(st.sampled_from(["", "/a", "/a/0", "/c~1d", "/b/a", "/-"]), max_size=3), VALUES)
-def test_no_json_patch_breaks_the_server(target: dict[str, Any], paths: list[str], value: Any) -> None:
+def test_any_json_patch_is_applied_or_refused(target: dict[str, Any], paths: list[str], value: Any) -> None:
     operations = [
         {"op": op, "path": path, "from": paths[0], "value": value}
         for path in paths

@@ -1,4 +1,4 @@
-"""Rules whose answer is known are not run again, and never a rule whose answer could be another."""
+"""The cache of rule results: a rule runs again only if a value that it reads has changed."""
 
 from typing import Any
 
@@ -43,26 +43,28 @@ def judged(node: schema.Node, new: Any, old: Any) -> list[str]:
 
 
 @given(st.lists(st.tuples(objects, st.none() | objects), max_size=30))
-def test_a_server_with_a_memory_judges_as_one_without(pairs: list[tuple[Any, Any]]) -> None:
+def test_rules_have_the_same_results_with_and_without_the_cache(pairs: list[tuple[Any, Any]]) -> None:
     remembering = schema.compile_schema(SCHEMA)
     for new, old in pairs:
         assert judged(remembering, new, old) == judged(schema.compile_schema(SCHEMA), new, old)
 
 
-def test_what_no_rule_reads_makes_no_rule_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_do_not_run_when_only_other_fields_change(monkeypatch: pytest.MonkeyPatch) -> None:
     node, ran = schema.compile_schema(SCHEMA), []
     run = cel.run
     monkeypatch.setattr(cel, "run", lambda rule, *rest: (ran.append(rule.source), run(rule, *rest))[1])
     old = {"spec": {"count": 1}, "status": {"phase": "New"}}
     for phase in ("Admitted", "Running"):
         judged(node, {**old, "status": {"phase": phase}}, old)
-    assert len(ran) == 2  # at the root, and the one below that compares
+    assert len(ran) == 2  # the rule at the root, and the one of the spec that compares with the old object
     judged(node, {"spec": {"count": 0}}, old)
     judged(node, {"spec": {"count": 0}}, old)
-    assert ran.count("!has(oldSelf.count) || (has(self.count) && self.count >= oldSelf.count)") == 3  # it never held
+    assert (
+        ran.count("!has(oldSelf.count) || (has(self.count) && self.count >= oldSelf.count)") == 3
+    )  # failures are not cached
 
 
-def test_a_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_rule_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_cache, "MOST", 10)
     memory = Memory()
     for number in range(100):
@@ -81,13 +83,13 @@ def test_a_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"a": [1, 2]}, {"a": [2, 1]}),
     ],
 )
-def test_different_values_are_different_questions(left: Any, right: Any) -> None:
+def test_cache_keys_differ_for_different_values(left: Any, right: Any) -> None:
     rule = cel.compile_rule({"rule": "self.a == oldSelf.a"})
     pairs = ((left, right), (right, left), (left, left), (right, right))
     assert len({rule_cache.question(rule, *pair, {}) for pair in pairs}) == len(pairs)
 
 
-def test_of_a_path_in_has_only_its_being_there_counts() -> None:
+def test_path_in_has_is_read_for_its_presence_only() -> None:
     rule = cel.compile_rule({"rule": "!has(self.a) || !has(oldSelf.a.b) || self.a.b == oldSelf.c"})
     assert set(rule.reads) == {
         (False, ("a",), True),

@@ -1,4 +1,4 @@
-"""Schemas and rules, without a server."""
+"""Schema validation, pruning, defaults and CEL rules, without a server."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def _causes(schema: dict[str, Any], value: Any) -> list[str]:
         ("^[]a]+$", "]a", True),
     ],
 )
-def test_patterns_mean_what_re2_means(pattern: str, text: str, matches: bool) -> None:
+def test_patterns_match_as_in_re2(pattern: str, text: str, matches: bool) -> None:
     assert bool(re.search(python_pattern(pattern), text)) is matches
 
 
@@ -42,14 +42,14 @@ PAIRS = st.lists(st.tuples(TEXTS, st.recursive(TEXTS, lambda inner: st.lists(inn
 
 
 @given(PAIRS, st.sampled_from([":", " :", ": "]))
-def test_a_key_that_is_there_twice_is_found_whatever_looks_like_one(pairs: list[tuple[str, Any]], colon: str) -> None:
+def test_duplicate_keys_are_found_despite_similar_text_in_values(pairs: list[tuple[str, Any]], colon: str) -> None:
     body = ", ".join(f"{json.dumps(key)}{colon}{json.dumps(value)}" for key, value in pairs)
     text = f'{{"spec": {{{body}}}}}'.encode()
     found = decoding.duplicates(text, orjson.loads(text))
     assert bool(found) is (len({key for key, _ in pairs}) < len(pairs))
 
 
-def test_what_is_unknown_goes_and_is_told() -> None:
+def test_unknown_fields_are_removed_and_reported() -> None:
     schema = _object(
         a={"type": "string"},
         open={"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"known": _object()}},
@@ -83,7 +83,7 @@ def test_defaults_are_not_shared() -> None:
     assert second == {"a": []}
 
 
-def test_defaults_of_defaults() -> None:
+def test_defaults_apply_within_defaults() -> None:
     schema = _object(a={**_object(b={"type": "integer", "default": 1}), "default": {}})
     value: dict[str, Any] = {}
     pruning.settle(value, compile_schema(schema))
@@ -107,7 +107,7 @@ def test_defaults_of_defaults() -> None:
         ({"type": "integer", "enum": [1]}, True, "must be of type integer"),
     ],
 )
-def test_limits(schema: dict[str, Any], value: Any, said: str) -> None:
+def test_value_beyond_a_limit_is_refused(schema: dict[str, Any], value: Any, said: str) -> None:
     assert any(said in text for text in _causes(schema, value))
 
 
@@ -122,7 +122,7 @@ def test_limits(schema: dict[str, Any], value: Any, said: str) -> None:
         ({"type": "string", "format": "date-time"}, "2026-01-01T00:00:00.5+01:00"),
     ],
 )
-def test_what_satisfies(schema: dict[str, Any], value: Any) -> None:
+def test_valid_value_is_accepted(schema: dict[str, Any], value: Any) -> None:
     assert _causes(schema, value) == []
 
 
@@ -153,17 +153,17 @@ def _ruled(rule: str, **more: Any) -> dict[str, Any]:
         ("self.b.size() == 2", {"b": "ab"}, True),
     ],
 )
-def test_rules(rule: str, value: dict[str, Any], holds: bool) -> None:
+def test_rules_hold_or_fail(rule: str, value: dict[str, Any], holds: bool) -> None:
     assert (_run(_ruled(rule), value) == []) is holds
 
 
-def test_a_rule_that_fails_to_run_does_not_hold() -> None:
+def test_rule_that_fails_to_evaluate_does_not_hold() -> None:
     assert _run(_ruled("self.a > 1", message="a must be large"), {}) == [
         'spec: Invalid value: "object": no such key: a evaluating rule: a must be large'
     ]
 
 
-def test_messages_reasons_and_paths() -> None:
+def test_rule_sets_message_reason_and_path() -> None:
     spec = _ruled(
         "self.a > 1", messageExpression="'a is only ' + string(self.a)", reason="FieldValueForbidden", fieldPath=".a"
     )
@@ -171,7 +171,7 @@ def test_messages_reasons_and_paths() -> None:
     assert _run(_ruled("self.a > 1"), {"a": 1}) == ["spec: Invalid value: failed rule: self.a > 1"]
 
 
-def test_rules_below_maps_and_lists() -> None:
+def test_rules_apply_to_items_of_maps_and_lists() -> None:
     part = _ruled("self.a > 1", message="small")
     spec = _object(
         table={"type": "object", "additionalProperties": part},
@@ -183,7 +183,7 @@ def test_rules_below_maps_and_lists() -> None:
     ]
 
 
-def test_transition_rules_follow_the_keys_of_a_list_map() -> None:
+def test_transition_rules_match_list_items_by_key() -> None:
     part = {
         **_object(name={"type": "string"}, a={"type": "integer"}),
         "x-kubernetes-validations": [{"rule": "self.a >= oldSelf.a"}],
@@ -196,12 +196,12 @@ def test_transition_rules_follow_the_keys_of_a_list_map() -> None:
     assert len(_run(spec, {"parts": [{"name": "y", "a": 2}, {"name": "x", "a": 4}]}, old)) == 1
 
 
-def test_rules_that_do_not_compare_rest_while_nothing_changes() -> None:
+def test_only_transition_rules_run_without_a_change() -> None:
     assert _run(_ruled("self.a > 1"), {"a": 1}, {"a": 1}) == []
     assert len(_run(_ruled("self.a > oldSelf.a"), {"a": 1}, {"a": 1})) == 1
 
 
-def test_what_the_schema_does_not_declare_counts_when_objects_are_compared() -> None:
+def test_undeclared_fields_count_in_comparisons_of_objects() -> None:
     assert _run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 1}}) == []
     assert len(_run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 2}})) == 1
     spec = {
@@ -218,7 +218,7 @@ def test_what_the_schema_does_not_declare_counts_when_objects_are_compared() -> 
     [{"rule": ""}, {"rule": "self.a ="}, {"rule": "x"}, {"rule": "self.f()"}, {"rule": "true", "reason": "Because"},
      {"rule": "true", "optionalOldSelf": True}, {"rule": "true", "messageExpression": "1 +"}],
 )  # fmt: skip
-def test_rules_that_cannot_be_run_are_refused(rule: dict[str, Any]) -> None:
+def test_invalid_rule_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         cel.compile_rule(rule)
 
@@ -232,7 +232,7 @@ def test_rules_that_cannot_be_run_are_refused(rule: dict[str, Any]) -> None:
         ("'self.q' == self . a", [("a",)]),
     ],
 )
-def test_what_a_rule_reads(rule: str, fields: list[tuple[str, ...]]) -> None:
+def test_compiled_rule_lists_the_fields_that_it_reads(rule: str, fields: list[tuple[str, ...]]) -> None:
     assert list(cel.compile_rule({"rule": rule}).field_paths) == fields
 
 
@@ -251,7 +251,7 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @settings(deadline=None)
 @given(st.recursive(LEAVES, _containers))
-def test_no_value_breaks_the_checks(value: Any) -> None:
+def test_any_value_can_be_validated(value: Any) -> None:
     schema = _object(
         a={"type": "integer", "minimum": 0, "default": 3},
         b={"type": "array", "items": _object(a={"type": "string"}), "x-kubernetes-list-type": "map",

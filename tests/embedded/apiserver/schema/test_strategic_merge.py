@@ -1,4 +1,4 @@
-"""Strategic merge patches: a table of what each directive does, on the schema of pods; that a real server agrees."""
+"""Strategic merge patches: a table of the effect of each directive on a pod, and the same patches through HTTP."""
 
 import copy
 from typing import Any
@@ -27,7 +27,7 @@ def _named(*names: str) -> list[dict[str, Any]]:
 
 TABLE = [
     ("a mapping is merged", {"spec": {"a": {"b": 1}}}, {"spec": {"a": {"c": 2}}}, {"spec": {"a": {"b": 1, "c": 2}}}),
-    ("null removes", {"spec": {"a": 1, "b": 2}}, {"spec": {"a": None}}, {"spec": {"b": 2}}),
+    ("null removes a field", {"spec": {"a": 1, "b": 2}}, {"spec": {"a": None}}, {"spec": {"b": 2}}),
     (
         "a list with a key is merged",
         _pod(containers=[{"name": "a", "image": "x"}, {"name": "b"}]),
@@ -35,7 +35,7 @@ TABLE = [
         _pod(containers=[{"name": "a", "image": "y"}, {"name": "c"}, {"name": "b"}]),
     ),
     (
-        "lists inside are merged by their own keys",
+        "nested lists are merged by their own keys",
         _pod(containers=[{"name": "a", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 1}]}]),
         _pod(containers=[{"name": "a", "env": [{"name": "B"}], "ports": [{"containerPort": 1, "name": "p"}]}]),
         _pod(containers=[{"name": "a", "env": [{"name": "B"}, {"name": "A", "value": "1"}],
@@ -54,19 +54,19 @@ TABLE = [
     ("replace a mapping", {"spec": {"a": 1, "b": 2}}, {"spec": {"$patch": "replace", "c": 3}}, {"spec": {"c": 3}}),
     ("delete a mapping's content", {"spec": {"a": 1}, "x": 1}, {"spec": {"$patch": "delete"}}, {"spec": {}, "x": 1}),
     (
-        "plain values are a set",
+        "a list of plain values is merged as a set",
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"finalizers": ["b", "c"]}},
         {"metadata": {"finalizers": ["a", "b", "c"]}},
     ),
     (
-        "values are taken out of it",
+        "values are removed from a set",
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}},
         {"metadata": {"finalizers": ["c", "b"]}},
     ),
     (
-        "an order is kept, with what it does not know in its place",
+        "items are ordered, and unlisted items keep their place",
         _pod(containers=_named("other", "a", "b")),
         _pod(**{"$setElementOrder/containers": _named("b", "a"), "containers": [{"name": "a", "image": "x"}]}),
         _pod(containers=[{"name": "other"}, {"name": "b"}, {"name": "a", "image": "x"}]),
@@ -77,18 +77,18 @@ TABLE = [
         _pod(volumes=[{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]),
         _pod(volumes=[{"name": "v", "hostPath": {"path": "/x"}}]),
     ),
-    ("no directive is ever kept", {},
+    ("directives are not stored", {},
      _pod(containers=[{"name": "a", "$patch": "merge"}, {"name": "b", "$patch": "delete"}],
           **{"$setElementOrder/containers": _named("a")}),
      _pod(containers=_named("a"))),
-    ("owners by uid", {"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}]}},
+    ("owners are merged by uid", {"metadata": {"ownerReferences": [{"uid": "1", "name": "a"}]}},
      {"metadata": {"ownerReferences": [{"uid": "1", "controller": True}]}},
      {"metadata": {"ownerReferences": [{"uid": "1", "name": "a", "controller": True}]}}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("original", "patch", "result"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_the_table(original: Any, patch: Any, result: Any) -> None:
+def test_merge_applies_each_directive(original: Any, patch: Any, result: Any) -> None:
     assert strategic_merge.merge(copy.deepcopy(original), copy.deepcopy(patch), SCHEMA) == result
 
 
@@ -104,7 +104,7 @@ def test_the_table(original: Any, patch: Any, result: Any) -> None:
         {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name"], "emptyDir": {}}]}},
     ],
 )
-def test_what_is_no_patch_is_refused(patch: Any) -> None:
+def test_invalid_strategic_patch_is_refused(patch: Any) -> None:
     with pytest.raises(Refusal):
         strategic_merge.merge(_pod(containers=_named("a"), volumes=_named("v")), patch, SCHEMA)
 
@@ -114,7 +114,7 @@ CONTAINERS = st.lists(st.sampled_from("abcd"), unique=True, max_size=4)
 
 @settings(deadline=None)
 @given(CONTAINERS, CONTAINERS, st.sets(st.sampled_from("abcd")))
-def test_a_patch_applied_twice_is_applied_once(before: list[str], change: list[str], gone: set[str]) -> None:
+def test_strategic_patch_is_idempotent(before: list[str], change: list[str], gone: set[str]) -> None:
     items = [{"name": name, "image": "x"} for name in change if name not in gone]
     deleted = [{"name": name, "$patch": "delete"} for name in sorted(gone)]
     order = [{"name": name} for name in change if name not in gone]
@@ -127,8 +127,8 @@ def test_a_patch_applied_twice_is_applied_once(before: list[str], change: list[s
     assert [name for name in names if name in change] == [name for name in change if name not in gone]
 
 
-def test_on_a_server(server: Server, namespace: str) -> None:
-    """The same through HTTP, on the embedded server and on a real one."""
+def test_servers_apply_and_refuse_strategic_patches(server: Server, namespace: str) -> None:
+    """Sends the patches over HTTP to the embedded server and to a real one."""
     path = PODS.path(namespace)
     pod = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The store: batches, what a failing disk leaves, what a journal remembers."""
+"""The object store: batches of writes, failures of the disk, journals of changes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def _none(resource: str) -> tuple[str, ...]:
     return ()
 
 
-def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
+def test_failed_batch_leaves_no_trace_in_the_store(tmp_path: Path) -> None:
     async def story() -> None:
         disk = BrokenDisk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
@@ -67,7 +67,7 @@ def test_what_the_disk_refused_never_was(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path) -> None:
+def test_changes_are_published_after_they_are_on_disk(tmp_path: Path) -> None:
     async def story() -> None:
         disk = Disk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
@@ -86,7 +86,7 @@ def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_store_is_read_back(tmp_path: Path) -> None:
+def test_store_reads_its_objects_back_from_disk(tmp_path: Path) -> None:
     async def write() -> int:
         disk = Disk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)
@@ -113,7 +113,7 @@ def test_a_store_is_read_back(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "objects.sqlite"
     disk = Disk(path)
     disk._database.execute("PRAGMA user_version=99")
@@ -122,14 +122,14 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         Disk(path)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "objects.sqlite"
     path.write_bytes(b"this is not a database, not at all, by no means" * 100)
     with pytest.raises(DiskFailed, match=r"objects\.sqlite"):
         Disk(path)
 
 
-def test_a_journal_forgets_from_the_far_end(tmp_path: Path) -> None:
+def test_journal_forgets_its_oldest_changes(tmp_path: Path) -> None:
     async def story() -> None:
         disk = Disk(tmp_path / "objects.sqlite")
         store = Store(disk, _none)

@@ -1,4 +1,4 @@
-"""Selectors: which labels a text selects."""
+"""Label and field selectors: parsing and matching."""
 
 import pytest
 
@@ -38,20 +38,20 @@ def _stored(labels: dict[str, str], **fields: str) -> Stored:
         ("in in (in)", {"in": "in"}, True),
     ],
 )
-def test_labels(selector: str, labels: dict[str, str], selected: bool) -> None:
+def test_label_selector_matches(selector: str, labels: dict[str, str], selected: bool) -> None:
     assert selectors.parse(selector, "", ()).matches(_stored(labels)) is selected
 
 
 @pytest.mark.parametrize(
     "selector", ["a in x", "a in (x", "=a", "a b", "a=1=2", "a,,b", ",", "a>x", "(a)", "a in x,y)"]
 )
-def test_what_cannot_be_read_is_refused(selector: str) -> None:
+def test_invalid_label_selector_is_refused(selector: str) -> None:
     with pytest.raises(Refusal) as caught:
         selectors.parse(selector, "", ())
     assert caught.value.code == 400
 
 
-def test_fields() -> None:
+def test_field_selector_matches_or_is_refused() -> None:
     stored = _stored({}, **{"status.phase": "Running"})
 
     def selected(text: str) -> bool:
