@@ -1,4 +1,4 @@
-"""Hostile answers: one object that nobody can read does not hide the others, and what names a job is not its pod."""
+"""Hostile answers to the client: an unreadable object does not hide others, and false pods of a job are ignored."""
 
 from typing import Any
 
@@ -27,12 +27,12 @@ KEY = JobKey("team", "a", "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001")
 
 
 @given(strategies.ANY)
-def test_json_is_read_as_it_is(value: Any) -> None:
+def test_json_is_read_unchanged(value: Any) -> None:
     assert jsontext.loads(orjson.dumps(value)) == orjson.loads(orjson.dumps(value))
 
 
 @pytest.mark.parametrize("levels", [499, 600, 1100, 9000, 100_000])
-def test_what_is_too_deep_is_cut_and_the_rest_is_read(levels: int) -> None:
+def test_too_deep_value_is_cut_and_the_rest_is_read(levels: int) -> None:
     deep = b'{"a":[' * levels + b'"]}\\""' + b"]}" * levels
     found = jsontext.loads(b'{"items":[{"x":"}]"},' + deep + b',{"y":"\\\\"}],"z":1}')
     assert (found["items"][0], found["items"][2], found["z"]) == ({"x": "}]"}, {"y": "\\"}, 1)
@@ -41,21 +41,21 @@ def test_what_is_too_deep_is_cut_and_the_rest_is_read(levels: int) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=30) | st.text(st.sampled_from('{}[]",:\\a1'), max_size=30).map(str.encode))
-def test_no_bytes_are_a_traceback(text: bytes) -> None:
+def test_any_bytes_are_read_or_refused_as_json(text: bytes) -> None:
     try:
         jsontext.loads(text)
     except orjson.JSONDecodeError:
         return
 
 
-def test_a_deep_object_does_not_end_a_watch() -> None:
+def test_deep_object_does_not_end_a_watch() -> None:
     deep = b'{"type":"ADDED","object":{"metadata":{"name":"deep"},"spec":' + b"[" * 5000 + b"]" * 5000 + b"}}\n"
     good = b'{"type":"ADDED","object":{"metadata":{"name":"good"}}}\n'
     assert [event.object["metadata"]["name"] for event in streams.events([deep, good], "watch")] == ["deep", "good"]
 
 
 def trimmed(namespace: str) -> PodView:
-    """A pod that says it is the job's, as a worker keeps it."""
+    """Return the trimmed view of a pod that claims to belong to the job."""
     marks = {labels.JOB_UID: KEY.uid, labels.JOB_NAME: "a", labels.ATTEMPT: "1"}
     own = {"namespace": namespace, "name": "a-a-0", "uid": f"pod-{namespace}", "labels": marks, "resourceVersion": "1"}
     own["ownerReferences"] = [{"controller": True, "uid": KEY.uid}]
@@ -64,14 +64,14 @@ def trimmed(namespace: str) -> PodView:
 
 
 class Cluster:
-    """Has one job."""
+    """A cluster with one job."""
 
     def get(self, *_: Any) -> dict[str, Any]:
         return stored(job({"A": task()}))
 
 
 class Cache:
-    """Has pods of two namespaces under one uid."""
+    """A cache with pods of two namespaces that claim the same job uid."""
 
     synced = True
 
@@ -82,7 +82,7 @@ class Cache:
         return [trimmed("team"), trimmed("thief")]
 
 
-def test_a_pod_of_another_namespace_is_not_the_jobs() -> None:
+def test_pod_of_another_namespace_does_not_belong_to_the_job() -> None:
     cluster: Any = Cluster()
     asked = Task(key=KEY, token="t", tenant="team", seen=0, failures=0, reservation=None)
     seen = Observer(cluster, Cache(), ReconcileSettings()).observe(asked)
@@ -99,7 +99,7 @@ def test_a_pod_of_another_namespace_is_not_the_jobs() -> None:
     ],
     ids=str,
 )
-def test_a_job_whose_status_says_nothing_is_told_what_is_wrong_with_it_once(status: dict[str, Any]) -> None:
+def test_invalid_job_with_a_strange_status_fails_once_with_a_reason(status: dict[str, Any]) -> None:
     manifest = stored(job({"A": task(container={"resources": {"requests": {"cpu": "much"}}})}), status)
     [write] = decide(manifest)
     after = merged(manifest, write.change)
@@ -109,7 +109,7 @@ def test_a_job_whose_status_says_nothing_is_told_what_is_wrong_with_it_once(stat
 
 
 def decide(manifest: dict[str, Any]) -> tuple[Any, ...]:
-    """What a worker would do about a job that cannot be run."""
+    """Return the actions that a worker plans for an invalid job."""
     return plan(
         Observation(key=KEY, job=refused(manifest), pods=(), reservation=None), ReconcileSettings(), NOW
     ).actions

@@ -1,4 +1,4 @@
-"""Hostile files for `torchq submit`: one sentence, exit code 1, no traceback, and nothing is asked of any cluster."""
+"""Hostile files for `torchq submit`: an error of one line, exit code 1, no traceback, and no request to a cluster."""
 
 import os
 import subprocess
@@ -25,26 +25,26 @@ MERGES = "a: &a {x: 1}\n" + "".join(f"{new}: &{new}\n  <<: [{', '.join(['*' + ol
     [
         pytest.param(BOMB, "aliases repeat more than 1,000,000 values", id="a billion laughs"),
         pytest.param(MERGES, "aliases repeat more than 1,000,000 values", id="a billion merges"),
-        pytest.param("a: &a [*a]", "contains it", id="a circle"),
-        pytest.param("a: &a {b: {c: *a}}", "contains it", id="a wider circle"),
+        pytest.param("a: &a [*a]", "contains it", id="a cycle"),
+        pytest.param("a: &a {b: {c: *a}}", "contains it", id="a wider cycle"),
         pytest.param("a: " + "[" * 100_000, "must not be nested deeper than 200 levels", id="100,000 lists"),
         pytest.param("{a: " * 100_000, "must not be nested deeper than 200 levels", id="100,000 maps"),
         pytest.param("- " * 5000, "must not be nested deeper than 200 levels", id="5,000 dashes"),
-        pytest.param("a: 1\na: 2", "duplicate key 'a'", id="a key twice"),
-        pytest.param("a: .nan", "finite", id="no number"),
+        pytest.param("a: 1\na: 2", "duplicate key 'a'", id="a duplicate key"),
+        pytest.param("a: .nan", "finite", id="NaN"),
         pytest.param("a: -.inf", "finite", id="infinity"),
-        pytest.param("a: !!python/object/apply:os.system [x]", "not YAML", id="a call"),
-        pytest.param("? [a, b]\n: c", "not YAML", id="a list for a key"),
-        pytest.param("a: *nobody", "not YAML", id="an alias of nothing"),
+        pytest.param("a: !!python/object/apply:os.system [x]", "not YAML", id="a Python call"),
+        pytest.param("? [a, b]\n: c", "not YAML", id="a list as a key"),
+        pytest.param("a: *nobody", "not YAML", id="an unknown alias"),
         pytest.param("a: " + "9" * 5000, "5000 digits", id="a number of 5,000 digits"),
         pytest.param("a: \x01", "not YAML", id="a control character"),
         pytest.param('a: "\\ud800"', "not YAML", id="half a surrogate"),
         pytest.param(JOB + "---\nkind: [", "not YAML", id="a broken second document"),
-        pytest.param(JOB + "---\nkind: Pod", "document 2", id="a strange second document"),
-        pytest.param(JOB.replace("spec: {}", "spec: {a: 2026-01-01, on: 1}"), "quotes", id="keys that are no text"),
+        pytest.param(JOB + "---\nkind: Pod", "document 2", id="a second document of another kind"),
+        pytest.param(JOB.replace("spec: {}", "spec: {a: 2026-01-01, on: 1}"), "quotes", id="keys that are not strings"),
     ],
 )
-def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_hostile_file_is_refused_with_one_line(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text(text)
     with pytest.raises(BadManifest) as caught:
@@ -56,14 +56,14 @@ def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, text: str, words:
     assert len(message) < 1000
 
 
-def test_aliases_that_people_write_are_fine() -> None:
+def test_ordinary_aliases_are_read() -> None:
     text = "base: &base {x: 1, y: 2}\na:\n  <<: *base\n  y: 3\nb: *base\n"
     assert list(yamltext.documents(text)) == [{"base": {"x": 1, "y": 2}, "a": {"x": 1, "y": 3}, "b": {"x": 1, "y": 2}}]
 
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("ab:-[]{}&*!|>'\"%@#,? \n\t0.~<"), max_size=40) | st.text(max_size=20))
-def test_any_text_is_documents_or_a_reason(text: str) -> None:
+def test_any_text_gives_documents_or_an_error(text: str) -> None:
     try:
         found = list(yamltext.documents(text))
     except (yaml.YAMLError, ValueError):
@@ -71,12 +71,12 @@ def test_any_text_is_documents_or_a_reason(text: str) -> None:
     assert isinstance(found, list)
 
 
-def test_a_folder_and_what_may_not_be_read_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_or_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadManifest, match="Is a directory"):
         submission.read([str(tmp_path)], "default", "/")
 
     def denied(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")  # who runs as root may read everything
+        raise PermissionError(13, "Permission denied")  # raised here, since root may read each file
 
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(BadManifest, match="Permission denied"):
@@ -84,14 +84,14 @@ def test_a_folder_and_what_may_not_be_read_are_no_files(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x7fELF\x02\x01\x01" + bytes(100), bytes(1000)])
-def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "binary"
     path.write_bytes(content)
     with pytest.raises(BadManifest, match="binary: not "):
         submission.read([str(path)], "default", "/")
 
 
-def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_too_large_file_is_refused_before_its_end(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     with path.open("wb") as file:
         file.truncate(100 * 1024 * 1024)
@@ -102,7 +102,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
 
 
 def torchq(*arguments: str, cwd: Path, closed: str = "") -> subprocess.CompletedProcess[str]:
-    """The command without any cluster to reach, with some of its streams closed."""
+    """Run the command without a reachable cluster, with some of its streams closed."""
     command = f'exec "{sys.executable}" -m coordinator.cli.main "$@" {closed}'
     home = Path(__file__).parents[2]
     environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(home)}
@@ -125,7 +125,7 @@ def torchq(*arguments: str, cwd: Path, closed: str = "") -> subprocess.Completed
     ],
     ids=["closed", "a broken second document"],
 )
-def test_the_command_says_it_in_one_sentence(
+def test_command_prints_one_line_and_exits_with_code_1(
     tmp_path: Path, arguments: tuple[str, ...], closed: str, words: str
 ) -> None:
     (tmp_path / "good.yaml").write_text(JOB)
@@ -142,7 +142,7 @@ def test_the_command_says_it_in_one_sentence(
     assert said.stdout == ""
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_current_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -151,7 +151,7 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         submission.folder()
 
 
-def test_a_folder_whose_name_is_no_text_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_folder_with_an_undecodable_name_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(odd)
     monkeypatch.chdir(os.fsdecode(odd))

@@ -1,4 +1,4 @@
-"""Hostile objects: refused with a field's path at the door, and harmless behind it."""
+"""Hostile objects are refused with the path of a field, or are harmless to all components that read them."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ ONLY_IN_PYTHON = (
     "all pods together",
     "spec.torchTaskSpecs: Invalid value: quantity",
 )
-"""What no rule of the definition can see: cycles, and the inside of the opaque pod template."""
+"""Messages of problems that no rule of the definition detects: cycles, and errors within the opaque pod template."""
 KINDS = ("TorchJob", "TenantQueue")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SETTINGS = (ReconcileSettings(), ReconcileSettings(master_address="loopback"))
@@ -49,7 +49,7 @@ thorough = settings(
 
 
 def found(manifest: Any, kind: str) -> list[str]:
-    """What parsing finds wrong; anything but InvalidObject is a failure of the test."""
+    """Return the problems that parsing reports; an exception other than InvalidObject fails the test."""
     try:
         PARSE[kind](manifest)
     except InvalidObject as error:
@@ -58,19 +58,19 @@ def found(manifest: Any, kind: str) -> list[str]:
 
 
 def settled(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The object without its nulls, which the server takes for absent, and with its defaults."""
+    """Return the object with its defaults and without nulls, which the server treats as absent."""
     new = copy.deepcopy(manifest)
     pruning.settle(new, served.KINDS[new["kind"]].schema)
     return new
 
 
 def unknown(manifest: dict[str, Any]) -> list[str]:
-    """Its fields that do not exist."""
+    """Return the unknown fields of the object."""
     return pruning.settle(copy.deepcopy(manifest), served.KINDS[manifest["kind"]].schema)
 
 
 def stored(manifest: dict[str, Any], status: Any = None) -> dict[str, Any]:
-    """The object as an API server shows it."""
+    """Return the object as an API server returns it."""
     own = {
         "namespace": "team",
         "uid": "0c5e8f0a-7a4e-4b0e-9d0a-3f3a54c1d001",
@@ -83,7 +83,7 @@ def stored(manifest: dict[str, Any], status: Any = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parse_and_the_server_agree(kind: str) -> None:
+def test_parse_and_the_server_refuse_the_same_objects(kind: str) -> None:
     @thorough
     @given(strategies.conforming_objects(kind) | strategies.spoilt(kind))
     def agree(manifest: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def test_parse_and_the_server_agree(kind: str) -> None:
 
 
 @given(strategies.ANY)
-def test_no_value_at_all_is_a_traceback(value: Any) -> None:
+def test_any_value_is_refused_without_a_traceback(value: Any) -> None:
     for kind in KINDS:
         assert found(value, kind)
         assert found(
@@ -107,7 +107,7 @@ def test_no_value_at_all_is_a_traceback(value: Any) -> None:
 
 @thorough
 @given(strategies.running_jobs())
-def test_what_was_parsed_and_printed_is_parsed_the_same(manifest: dict[str, Any]) -> None:
+def test_parsed_job_is_parsed_to_the_same_after_printing(manifest: dict[str, Any]) -> None:
     if found(manifest, "TorchJob"):
         return
     job = torchjob.parse(manifest)
@@ -117,7 +117,7 @@ def test_what_was_parsed_and_printed_is_parsed_the_same(manifest: dict[str, Any]
 
 @thorough
 @given(strategies.running_jobs() | strategies.conforming_objects("TorchJob"))
-def test_nobody_stumbles_over_what_the_server_took(manifest: dict[str, Any]) -> None:
+def test_components_handle_any_job_that_the_server_accepts(manifest: dict[str, Any]) -> None:
     if not served.refusals(manifest):
         pass_along(stored(settled(manifest)))
 
@@ -127,12 +127,12 @@ STATUSES = st.none() | strategies.ANY | strategies.conforming(strategies.ROOTS["
 
 @thorough
 @given(strategies.spoilt("TorchJob"), STATUSES)
-def test_nobody_stumbles_over_what_an_older_schema_took(manifest: dict[str, Any], status: Any) -> None:
+def test_components_handle_any_job_that_an_older_schema_accepted(manifest: dict[str, Any], status: Any) -> None:
     pass_along(stored(manifest, status), judge=False)
 
 
 def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
-    """Have everybody who meets a job on its line meet this one."""
+    """Pass the job through each component that handles jobs: views, routing, census, queues and planning."""
     view = views.job_view(orjson.loads(json.dumps(manifest)))
     assert view.invalid == bool(found(manifest, "TorchJob"))
     for pods in (JobPods(), JobPods(occupy=True, queue="team", version=5)):
@@ -154,7 +154,7 @@ def refused(manifest: dict[str, Any]) -> InvalidJob:
 
 
 def _admitted(view: views.JobView) -> Reservation | None:
-    """The line through the queues: put, snapshot, choose, commit."""
+    """Pass the job through the queues (put, snapshot, choose, commit) and return its reservation, if any."""
     store = MemoryStore(lambda *_: None, content=Content())
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)
@@ -197,7 +197,7 @@ def _pod(made: dict[str, Any]) -> None:
 @given(
     strategies.ANY, st.dictionaries(st.sampled_from(["charge", "gang-size", "gang"]), strategies.TEXTS), st.booleans()
 )
-def test_a_pod_that_claims_to_be_ours_says_nothing_we_believe(spec: Any, claims: dict[str, str], ours: bool) -> None:
+def test_charge_claimed_by_a_pod_never_makes_its_demand_negative(spec: Any, claims: dict[str, str], ours: bool) -> None:
     marks = {f"train.distributed.io/{name}": text for name, text in claims.items()}
     labels = {"train.distributed.io/job-uid": "u", "train.distributed.io/attempt": "²"} if ours else {}
     pod = {
@@ -208,14 +208,14 @@ def test_a_pod_that_claims_to_be_ours_says_nothing_we_believe(spec: Any, claims:
 
 
 @pytest.mark.parametrize("charge", ['{"cpu": -5}', '{"cpu": 1e30}', "[]", "{", '{"cpu": "1"}', '{"cpu": true}', "null"])
-def test_a_charge_that_is_none_is_counted_from_the_pod(charge: str) -> None:
+def test_pod_with_an_invalid_charge_is_counted_by_its_requests(charge: str) -> None:
     spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": charge}}
     for labels in ({}, {"train.distributed.io/job-uid": "u"}):
         assert views.pod_view({"metadata": {**own, "labels": labels}, "spec": spec}).demand == {"cpu": 2000, "pods": 1}
 
 
-def test_a_foreign_pod_cannot_make_room_with_a_charge() -> None:
+def test_charge_of_a_foreign_pod_is_ignored() -> None:
     own = {"namespace": "x", "name": "p", "uid": "u", "annotations": {"train.distributed.io/charge": '{"cpu": 0}'}}
     spec = {"nodeName": "one", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     assert views.pod_view({"metadata": own, "spec": spec}).demand == {"cpu": 2000, "pods": 1}
@@ -223,7 +223,7 @@ def test_a_foreign_pod_cannot_make_room_with_a_charge() -> None:
 
 @thorough
 @given(strategies.conforming_objects("TenantQueue") | strategies.spoilt("TenantQueue"))
-def test_a_queue_that_cannot_be_read_is_closed_and_one_that_can_is_believed(manifest: dict[str, Any]) -> None:
+def test_unreadable_queue_is_closed_and_a_readable_one_follows_its_stop_policy(manifest: dict[str, Any]) -> None:
     view = views.queue_view(stored(manifest))
     spec = queue_specs.spec(view)
     assert all(0 <= amount <= demand.LARGEST for amount in spec.quota.values())
@@ -237,13 +237,13 @@ def test_a_queue_that_cannot_be_read_is_closed_and_one_that_can_is_believed(mani
 
 
 def task(**fields: Any) -> dict[str, Any]:
-    """One task of a small job."""
+    """Return a task of a small job."""
     container = {"name": "c", "image": "x", **fields.pop("container", {})}
     return {"template": {"spec": {"containers": [container], **fields.pop("pod", {})}}, **fields}
 
 
 def job(tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A TorchJob of these tasks."""
+    """Return a TorchJob of these tasks."""
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TorchJob",
@@ -253,7 +253,7 @@ def job(tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def nested(levels: int) -> Any:
-    """A map in a map in a map."""
+    """Return maps nested to this depth."""
     inner: Any = 1
     for _ in range(levels):
         inner = {"a": inner}
@@ -265,9 +265,11 @@ def nested(levels: int) -> Any:
     [
         pytest.param(job({"A": task(pod={"x": nested(1000)})}), "nested deeper", id="1,000 levels"),
         pytest.param(job({"A": task(pod={"x": nested(100_000)})}), "nested deeper", id="100,000 levels"),
-        pytest.param(job({"A": task(), "a": task()}), "differ in more than case", id="twins"),
+        pytest.param(
+            job({"A": task(), "a": task()}), "differ in more than case", id="task types that differ only in case"
+        ),
         pytest.param(job({"A": task(numTasks=2**31 - 1)}), "10000", id="a count of 2^31-1"),
-        pytest.param(job({"A": task()}, minMembers={"B": 1}), "minMembers", id="members of nobody"),
+        pytest.param(job({"A": task()}, minMembers={"B": 1}), "minMembers", id="minMembers of an unknown task"),
         pytest.param(
             job({"A": task(container={"resources": {"requests": {f"x/r{i}": 1 for i in range(100)}}})}),
             "at most 64 items",
@@ -285,13 +287,13 @@ def nested(levels: int) -> Any:
         ),
     ],
 )
-def test_what_is_told_of_it(manifest: dict[str, Any], words: str) -> None:
+def test_hostile_job_is_refused_with_a_short_message(manifest: dict[str, Any], words: str) -> None:
     said = found(manifest, "TorchJob")
     assert any(words in each for each in said), said
     assert all(len(each) < 1000 for each in said)
 
 
-def test_the_biggest_jobs_pods_are_never_all_there_at_once() -> None:
+def test_manifests_of_the_largest_job_are_built_lazily() -> None:
     manifest = stored(job({"A": task(numTasks=10_000, pod={"x": ["y" * 10_000]})}))
     view = views.job_view(manifest)
     admitted = _admitted(view)
@@ -304,7 +306,7 @@ def test_the_biggest_jobs_pods_are_never_all_there_at_once() -> None:
     assert (first[0]["metadata"]["name"], others[9_998]["metadata"]["name"]) == ("a-a-0", "a-a-9999")
 
 
-def test_an_enormous_quota_is_as_good_as_none() -> None:
+def test_enormous_quota_is_accepted_and_capped() -> None:
     queue = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TenantQueue", "metadata": {"name": "q"}}
     for amount in ("1e30", 10**15, "9E", 1e30):
         manifest = {**queue, "spec": {"quota": {"memory": amount}}}

@@ -1,4 +1,4 @@
-"""Hostile pods on the embedded node: each is refused, or told what is wrong, or ends; none holds up another."""
+"""Hostile pods on the embedded node: each is refused, fails with a message or ends, and none delays another."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.support.embedded.stage import SETTINGS, Stage
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A cluster with a node in this process."""
+    """Run a cluster with a node in this process."""
     layout = Layout(tmp_path_factory.mktemp("hostile"))
     with apiserver.running(layout) as server:
         cluster = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
@@ -33,28 +33,28 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 REFUSED_OR_TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a container's name that leads elsewhere": ({"name": "../../x"}, {}),
-    "a volume's name that leads elsewhere": ({}, {"volumes": [{"name": "../../x", "emptyDir": {}}]}),
+    "a container name with a path": ({"name": "../../x"}, {}),
+    "a volume name with a path": ({}, {"volumes": [{"name": "../../x", "emptyDir": {}}]}),
     "a volume of two kinds": ({}, {"volumes": [{"name": "x", "emptyDir": {}, "hostPath": {"path": "/"}}]}),
     "a path with NUL": ({}, {"volumes": [{"name": "x", "hostPath": {"path": "/\0"}}]}),
-    "a path that is none": ({}, {"volumes": [{"name": "x", "hostPath": {}}]}),
+    "a volume without a path": ({}, {"volumes": [{"name": "x", "hostPath": {}}]}),
     "a command with NUL": ({"command": ["tr\0ue"]}, {}),
-    "a command of nothing": ({"command": [""]}, {}),
+    "an empty command": ({"command": [""]}, {}),
     "a command of a megabyte": ({"command": ["x" * 1_000_000]}, {}),
-    "more words than the machine takes": ({"command": ["true", "x" * 1_500_000]}, {}),
+    "arguments longer than the system allows": ({"command": ["true", "x" * 1_500_000]}, {}),
     "a folder with NUL": ({"workingDir": "/\0"}, {}),
     "a folder that is a file": ({"workingDir": "/etc/passwd"}, {}),
     "a variable with NUL": ({"env": [{"name": "A", "value": "\0"}]}, {}),
     "a variable with =": ({"env": [{"name": "A=B", "value": "x"}]}, {}),
-    "more variables than the machine takes": ({"env": [{"name": "A", "value": "x" * 500_000}]}, {}),
-    "a field that is none": ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "../x"}}}]}, {}),
+    "variables longer than the system allows": ({"env": [{"name": "A", "value": "x" * 500_000}]}, {}),
+    "an invalid field path": ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "../x"}}}]}, {}),
     "an affinity that is a list": ({}, {"affinity": {"podAffinity": [1]}}),
-    "a resource nobody has": ({"resources": {"requests": {"example.com/none": "1e9"}}}, {}),
+    "a resource that no node has": ({"resources": {"requests": {"example.com/none": "1e9"}}}, {}),
 }
 
 
 def told(status: dict[str, Any]) -> str:
-    """Why a pod does not run, wherever that is said; empty while it is not."""
+    """Return why a pod does not run, from its status or conditions; empty until that is known."""
     said = [status.get("message")]
     said += [
         (each.get("state", {}).get("terminated") or {}).get("message") for each in status.get("containerStatuses", [])
@@ -65,7 +65,7 @@ def told(status: dict[str, Any]) -> str:
     return str(next((each.get("message") for each in waits), ""))
 
 
-def test_hostile_pods_are_refused_or_told_and_hold_up_nobody(stage: Stage) -> None:
+def test_hostile_pods_are_refused_or_explained_and_delay_no_other_pod(stage: Stage) -> None:
     made: dict[str, str] = {}
     for case, (container, spec) in REFUSED_OR_TOLD.items():
         with contextlib.suppress(errors.Invalid):
@@ -79,7 +79,7 @@ def test_hostile_pods_are_refused_or_told_and_hold_up_nobody(stage: Stage) -> No
     assert "a folder that is a file" in made
 
 
-def test_a_status_that_others_spoilt_does_not_stop_the_node(stage: Stage) -> None:
+def test_node_finishes_a_pod_whose_status_was_overwritten(stage: Stage) -> None:
     name = stage.run("sh", "-c", "while [ ! -e go ]; do sleep 0.05; done")
     stage.wait(name, lambda status: status.get("phase") == "Running")
     spoilt = {"status": {"conditions": [{"status": "True", "type": "Odd"}], "startTime": "2026-01-01T00:00:00Z"}}
@@ -98,7 +98,7 @@ def test_a_status_that_others_spoilt_does_not_stop_the_node(stage: Stage) -> Non
     ],
     ids=["no newline", "no UTF-8", "a flood", "NUL"],
 )
-def test_whatever_is_written_is_in_the_log(stage: Stage, script: str, log: bytes) -> None:
+def test_log_contains_all_bytes_of_the_output(stage: Stage, script: str, log: bytes) -> None:
     name = stage.run("sh", "-c", script)
     stage.phase(name, "Succeeded")
     assert b"".join(stage.cluster.logs(name, "default", "")) == log
@@ -114,7 +114,7 @@ NODE = Node("one", {"cpu": 8000, "pods": 100}, {})
 
 
 def manifest(name: str, **spec: Any) -> dict[str, Any]:
-    """A pod as an API server that checks nothing would show it."""
+    """Return a pod as an API server without validation would return it."""
     own = {"namespace": "default", "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
     return {"metadata": own, "spec": {"containers": [{"name": "c", "command": ["true"]}], **spec}}
 
@@ -133,7 +133,7 @@ def manifest(name: str, **spec: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_pod_that_makes_no_sense_waits_and_the_others_are_placed(spec: dict[str, Any]) -> None:
+def test_malformed_pod_waits_and_others_are_placed(spec: dict[str, Any]) -> None:
     strange, good = pod.read(manifest("strange", **spec)), pod.read(manifest("good"))
     decisions = {decision.pod.name: decision for decision in placement.place([strange, good], NODE)}
     assert isinstance(decisions["good"], Bind)
@@ -151,13 +151,13 @@ def test_a_pod_that_makes_no_sense_waits_and_the_others_are_placed(spec: dict[st
     ],
     ids=str,
 )
-def test_a_spec_that_makes_no_sense_is_refused_with_a_reason(spec: dict[str, Any]) -> None:
+def test_malformed_spec_is_refused_with_a_reason(spec: dict[str, Any]) -> None:
     verdict = pod_requirements.refusal({**manifest("p")["spec"], **spec}, {}, {})
     assert verdict is not None
     assert verdict.reason == "NotSupported"
 
 
-def test_a_pod_larger_than_any_number_is_too_large() -> None:
+def test_pod_with_an_enormous_request_waits() -> None:
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1e99"}}}]}
     [decision] = placement.place([pod.read(manifest("big", **spec))], NODE)
     assert isinstance(decision, Wait)

@@ -1,7 +1,7 @@
-"""Numbers, words and bytes in every place of a request that a client writes: answered with 200 or a refusal, and never
-an error of the server.
+"""Strange numbers, words and bytes in each part of a request that a client writes. The server answers or refuses, and
+never fails with an internal error.
 
-One rule: a table of values against a table of places; a place that is added is tried with every value.
+One rule: each value of one table is tried in each place of another, so that a new place is tried with all values.
 """
 
 import json
@@ -49,7 +49,7 @@ NUMBERS = (
     *("²", "٣", "٣٤٥", "१", "①", "Ⅷ", "1\u0661", "\U0001d7d7", "1\0", "1\n2", "\ufeff1", "\u20001", "a,b", "%", "true"),
 )
 RAW = ("%ff", "%ed%a0%80", "%00", "%", "%zz", "%c0%80", "+", "%F0%9F", "\u00e9")
-"""Parts of a URL as they are sent."""
+"""Parts of a URL that are sent without quoting."""
 READS: dict[str, str] = {
     "a list's resourceVersion": MAPS + "?resourceVersion={}",
     "the version of an exact list": MAPS + "?resourceVersionMatch=Exact&resourceVersion={}",
@@ -182,7 +182,7 @@ KINDS_OF_PATCH = tuple(
     for kind in ("merge-patch+json", "json-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
 )
 ON_PURPOSE = ("resourceVersion should not be set on objects to be created",)
-"""Refusals with the code 500 that kube-apiserver has, too."""
+"""Messages of refusals that kube-apiserver also answers with the code 500."""
 Ask = Callable[..., tuple[int, bytes]]
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -204,7 +204,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def connection(server: Server) -> Iterator[Ask]:
-    """Send a request as bytes, on a connection that is used again; the answer."""
+    """Yield a function that sends a request on a reused connection and returns the answer."""
     kept: list[ssl.SSLSocket] = []
 
     def ask(method: str, target: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
@@ -215,7 +215,7 @@ def connection(server: Server) -> Iterator[Ask]:
             kept.append(connected(server))
         try:
             code, answer, stays = exchanged(kept[0], text)
-        except OSError:  # it was closed after the answer before
+        except OSError:  # the server closed the connection after the previous answer
             kept.pop().close()
             kept.append(connected(server))
             code, answer, stays = exchanged(kept[0], text)
@@ -230,14 +230,14 @@ def connection(server: Server) -> Iterator[Ask]:
 
 @pytest.fixture(autouse=True)
 def nothing_failed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """The server logs a traceback of an error that it did not expect."""
+    """Fail the test if the server logged an error, as it does with the traceback of an unexpected exception."""
     yield
     for phase in ("setup", "call"):
         assert [each.getMessage() for each in caplog.get_records(phase) if each.levelno >= logging.ERROR] == []
 
 
 class Judge:
-    """What was answered that should not be; all of it is shown at once."""
+    """Collects wrong answers, so that a test reports all of them together."""
 
     def __init__(self) -> None:
         self.wrong: list[tuple[Any, ...]] = []
@@ -257,7 +257,7 @@ def judged() -> Iterator[Judge]:
 
 
 @pytest.mark.parametrize("place", READS)
-def test_a_read_is_answered_or_refused(connection: Ask, judged: Judge, place: str) -> None:
+def test_read_with_a_strange_parameter_is_answered_or_refused(connection: Ask, judged: Judge, place: str) -> None:
     for value in NUMBERS:
         if "?" not in READS[place] and len(value) > 8000:
             continue
@@ -267,7 +267,7 @@ def test_a_read_is_answered_or_refused(connection: Ask, judged: Judge, place: st
 
 
 @pytest.mark.parametrize("place", WRITES)
-def test_a_write_with_a_strange_option_is_refused(connection: Ask, judged: Judge, place: str) -> None:
+def test_write_with_a_strange_option_is_answered_or_refused(connection: Ask, judged: Judge, place: str) -> None:
     method, target = WRITES[place]
     for value in (*map(quote, NUMBERS), *RAW):
         headers = {"Content_Type": KINDS_OF_PATCH[0]} if method == "PATCH" else {}
@@ -276,7 +276,9 @@ def test_a_write_with_a_strange_option_is_refused(connection: Ask, judged: Judge
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_a_strange_header_is_answered_or_refused(server: Server, connection: Ask, judged: Judge, header: str) -> None:
+def test_request_with_a_strange_header_is_answered_or_refused(
+    server: Server, connection: Ask, judged: Judge, header: str
+) -> None:
     texts = [each.encode().decode("latin-1") for each in NUMBERS if len(each) < 8000]
     for value in (*texts, *WORDS):
         if any(ord(letter) < 32 for letter in value):
@@ -288,7 +290,7 @@ def test_a_strange_header_is_answered_or_refused(server: Server, connection: Ask
 
 
 @pytest.mark.parametrize("length", [*(each for each in NUMBERS if len(each) < 8000 and each.isprintable()), "2, 2"])
-def test_a_strange_length_is_refused(server: Server, length: str) -> None:
+def test_request_with_an_invalid_content_length_is_refused(server: Server, length: str) -> None:
     if length in ("0", "1", "-0", "00", " 1", "1 ", "+1"):
         pytest.skip("is a length, or is trimmed to one")
     if length.isascii() and length.isdigit() and len(length) < 5000:
@@ -300,7 +302,7 @@ def test_a_strange_length_is_refused(server: Server, length: str) -> None:
 
 
 @pytest.mark.parametrize("place", BODIES)
-def test_a_body_with_a_strange_value_is_refused(connection: Ask, judged: Judge, place: str) -> None:
+def test_body_with_a_strange_value_is_answered_or_refused(connection: Ask, judged: Judge, place: str) -> None:
     method, target, text = BODIES[place]
     for value in VALUES:
         body = text.replace("$", value).encode("latin-1" if "\xed" in value else "utf-8")
@@ -311,12 +313,14 @@ def test_a_body_with_a_strange_value_is_refused(connection: Ask, judged: Judge, 
 
 @quick
 @given(place=st.sampled_from([*READS]), value=st.text(max_size=30) | st.binary(max_size=20) | st.integers().map(str))
-def test_any_text_is_answered_or_refused(connection: Ask, judged: Judge, place: str, value: str | bytes) -> None:
+def test_read_with_any_text_is_answered_or_refused(
+    connection: Ask, judged: Judge, place: str, value: str | bytes
+) -> None:
     text = quote(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value, safe="")
     judged(connection("GET", READS[place].format(text)), place, text)
 
 
-def test_what_is_refused_says_what_and_how(server: Server) -> None:
+def test_refusal_of_a_resource_version_explains_the_problem(server: Server) -> None:
     for path in (
         MAPS + "?resourceVersion={}",
         MAPS + "/there?resourceVersion={}",
@@ -331,7 +335,7 @@ def test_what_is_refused_says_what_and_how(server: Server) -> None:
 
 @quick
 @given(body=st.binary(max_size=200))
-def test_any_bytes_as_protobuf_are_refused(connection: Ask, judged: Judge, body: bytes) -> None:
+def test_any_bytes_as_protobuf_are_answered_or_refused(connection: Ask, judged: Judge, body: bytes) -> None:
     for sent in (body, b"k8s\0" + body):
         answer = connection("POST", MAPS + "?dryRun=All", sent, Content_Type="application/vnd.kubernetes.protobuf")
         judged(answer, "protobuf", repr(sent))

@@ -1,4 +1,4 @@
-"""Hostile requests to the embedded API server: answered in Status form, with a bound on what they cost, and others are
+"""Hostile requests to the embedded API server: the answer is a Status, the cost is bounded, and other requests are
 served meanwhile."""
 
 import contextlib
@@ -47,12 +47,12 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def config_map(name: str, data: Any = None, **metadata: Any) -> dict[str, Any]:
-    """A ConfigMap."""
+    """Return a ConfigMap."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    """A Pod."""
+    """Return a Pod."""
     container = {"name": "c", "image": "x", "command": ["true"]}
     return {
         "apiVersion": "v1",
@@ -63,7 +63,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
-    """A TorchJob."""
+    """Return a TorchJob."""
     template = {"spec": {"containers": [{"name": "torch", "image": "x"}]}}
     return {
         "apiVersion": TORCHJOBS.api_version,
@@ -74,12 +74,12 @@ def job(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def nested(body: dict[str, Any], levels: int, opening: str = '{"a":', closing: str = "}") -> bytes:
-    """The body with something deep in it."""
+    """Return the body with its "DEEP" replaced by nested values."""
     return json.dumps(body).replace('"DEEP"', opening * levels + "1" + closing * levels).encode()
 
 
 def refused(answer: tuple[int, Any], *codes: int) -> dict[str, Any]:
-    """The Status of a refusal, after a look whether others are served."""
+    """Check the code and form of a refusal, and return its Status."""
     code, status = answer
     assert code in (codes or range(400, 500)), answer
     assert status["kind"] == "Status"
@@ -103,7 +103,7 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], tuple[int, ...]]] = {
         (400,),
     ),
     "NUL in the name": (config_map("a\0b"), (422,)),
-    "metadata that is a word": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":"x"}', (400, 422)),
+    "metadata that is a string": (b'{"apiVersion":"v1","kind":"ConfigMap","metadata":"x"}', (400, 422)),
     "nothing": (b"", (400, 422)),
     "null": (b"null", (400, 422)),
     "an empty map": (b"{}", (400, 422)),
@@ -111,22 +111,22 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", BODIES)
-def test_a_hostile_body_is_refused(server: Server, case: str) -> None:
+def test_hostile_body_is_refused(server: Server, case: str) -> None:
     body, codes = BODIES[case]
     path = PODS.path("default") if isinstance(body, bytes) and b'"Pod"' in body else MAPS
     refused(server.send("POST", path, body), *codes)
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "18446744073709551616", "1" * 400, "1e400", "-1", "0.5"])
-def test_a_number_beyond_its_bounds_is_refused(server: Server, number: str) -> None:
+def test_number_beyond_its_bounds_is_refused(server: Server, number: str) -> None:
     body = json.dumps(job("numbers")).replace('"template"', f'"numTasks":{number},"template"').encode()
     refused(server.send("POST", JOBS, body), 400, 422)
 
 
-def test_unknown_fields_without_number_are_told_in_part(server: Server) -> None:
+def test_refusal_and_warnings_list_only_some_of_many_unknown_fields(server: Server) -> None:
     body = job("unknown", **{f"u{n}": 1 for n in range(20_000)})
     refused(server.send("POST", JOBS + "?fieldValidation=Strict", body), 400)
-    # As warnings they are headers, of which clients read about 100.
+    # Each warning is a header, and clients read about 100 headers.
     assert server.send("POST", JOBS + "?dryRun=All", body)[0] == 201
 
 
@@ -139,8 +139,8 @@ PATCHES: dict[str, tuple[list[dict[str, Any]], tuple[int, ...]]] = {
         ],
         (422,),
     ),
-    "the whole in itself": ([{"op": "copy", "from": "", "path": "/data/x"}] * 60, (422,)),
-    "deeper and deeper": (
+    "an object copied into itself": ([{"op": "copy", "from": "", "path": "/data/x"}] * 60, (422,)),
+    "additions at growing depth": (
         [{"op": "add", "path": "/data" + "/a" * n, "value": {}} for n in range(1, 600)]
         + [{"op": "test", "path": "/data", "value": 1}],
         (400, 422),
@@ -150,12 +150,12 @@ PATCHES: dict[str, tuple[list[dict[str, Any]], tuple[int, ...]]] = {
         (422,),
     ),
     "a path of 400,000 steps": ([{"op": "add", "path": "/a" * 400_000, "value": 1}], (422,)),
-    "operations that are none": ([{}, {"op": ["x"], "path": {}}], (400, 422)),
+    "invalid operations": ([{}, {"op": ["x"], "path": {}}], (400, 422)),
 }
 
 
 @pytest.mark.parametrize("case", PATCHES)
-def test_a_hostile_patch_is_refused(server: Server, case: str) -> None:
+def test_hostile_patch_is_refused(server: Server, case: str) -> None:
     operations, codes = PATCHES[case]
     refused(server.send("PATCH", MAPS + "/there", operations, JSON_PATCH), *codes)
     assert server.send("GET", MAPS + "/there")[1]["data"] == {"a": "x" * 1000}
@@ -175,7 +175,7 @@ def test_a_hostile_patch_is_refused(server: Server, case: str) -> None:
     ],
     ids=lambda query: query[:20],
 )
-def test_a_hostile_query_is_refused(server: Server, query: str) -> None:
+def test_hostile_query_is_refused(server: Server, query: str) -> None:
     refused(server.send("GET", f"{MAPS}?{query}"), 400, 410)
 
 
@@ -190,7 +190,7 @@ def test_a_hostile_query_is_refused(server: Server, query: str) -> None:
     ],
     ids=str,
 )
-def test_hostile_options_delete_nothing(server: Server, options: dict[str, Any]) -> None:
+def test_deletion_with_hostile_options_is_refused(server: Server, options: dict[str, Any]) -> None:
     refused(server.send("DELETE", MAPS + "/there", options), 400, 409, 422)
     assert server.send("GET", MAPS + "/there")[0] == 200
 
@@ -206,7 +206,7 @@ def test_hostile_yaml_is_refused(server: Server, text: str) -> None:
     refused(server.send("POST", MAPS, text.encode(), "application/yaml"), 400, 415)
 
 
-def test_a_body_that_grows_when_unpacked_is_refused(server: Server) -> None:
+def test_compressed_body_that_is_too_large_or_invalid_is_refused(server: Server) -> None:
     packed = gzip.compress(b" " * 10_000_000)
     refused(server.send("POST", MAPS, packed, **{"Content-Encoding": "gzip"}), 413)
     refused(server.send("POST", MAPS, b"no gzip", **{"Content-Encoding": "gzip"}), 400)
@@ -221,7 +221,7 @@ RULES: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: str(rules)[:20])
-def test_a_hostile_definition_is_refused(server: Server, rules: Any) -> None:
+def test_hostile_definition_is_refused(server: Server, rules: Any) -> None:
     definition = generate.load()[1]
     definition["metadata"]["name"] = "strange.train.distributed.io"
     definition["spec"]["names"] = {
@@ -236,15 +236,15 @@ def test_a_hostile_definition_is_refused(server: Server, rules: Any) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"^(a+)+$", r"^(a|a)*$", r"^([a-z]+\.)*[a-z]+$", "a*a*a*a*a*a*a*b"])
-def test_a_pattern_takes_no_time_whatever_the_text(pattern: str) -> None:
-    # With a backtracking engine each of these would run for years.
+def test_pattern_is_matched_without_backtracking(pattern: str) -> None:
+    # A backtracking engine would need years for each of these patterns.
     matches = compile_schema({"type": "string", "pattern": pattern}).limits
     assert matches is not None
     assert matches.matches is not None
     assert not matches.matches("a" * 2000 + "!")
 
 
-def test_a_queue_of_nonsense_is_refused_by_field(server: Server) -> None:
+def test_refusal_of_an_invalid_queue_names_the_field(server: Server) -> None:
     body = {
         "apiVersion": TORCHJOBS.api_version,
         "kind": "TenantQueue",
@@ -274,7 +274,7 @@ PATHS = (
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_nobody_is_answered_without_the_token(server: Server, method: str) -> None:
+def test_request_without_the_token_is_unauthorized(server: Server, method: str) -> None:
     for given in ("", "Bearer", "Bearer x", server.token, f"bearer {server.token}x", f"Basic {server.token}"):
         connection = connect(server)
         for path in PATHS:
@@ -306,7 +306,7 @@ def connect(server: Server) -> http.client.HTTPSConnection:
 
 @contextlib.contextmanager
 def raw(server: Server) -> Iterator[ssl.SSLSocket]:
-    """A bare connection."""
+    """Open a TLS connection without an HTTP client."""
     assert server.tls is not None
     with (
         socket.create_connection(address(server), timeout=SECONDS) as plain,
@@ -326,17 +326,19 @@ HEAD = b"POST " + MAPS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
         b"GET /\xff HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: a\0b\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(5000)) + b"\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"y" * 12_000 + b"\r\n\r\n",  # one record: whole before it is answered
+        b"GET / HTTP/1.1\r\nX: "
+        + b"y" * 12_000
+        + b"\r\n\r\n",  # one TLS record, sent completely before the server answers
         HEAD + b"Content-Length: -5\r\n\r\n{}",
         HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
         HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
     ],
     ids=["words", "version", "path", "NUL", "headers", "header", "negative", "two lengths", "length and chunks"],
 )
-def test_what_is_no_http_is_answered_in_status_form(server: Server, sent: bytes) -> None:
+def test_invalid_http_is_answered_with_a_status(server: Server, sent: bytes) -> None:
     with raw(server) as connection:
         answer = b""
-        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # it may be answered before all of it is sent
+        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # the server may answer before all is sent
             connection.sendall(sent)
         with contextlib.suppress(ConnectionError):
             while piece := connection.recv(65536):
@@ -346,7 +348,9 @@ def test_what_is_no_http_is_answered_in_status_form(server: Server, sent: bytes)
     assert json.loads(body)["kind"] == "Status"
 
 
-def test_who_shows_no_token_is_let_go(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_without_the_token_are_closed_at_the_deadline(
+    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listener, "ANONYMOUS_SECONDS", 0.2)
     with raw(server) as silent, raw(server) as slow, raw(server) as known:
         known.sendall(
@@ -363,7 +367,7 @@ def test_who_shows_no_token_is_let_go(folder: Path, server: Server, monkeypatch:
         assert known.recv(100)
 
 
-def test_it_listens_on_loopback_only(server: Server) -> None:
+def test_server_listens_on_loopback_only(server: Server) -> None:
     _, port = address(server)
     listening = [
         fields[1]
@@ -377,14 +381,14 @@ def test_it_listens_on_loopback_only(server: Server) -> None:
         apiserver.ApiServer(Layout(Path("nowhere")), host="0.0.0.0")
 
 
-def test_what_it_keeps_is_its_users_alone(folder: Path, server: Server) -> None:
+def test_files_of_the_server_are_private(folder: Path, server: Server) -> None:
     assert folder.stat().st_mode & 0o077 == 0
     secret = [folder / "token", folder / "kubeconfig", folder / "objects.sqlite", *folder.glob("tls/*.key")]
     assert [path.name for path in secret if path.stat().st_mode & 0o077] == []
 
 
-def test_slow_readers_share_what_waits_for_them(server: Server) -> None:
-    """Sixteen readers who read nothing, and one who does and gets it all."""
+def test_slow_watchers_do_not_delay_other_watchers(server: Server) -> None:
+    """Opens sixteen watches that read nothing, and one that reads and receives all events."""
     ask = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
     with contextlib.ExitStack() as stack:
         for _ in range(16):
@@ -402,12 +406,12 @@ def test_slow_readers_share_what_waits_for_them(server: Server) -> None:
 
 
 def stored(version: int, size: int = 10) -> Change:
-    """A change of an object of a size."""
+    """Return a change of an object of this size."""
     manifest = {"metadata": {"name": "a", "uid": "u"}, "data": "x" * size}
     return Change("MODIFIED", seal(manifest, version), None)
 
 
-def test_a_journal_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_BYTES", 5000)
     kept = Journal(0)
     for version in range(1, 11):
@@ -416,7 +420,7 @@ def test_a_journal_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(kept) == 4
 
 
-def test_a_large_line_is_sent_in_pieces() -> None:
+def test_large_watch_event_is_sent_in_pieces() -> None:
     raw_bytes = b"{" + b" " * (3 * watches._PIECE) + b"}"
     parts = list(watches._parts("ADDED", raw_bytes))
     assert max(map(len, parts)) <= watches._PIECE

@@ -1,5 +1,5 @@
-"""kubectl on the embedded server and, where KUBEBUILDER_ASSETS names one, on a real one: `kubectl`, in a namespace of
-its own. `node_kubectl` is the embedded cluster alone, with a node that runs pods.
+"""Fixtures for kubectl. `kubectl` uses its own namespace on the embedded server and, where KUBEBUILDER_ASSETS names the
+binaries, on a real one. `node_kubectl` uses the embedded cluster alone, with a node that runs pods.
 """
 
 import itertools
@@ -58,7 +58,7 @@ def embedded_kubectl(embedded_one: Server, home: object) -> Kubectl:
 
 @pytest.fixture(scope="package")
 def node_server(embedded_one: Server) -> Iterator[Server]:
-    """The embedded server with a node in this process."""
+    """Run a node of the embedded server in this process."""
     cluster = client.connect(ConnectionSettings(kubeconfig=str(embedded_one.kubeconfig)))
     with running_node(cluster, servers.Layout(embedded_one.kubeconfig.parent), SETTINGS):
         yield embedded_one

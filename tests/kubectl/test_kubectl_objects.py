@@ -1,4 +1,4 @@
-"""kubectl makes, changes and deletes objects: on the embedded server as on a real one."""
+"""kubectl creates, changes and deletes objects on the embedded server and on a real one."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ pytestmark = needs_kubectl
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def test_apply_then_nothing_then_change(kubectl: Kubectl) -> None:
+def test_apply_creates_keeps_and_changes_objects(kubectl: Kubectl) -> None:
     both = {"apiVersion": "v1", "kind": "List", "items": [config_map(), job()]}
     assert kubectl("apply", "-f", "-", body=both).count(" created") == 2
     assert kubectl("apply", "-f", "-", body=both).count(" unchanged") == 2
@@ -30,8 +30,7 @@ def test_apply_then_nothing_then_change(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "tj", "j")["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == 5
 
 
-def test_apply_on_the_server(kubectl: Kubectl) -> None:
-    """Server-side: owners of fields, conflicts that are named, and force."""
+def test_server_side_apply_reports_conflicts_and_can_force(kubectl: Kubectl) -> None:
     server_side = ("apply", "--server-side", "-f", "-")
     assert "serverside-applied (server dry run)" in kubectl(*server_side, "--dry-run=server", body=config_map())
     both = {"apiVersion": "v1", "kind": "List", "items": [config_map(), job()]}
@@ -44,8 +43,8 @@ def test_apply_on_the_server(kubectl: Kubectl) -> None:
     assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["other"]
 
 
-def test_apply_merges_what_others_wrote_into_lists(kubectl: Kubectl) -> None:
-    """The strategic merge of kubectl and the server: the environment by name, finalizers as a set."""
+def test_apply_merges_changes_of_other_clients(kubectl: Kubectl) -> None:
+    """Checks the strategic merge of kubectl and the server: containers by name, finalizers as a set."""
     kubectl("apply", "-f", "-", body=pod())
     kubectl("patch", "pod", "p", "-p", '{"metadata":{"finalizers":["example.com/a"],"labels":{"theirs":"1"}}}')
     changed = pod()
@@ -59,7 +58,7 @@ def test_apply_merges_what_others_wrote_into_lists(kubectl: Kubectl) -> None:
     kubectl("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
 
 
-def test_what_apply_says_of_mistakes(kubectl: Kubectl) -> None:
+def test_errors_name_the_mistake(kubectl: Kubectl) -> None:
     wrong = config_map()
     wrong["dada"] = {}
     assert 'unknown field "dada"' in kubectl.refused("apply", "-f", "-", body=wrong)
@@ -72,7 +71,7 @@ def test_what_apply_says_of_mistakes(kubectl: Kubectl) -> None:
     assert "the server doesn't have a resource type" in kubectl.refused("get", "deploymints")
 
 
-def test_generators(kubectl: Kubectl) -> None:
+def test_create_and_run_make_the_described_objects(kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "made", "--from-literal=a=b", "--from-literal=c=d")
     assert kubectl.json("get", "cm", "made")["data"] == {"a": "b", "c": "d"}
     kubectl("create", "secret", "generic", "made", "--from-literal=a=b")
@@ -89,7 +88,7 @@ def test_generators(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "pod", "ran")["spec"]["containers"][0]["command"] == ["true"]
 
 
-def test_patches_of_all_three_kinds(kubectl: Kubectl) -> None:
+def test_patch_supports_merge_json_and_strategic_patches(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body={"apiVersion": "v1", "kind": "List", "items": [config_map(), job()]})
     kubectl("patch", "cm", "c", "--type=merge", "-p", '{"data":{"b":"2"}}')
     kubectl("patch", "cm", "c", "--type=json", "-p", '[{"op":"remove","path":"/data/a"}]')
@@ -103,7 +102,7 @@ def test_patches_of_all_three_kinds(kubectl: Kubectl) -> None:
     assert (found["spec"]["suspend"], found["status"]["restartCount"]) == (True, 3)
 
 
-def test_edit_replace_label_annotate(kubectl: Kubectl) -> None:
+def test_edit_replace_label_and_annotate_change_an_object(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body=config_map())
     assert "edited" in kubectl("edit", "cm", "c", KUBE_EDITOR='sed -i \'s/"1"/"7"/\'')
     assert kubectl.json("get", "cm", "c")["data"] == {"a": "7"}
@@ -118,7 +117,7 @@ def test_edit_replace_label_annotate(kubectl: Kubectl) -> None:
     assert "labels" not in kubectl.json("get", "cm", "c")["metadata"]
 
 
-def test_scale_by_the_resources_own_rules(kubectl: Kubectl) -> None:
+def test_scale_sets_the_workers_within_the_rules_of_the_resource(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body=job())
     assert "scaled" in kubectl("scale", "tj/j", "--replicas=4")
     assert kubectl.json("get", "tj", "j")["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == 4
@@ -127,7 +126,7 @@ def test_scale_by_the_resources_own_rules(kubectl: Kubectl) -> None:
     assert "numTasks" in said
 
 
-def test_delete_by_name_selector_and_file(kubectl: Kubectl) -> None:
+def test_delete_works_by_name_selector_and_file(kubectl: Kubectl) -> None:
     for name in ("a", "b", "c"):
         kubectl("create", "-f", "-", body=config_map(name))
     kubectl("label", "cm", "a", "b", "go=1")
@@ -154,7 +153,7 @@ def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     assert kubectl("get", "cm", "-o", "name", "--field-selector=metadata.name!=kube-root-ca.crt") == ""
 
 
-def test_wait_for_conditions_values_and_deletion(kubectl: Kubectl) -> None:
+def test_wait_returns_on_conditions_values_and_deletion(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body=job())
     condition = {"type": "Succeeded", "status": "True", "reason": "Done", "message": "", "observedGeneration": 1,
                  "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
@@ -172,7 +171,7 @@ def test_wait_for_conditions_values_and_deletion(kubectl: Kubectl) -> None:
     assert "timed out" in kubectl.refused("wait", "cm/c", "--for=jsonpath={.data.a}=never", "--timeout=1s")
 
 
-def test_a_watch_follows_a_table(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_get_with_watch_prints_rows_of_changes(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl("create", "-f", "-", body=job("first"))
     with open(tmp_path / "seen", "w+") as seen:
         command = kubectl.command("get", "tj", "-w", "--output-watch-events")
@@ -193,7 +192,7 @@ def test_a_watch_follows_a_table(kubectl: Kubectl, tmp_path: Path) -> None:
     assert [row[:2] for row in found[1:3]] == [["ADDED", "first"], ["ADDED", "second"]]
 
 
-def test_tenant_queues_are_for_the_whole_cluster(kubectl: Kubectl) -> None:
+def test_tenant_queues_are_cluster_scoped(kubectl: Kubectl) -> None:
     name = f"q-{kubectl.namespace}"
     kubectl("apply", "-f", "-", body=queue(name))
     assert "configured" in kubectl("apply", "-f", "-", body=queue(name, 3))

@@ -1,4 +1,4 @@
-"""kubectl on pods that run: logs, descriptions, deletion with grace, draining, and what is not offered."""
+"""kubectl on running pods: logs, descriptions, graceful deletion, draining, and unsupported commands."""
 
 import subprocess
 
@@ -13,7 +13,7 @@ def _phase(kubectl: Kubectl, name: str, phase: str) -> None:
     kubectl("wait", f"pod/{name}", f"--for=jsonpath={{.status.phase}}={phase}", "--timeout=90s")
 
 
-def test_logs(node_kubectl: Kubectl) -> None:
+def test_logs_prints_the_selected_lines(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     script = "for i in 1 2 3; do echo line $i; done"
     first, second = pod("one", "sh", "-c", script), pod("two", "sh", "-c", "echo two")
@@ -36,7 +36,7 @@ def test_logs(node_kubectl: Kubectl) -> None:
     assert "not valid" in kubectl.refused("logs", "one", "-c", "nobody")
 
 
-def test_a_followed_log_and_the_run_before(node_kubectl: Kubectl) -> None:
+def test_logs_can_be_followed_and_previous_logs_printed(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     kubectl("create", "-f", "-", body=pod("p", "sh", "-c", "echo begin; until [ -e go ]; do sleep 0.05; done; echo end",
                                           volumes=[{"name": "v", "emptyDir": {}}]))  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_followed_log_and_the_run_before(node_kubectl: Kubectl) -> None:
     assert restarts.split()[0].isdecimal()
 
 
-def test_describe_a_pod_and_its_node(node_kubectl: Kubectl) -> None:
+def test_describe_shows_a_pod_and_its_node(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     body = pod("p", "sleep", "60")
     body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
@@ -73,7 +73,7 @@ def test_describe_a_pod_and_its_node(node_kubectl: Kubectl) -> None:
     assert kubectl.tried("get", "pod", "p").code == 1
 
 
-def test_deletion_takes_dependents_or_leaves_them(node_kubectl: Kubectl) -> None:
+def test_delete_cascades_by_policy(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
 
     def family(name: str) -> None:
@@ -92,7 +92,7 @@ def test_deletion_takes_dependents_or_leaves_them(node_kubectl: Kubectl) -> None
     assert left == {"configmap/child-orphan"}
 
 
-def test_deletion_with_grace(node_kubectl: Kubectl) -> None:
+def test_deleted_pod_terminates_until_it_is_forced(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     stubborn = pod("stubborn", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     kubectl("create", "-f", "-", body=stubborn)
@@ -103,7 +103,7 @@ def test_deletion_with_grace(node_kubectl: Kubectl) -> None:
     assert kubectl("get", "pods", "-o", "name") == ""
 
 
-def test_a_node_is_drained(node_kubectl: Kubectl) -> None:
+def test_drain_evicts_pods_and_uncordon_admits_them(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     kubectl("create", "-f", "-", body=pod("runs", "sleep", "60", terminationGracePeriodSeconds=1))
     _phase(kubectl, "runs", "Running")
@@ -119,7 +119,7 @@ def test_a_node_is_drained(node_kubectl: Kubectl) -> None:
     _phase(kubectl, "waits", "Succeeded")
 
 
-def test_what_is_not_offered(node_kubectl: Kubectl) -> None:
+def test_unsupported_commands_explain_that_they_are_not_offered(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     kubectl("create", "-f", "-", body=pod("p", "sleep", "60"))
     _phase(kubectl, "p", "Running")

@@ -1,4 +1,4 @@
-"""kubectl shows what there is: tables, other forms, descriptions, documentation, the server itself."""
+"""kubectl shows objects and the server: tables, other output formats, descriptions, documentation."""
 
 import json
 
@@ -27,7 +27,7 @@ def _event(kubectl: Kubectl, kind: str, api_version: str, name: str) -> None:
     kubectl("create", "-f", "-", body=event)
 
 
-def test_tables_of_torchjobs(kubectl: Kubectl) -> None:
+def test_get_prints_tables_of_torchjobs(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body=job("b"))
     kubectl("create", "-f", "-", body=job("a"))
     status = {"status": {"phase": "Running", "restartCount": 2}}
@@ -50,7 +50,7 @@ def test_tables_of_torchjobs(kubectl: Kubectl) -> None:
     assert kubectl.rows("get", "tj", "--show-labels", "-L", "team")[1][-2:] == ["x", "team=x"]
 
 
-def test_other_forms(kubectl: Kubectl) -> None:
+def test_get_prints_other_output_formats(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body=config_map(key="value"))
     assert kubectl("get", "cm", "c", "-o", "name") == "configmap/c\n"
     assert kubectl("get", "cm", "c", "-o", "jsonpath={.data.key}") == "value"
@@ -63,8 +63,8 @@ def test_other_forms(kubectl: Kubectl) -> None:
     assert json.loads(kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/configmaps/c"))["data"]
 
 
-def test_tables_of_what_is_built_in(kubectl: Kubectl) -> None:
-    """Head by head and cell by cell, but for ages: the same on a real server."""
+def test_get_prints_tables_of_built_in_resources(kubectl: Kubectl) -> None:
+    """Compares headers and cells, except ages, on the embedded server and on a real one."""
     kubectl("create", "-f", "-", body=pod(nodeSelector={"no": "such"}))
     kubectl("create", "configmap", "c", "--from-literal=a=b")
     kubectl("create", "secret", "generic", "s", "--from-literal=a=b")
@@ -98,7 +98,7 @@ def test_tables_of_what_is_built_in(kubectl: Kubectl) -> None:
     assert "No resources found" in kubectl.tried("get", "leases").err
 
 
-def test_describe(kubectl: Kubectl) -> None:
+def test_describe_shows_objects_with_their_events(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", body={"apiVersion": "v1", "kind": "List", "items": [job(), pod()]})
     _event(kubectl, "TorchJob", "train.distributed.io/v1alpha1", "j")
     _event(kubectl, "Pod", "v1", "p")
@@ -114,7 +114,7 @@ def test_describe(kubectl: Kubectl) -> None:
     assert "No resource quota" in kubectl("describe", "ns", kubectl.namespace)
 
 
-def test_explain(kubectl: Kubectl) -> None:
+def test_explain_shows_the_documentation_of_fields(kubectl: Kubectl) -> None:
     said = kubectl("explain", "torchjob")
     assert "KIND:       TorchJob" in said
     assert "A distributed PyTorch job" in said
@@ -127,7 +127,7 @@ def test_explain(kubectl: Kubectl) -> None:
     assert "does not exist" in kubectl.refused("explain", "tj.spec.nonsense")
 
 
-def test_what_is_served(kubectl: Kubectl) -> None:
+def test_server_lists_its_resources_and_versions(kubectl: Kubectl) -> None:
     resources = kubectl.rows("api-resources", "--api-group=train.distributed.io", "--no-headers")
     assert [[*row[:2], row[-1]] for row in resources] == [
         ["tenantqueues", "tq", "TenantQueue"],
@@ -144,7 +144,7 @@ def test_what_is_served(kubectl: Kubectl) -> None:
     assert "Username" in kubectl("auth", "whoami")
 
 
-def test_one_context_for_everybody(embedded_kubectl: Kubectl) -> None:
+def test_kubeconfig_has_one_context(embedded_kubectl: Kubectl) -> None:
     (only,) = embedded_kubectl("config", "get-contexts", "--no-headers").splitlines()
     assert only.split()[:2] == ["*", "torchq-local"]
     server = embedded_kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")

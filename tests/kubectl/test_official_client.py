@@ -1,4 +1,4 @@
-"""The official Python client, typed and dynamic, on the embedded server."""
+"""The official Python client, typed and dynamic, on the embedded server and on a real one."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def _pod(name: str) -> official.V1Pod:
     )
 
 
-def test_typed_pods(api: official.ApiClient, namespace: str) -> None:
+def test_typed_client_creates_changes_and_deletes_pods(api: official.ApiClient, namespace: str) -> None:
     core = official.CoreV1Api(api)
     made = core.create_namespaced_pod(namespace, _pod("p"))
     assert (made.metadata.uid, made.spec.containers[0].env[0].value, made.status.phase)[1:] == ("1", "Pending")
@@ -69,7 +69,7 @@ def test_typed_pods(api: official.ApiClient, namespace: str) -> None:
     assert (gone.value.status, json.loads(gone.value.body)["reason"]) == (404, "NotFound")
 
 
-def test_other_typed_objects(api: official.ApiClient, namespace: str) -> None:
+def test_typed_client_creates_and_reads_other_objects(api: official.ApiClient, namespace: str) -> None:
     core = official.CoreV1Api(api)
     meta = official.V1ObjectMeta(name="c")
     core.create_namespaced_config_map(namespace, official.V1ConfigMap(metadata=meta, data={"a": "b"}))
@@ -83,7 +83,7 @@ def test_other_typed_objects(api: official.ApiClient, namespace: str) -> None:
     assert official.VersionApi(api).get_code().major == "1"
 
 
-def test_a_group_that_is_not_served(embedded_one: Server) -> None:
+def test_list_of_an_unserved_group_is_not_found(embedded_one: Server) -> None:
     configuration = official.Configuration()
     official_config.load_kube_config(str(embedded_one.kubeconfig), client_configuration=configuration)
     with official.ApiClient(configuration) as api, pytest.raises(ApiException) as missing:
@@ -92,7 +92,7 @@ def test_a_group_that_is_not_served(embedded_one: Server) -> None:
     assert "could not find the requested resource" in missing.value.body
 
 
-def test_watching_typed_and_custom_objects(api: official.ApiClient, namespace: str) -> None:
+def test_client_watches_typed_and_custom_objects(api: official.ApiClient, namespace: str) -> None:
     core, custom = official.CoreV1Api(api), official.CustomObjectsApi(api)
     seen: list[tuple[str, str]] = []
 
@@ -120,7 +120,7 @@ def test_watching_typed_and_custom_objects(api: official.ApiClient, namespace: s
     assert next(iter(events))["type"] == "DELETED"
 
 
-def test_custom_objects(api: official.ApiClient, namespace: str) -> None:
+def test_custom_objects_can_be_created_scaled_and_deleted(api: official.ApiClient, namespace: str) -> None:
     custom = official.CustomObjectsApi(api)
     where = (GROUP, VERSION, namespace, "torchjobs")
     custom.create_namespaced_custom_object(*where, job())
@@ -132,7 +132,9 @@ def test_custom_objects(api: official.ApiClient, namespace: str) -> None:
     custom.delete_namespaced_custom_object(*where, "j")
 
 
-def test_the_dynamic_client(api: official.ApiClient, namespace: str, tmp_path: Any) -> None:
+def test_dynamic_client_creates_patches_watches_and_deletes(
+    api: official.ApiClient, namespace: str, tmp_path: Any
+) -> None:
     found = dynamic.DynamicClient(api, cache_file=str(tmp_path / "discovery"))
     jobs = found.resources.get(api_version=f"{GROUP}/{VERSION}", kind="TorchJob")
     pods = found.resources.get(api_version="v1", kind="Pod")
@@ -158,7 +160,7 @@ def test_the_dynamic_client(api: official.ApiClient, namespace: str, tmp_path: A
     assert json.loads((tmp_path / "discovery").read_text())
 
 
-def test_logs_through_the_typed_client(node_server: Server) -> None:
+def test_typed_client_reads_logs(node_server: Server) -> None:
     configuration = official.Configuration()
     official_config.load_kube_config(str(node_server.kubeconfig), client_configuration=configuration)
     with official.ApiClient(configuration) as api:

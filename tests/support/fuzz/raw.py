@@ -1,7 +1,7 @@
-"""A connection to an embedded server on which a test writes the bytes of HTTP itself.
+"""Connections to an embedded server for tests that write the bytes of HTTP themselves.
 
-One rule: an answer is read whole, so that the next request on the connection gets its own; a connection that carries a
-stream is not used again.
+One rule: each answer is read to its end, so that the next request on the connection gets its own answer. A connection
+that carries a stream is not used again.
 """
 
 import socket
@@ -13,7 +13,7 @@ SECONDS = 60.0
 
 
 def connected(server: Server) -> ssl.SSLSocket:
-    """A new connection."""
+    """Return a new TLS connection to the server."""
     assert server.tls is not None
     host, _, port = server.url.rpartition("//")[2].rpartition(":")
     plain = socket.create_connection((host, int(port)), timeout=SECONDS)
@@ -25,7 +25,7 @@ def connected(server: Server) -> ssl.SSLSocket:
 
 
 def exchanged(stream: ssl.SSLSocket, sent: bytes) -> tuple[int, bytes, bool]:
-    """Send bytes; the answer's code and body, and whether the connection stays open."""
+    """Send bytes and return the code and body of the answer, and whether the connection stays open."""
     stream.sendall(sent)
     buffer = b""
     while b"\r\n\r\n" not in buffer:
@@ -34,7 +34,7 @@ def exchanged(stream: ssl.SSLSocket, sent: bytes) -> tuple[int, bytes, bool]:
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
     if headers.get("transfer-encoding") == "chunked":
-        return int(first.split()[1]), body, False  # a watch or a log, whose end is not waited for
+        return int(first.split()[1]), body, False  # a watch or a log, which is not read to its end
     length = int(headers.get("content-length", "0"))
     while len(body) < length:
         body += _more(stream)

@@ -1,7 +1,7 @@
-"""Objects made from the CustomResourceDefinitions themselves: such as they allow, and such with something hostile in.
+"""Strategies for objects of the CustomResourceDefinitions: valid ones, and ones with a hostile value.
 
-One rule: nothing here knows a field by name but what stands in an opaque template; a new field is fuzzed from its first
-day.
+One rule: only fields within the opaque pod template are named here. All others come from the definitions, so that a new
+field is fuzzed at once.
 """
 
 import copy
@@ -105,10 +105,10 @@ ROOTS = {"TorchJob": _schema(definitions.torchjob()), "TenantQueue": _schema(def
 
 
 def conforming(schema: Schema) -> st.SearchStrategy[Any]:
-    """Values that a schema allows, its bounds among them. What only its rules forbid may be in them."""
+    """Return values that a schema allows, including its bounds. CEL rules may still refuse them."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
-    if schema.get("x-kubernetes-int-or-string") and "pattern" not in schema:  # a number of processes
+    if schema.get("x-kubernetes-int-or-string") and "pattern" not in schema:  # nprocPerNode
         return st.integers(1, 1024) | st.sampled_from(["gpu", 1, 1024, 0, 1025, "1"])
     if schema.get("x-kubernetes-int-or-string"):
         return st.integers(0, 2**63 - 1) | st.sampled_from(["1", "500m", "1.5", "2Gi", "1e3", "+1"])
@@ -153,7 +153,7 @@ def _mapping(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def conforming_objects(draw: st.DrawFn, kind: str) -> dict[str, Any]:
-    """A new object of a kind."""
+    """Draw a new object of a kind."""
     root = ROOTS[kind]["properties"]
     made = {
         "apiVersion": "train.distributed.io/v1alpha1",
@@ -183,12 +183,12 @@ SANE: dict[str, Any] = {
         "volumes": [{"name": "v", "emptyDir": {}}],
     },
 }
-"""A template there is nothing against."""
+"""A valid pod template."""
 
 
 @st.composite
 def running_jobs(draw: st.DrawFn) -> dict[str, Any]:
-    """A job there is little against: every field of the spec within its bounds, and one thing odd in a template."""
+    """Draw a job whose spec is within its bounds, with at most one strange value in each template."""
     known = ROOTS["TorchJob"]["properties"]["spec"]["properties"]
     plain = {name: conforming(child) for name, child in known.items() if child.get("type") not in ("object", "array")}
     tasks = {
@@ -221,7 +221,7 @@ def _odd(draw: st.DrawFn) -> Any:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value, the inside of templates too."""
+    """Yield the path of each value in a JSON value, including templates."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in items:
         yield (*path, step)
@@ -230,7 +230,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def spoilt(draw: st.DrawFn, kind: str, section: str = "spec") -> dict[str, Any]:
-    """An object with something put in, added or taken out at one or two places."""
+    """Draw an object with one or two values replaced, added or removed."""
     made = copy.deepcopy(draw(conforming_objects(kind)))
     for _ in range(draw(st.integers(1, 2))):
         spots = sorted(places(made.get(section), (section,)), key=repr) or [(section,)]

@@ -1,6 +1,6 @@
-"""The real kubectl, as a user has it: a kubeconfig, its current context, and a namespace.
+"""The real kubectl, used like by a user: with a kubeconfig, its current context, and a namespace.
 
-One rule: what a user sees is what is checked: the output, and the exit code.
+One rule: tests check only what a user sees: the output and the exit code.
 """
 
 import json
@@ -19,7 +19,7 @@ needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl 
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl against one server, in one namespace."""
+    """Runs kubectl against one server, in one namespace."""
 
     kubeconfig: Path
     home: Path
@@ -39,7 +39,7 @@ class Kubectl:
         return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), **more}
 
     def tried(self, *arguments: str, body: Any = None, **variables: str) -> Said:
-        """Run a command that may fail."""
+        """Run a command that may fail, and return its exit code and output."""
         text = None if body is None else body if isinstance(body, str) else json.dumps(body)
         done = subprocess.run(
             self.command(*arguments),
@@ -57,22 +57,22 @@ class Kubectl:
         return ["kubectl", "--namespace", self.namespace, *arguments]
 
     def __call__(self, *arguments: str, body: Any = None, **variables: str) -> str:
-        """Run a command that must succeed; its output."""
+        """Run a command that must succeed, and return its output."""
         said = self.tried(*arguments, body=body, **variables)
         assert said.code == 0, said
         return said.out
 
     def refused(self, *arguments: str, body: Any = None) -> str:
-        """Run a command that must fail; what it says."""
+        """Run a command that must fail, and return its error output."""
         said = self.tried(*arguments, body=body)
         assert said.code != 0, said
         return said.err
 
     def json(self, *arguments: str) -> Any:
-        """What a command prints with -o json."""
+        """Run a command with -o json and return the parsed output."""
         return json.loads(self(*arguments, "-o", "json"))
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """The cells of a table, its head first; two spaces part them."""
+        """Run a command that prints a table and return its cells, header first; two spaces separate cells."""
         lines = self(*arguments).splitlines()
         return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines if line]

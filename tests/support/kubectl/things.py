@@ -1,4 +1,4 @@
-"""Objects to try kubectl on."""
+"""Manifests for the tests of kubectl."""
 
 from typing import Any
 
