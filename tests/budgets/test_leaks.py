@@ -38,7 +38,8 @@ SECONDS = 90.0
 COUNTERS = {"torchq:version", "torchq:pick", "torchq:port", "torchq:revision", "torchq:work:dispatches"}
 """Keys whose values are rising counters."""
 FULL = {"redis torchq:commit": 8 + 3}
-"""The size of a key that first fills up: the answers to the last eight commits, and three fields about the last one."""
+"""The size of a key that first fills up: the answers to the last eight commits, and three fields about them.
+`queues/lua/lib/store.lua` writes both."""
 LENGTHS = {b"list": "llen", b"hash": "hlen", b"set": "scard", b"zset": "zcard"}
 
 
@@ -90,7 +91,7 @@ def cluster(server: ApiServer) -> Iterator[KubernetesCluster]:
 
 
 @pytest.mark.redis_server
-def test_everything_has_its_earlier_size_after_jobs_have_finished(
+def test_all_tables_return_to_their_size_after_jobs_have_finished(
     server: ApiServer,
     cluster: KubernetesCluster,
     redis: connection.Connection,

@@ -30,8 +30,7 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
 
 @pytest.fixture(autouse=True)
 def _umask() -> Iterator[None]:
-    """Restore the umask: `torchq local up` and `down` change that of their process, which is the process of the tests
-    here."""
+    """Restore the umask, since `torchq local up` and `down` run in the process of the tests and change its umask."""
     before = os.umask(0o022)
     os.umask(before)
     yield
@@ -50,8 +49,8 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Torchq]:
-    """Yield the command in the test's namespace. A coordinator or worker command replaces the log handlers, so they are
-    restored."""
+    """Yield the command in the test's namespace. The log handlers are restored after it, since coordinator and worker
+    replace them."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield command({"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig), "TORCHQ_NAMESPACE": namespace})

@@ -97,6 +97,6 @@ def _sources(room: str) -> str:
 
 
 @pytest.mark.parametrize("reason", ["PodFailed", "QueueDrained", "PodsForbidden", "InvalidSpec"])
-def test_the_search_finds_known_reasons_in_the_sources(reason: str) -> None:
+def test_the_search_of_the_sources_finds_known_reasons(reason: str) -> None:
     """The other tests compare the page with the reasons that this search finds, so the search itself is tested."""
     assert reason in {*reasons(SAYERS), *re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))}

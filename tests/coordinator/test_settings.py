@@ -9,7 +9,7 @@ from coordinator.errors import SettingsError
 from queues.rules import Patience, Rules
 
 
-def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_path: Path) -> None:
     file = tmp_path / "torchq.toml"
     file.write_text('cost = "cpu"\nthreads = 3\nbatch = 5\n')
     resolved = settings.resolve({"batch": 7}, {"TORCHQ_THREADS": "4", "TORCHQ_BATCH": "6"}, file)

@@ -125,7 +125,7 @@ def test_a_server_without_access_reviews_does_not_stop_a_process(gated: Gated) -
     preflight.check(gated.admin, COORDINATOR, SETTINGS)
 
 
-# What accounts may not do.
+# Requests that accounts may not make.
 
 FORBIDDEN = [
     (USER, "patch", TORCHJOBS, "status"),
@@ -274,7 +274,7 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
 
 
 def test_submit_succeeds_if_the_dry_run_of_a_pod_is_forbidden(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An account that may create pods can bypass the queues. Users have no such permission, and still submit jobs."""
+    """An account that may create pods can bypass the queues. Users may not create pods, and can still submit jobs."""
     user = stage.access.cluster(USER)
     monkeypatch.setattr(stage.access, "cluster", lambda _: user)
     file = stage.folder / "job.json"

@@ -68,18 +68,21 @@ def charged(*pods: dict[str, Any], jobs: Any = (MINE,), rules: Rules = RULES) ->
 
 ONE_CPU = {"cpu": 1000, "pods": 1, "jobs": 1}
 TABLE = {
-    "what the job asked for when it was admitted": (hostile(), {"own": ONE_CPU}),
+    "a pod without false claims": (hostile(), {"own": ONE_CPU}),
     "a charge that the pod does not ask for": (hostile(annotations={labels.CHARGE: '{"cpu":64000}'}), {"own": ONE_CPU}),
     "a charge of nothing": (hostile(annotations={labels.CHARGE: "{}"}), {"own": ONE_CPU}),
     "a charge below nothing": (hostile(annotations={labels.CHARGE: '{"cpu":-64000}'}), {"own": ONE_CPU}),
-    "another's queue": (hostile(labels={labels.QUEUE: "victim"}), {}),
+    "the queue of another tenant": (hostile(labels={labels.QUEUE: "victim"}), {}),
     "a queue that does not exist": (hostile(labels={labels.QUEUE: "nowhere"}), {}),
     "no queue at all": (hostile(labels={labels.QUEUE: ""}), {"own": ONE_CPU}),
-    "an attempt that never was": (hostile(labels={labels.ATTEMPT: "2"}), {}),
+    "an attempt that does not exist": (hostile(labels={labels.ATTEMPT: "2"}), {}),
     "no attempt": (hostile(labels={labels.ATTEMPT: "0"}), {}),
-    "sixty digits": (hostile(labels={labels.ATTEMPT: "9" * 60}), {}),
-    "more than Python reads": (hostile(labels={labels.ATTEMPT: "9" * 5000}), {}),
-    "more than its node has": (hostile(requests={"cpu": "1000000"}), {"own": {"cpu": 8000, "pods": 1, "jobs": 1}}),
+    "an attempt of sixty digits": (hostile(labels={labels.ATTEMPT: "9" * 60}), {}),
+    "an attempt with more digits than Python reads": (hostile(labels={labels.ATTEMPT: "9" * 5000}), {}),
+    "requests for more than its node has": (
+        hostile(requests={"cpu": "1000000"}),
+        {"own": {"cpu": 8000, "pods": 1, "jobs": 1}},
+    ),
     "a node that does not exist": (hostile(node="nowhere"), {"own": {"jobs": 1}}),
     "no node": (hostile(node=""), {}),
     "a resource of no node": (hostile(requests={"example.org/x": "5"}), {"own": {"pods": 1, "jobs": 1}}),

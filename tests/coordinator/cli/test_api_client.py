@@ -121,7 +121,7 @@ def test_each_path_answers_with_json(desk: Coordinator) -> None:
         ("/v1/", "try /v1/queues"),
     ],
 )
-def test_an_unknown_object_or_path_is_named(desk: Coordinator, path: str, words: str) -> None:
+def test_an_unknown_object_or_path_is_an_error_that_names_it(desk: Coordinator, path: str, words: str) -> None:
     with pytest.raises(NotKnown, match=words):
         fetch(desk, path)
 
@@ -139,7 +139,7 @@ def test_post_is_rejected(desk: Coordinator) -> None:
     refused.value.close()
 
 
-def test_an_unreachable_redis_is_named(desk: Coordinator, store: Store) -> None:
+def test_an_unreachable_redis_is_an_error_that_names_it(desk: Coordinator, store: Store) -> None:
     store.away = True
     with pytest.raises(api_client.CoordinatorError, match=r"Redis at redis://127\.0\.0\.1:6379/0 does not answer"):
         fetch(desk, "/v1/queues")

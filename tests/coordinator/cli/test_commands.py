@@ -56,7 +56,7 @@ def test_queue_list_shows_usage_against_the_quota(torchq: Torchq, embedded_clust
 
 
 @pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_lists_objects_and_settings_print_as_json_and_yaml(
+def test_lists_objects_and_settings_can_be_printed_as_json_and_yaml(
     torchq: Torchq, job: str, form: str, load: Callable[[str], Any]
 ) -> None:
     torchq("queue", "create", "a")

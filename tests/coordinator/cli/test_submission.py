@@ -64,10 +64,16 @@ CYCLE = {
     ("body", "field", "words"),
     [
         pytest.param(
-            wrong(numTasks=-1), "spec.torchTaskSpecs.Worker.numTasks", "greater than or equal to", id="negative"
+            wrong(numTasks=-1),
+            "spec.torchTaskSpecs.Worker.numTasks",
+            "greater than or equal to",
+            id="a negative number",
         ),
         pytest.param(
-            wrong(restartPolicy="Sometimes"), "spec.torchTaskSpecs.Worker.restartPolicy", "Sometimes", id="enum"
+            wrong(restartPolicy="Sometimes"),
+            "spec.torchTaskSpecs.Worker.restartPolicy",
+            "Sometimes",
+            id="an unknown value",
         ),
         pytest.param(manifest("wrong", minMembers={"Worker": 3}), "spec", "numTasks", id="more members than tasks"),
         pytest.param(
@@ -79,7 +85,12 @@ CYCLE = {
             "taskType",
             id="unknown task",
         ),
-        pytest.param(manifest("wrong", tasks=CYCLE), "spec.torchTaskSpecs", "dependency cycle A -> B -> A", id="cycle"),
+        pytest.param(
+            manifest("wrong", tasks=CYCLE),
+            "spec.torchTaskSpecs",
+            "dependency cycle A -> B -> A",
+            id="a dependency cycle",
+        ),
         pytest.param(
             wrong(template={"spec": {"containers": [{"image": "x"}]}}),
             "spec.torchTaskSpecs.Worker.template.spec.containers[0].name",
@@ -231,7 +242,11 @@ HEAD = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\n"
         pytest.param("just words", ("not a TorchJob", "kind: TorchJob"), id="a plain string"),
         pytest.param("kind: Pod\napiVersion: v1", ("not a TorchJob",), id="another kind"),
         pytest.param(HEAD + "metadata: [x]", ("metadata: must be a map",), id="metadata that is a list"),
-        pytest.param(HEAD + "metadata: {annotations: [x]}", ("metadata.annotations: must be a map",), id="annotations"),
+        pytest.param(
+            HEAD + "metadata: {annotations: [x]}",
+            ("metadata.annotations: must be a map",),
+            id="annotations that are a list",
+        ),
         pytest.param(HEAD + "spec: {on: 1}", ("JSON", "quotes"), id="a key that YAML takes for true"),
         pytest.param(HEAD + "spec: {a: 123456789012345678901234567890}", ("JSON",), id="a number too long"),
         pytest.param(HEAD + "spec: {a: !!binary aGk=}", ("JSON",), id="bytes"),

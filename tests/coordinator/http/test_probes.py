@@ -62,7 +62,7 @@ def test_readyz_succeeds_once_synced_and_names_a_failure(port: int, coordinator:
             informer.stop()
 
 
-def test_status_is_json(port: int, coordinator: Coordinator) -> None:
+def test_status_is_answered_as_json(port: int, coordinator: Coordinator) -> None:
     coordinator.counts.picked = 7
     coordinator.leadership.step()
     code, text = ask(port, "/status")

@@ -49,7 +49,7 @@ def seen(desk: Desk, key: JobKey) -> None:
     until(lambda: desk.watches.job(key) is not None)
 
 
-def test_a_submitted_job_is_picked_and_dispatched(desk: Desk, namespace: str) -> None:
+def test_a_submitted_job_is_picked_and_offered_to_workers(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
@@ -432,7 +432,7 @@ def test_an_admission_without_a_charge_requires_a_rebuild(desk: Desk, namespace:
 
 
 class Failing:
-    """A store of which the next call of one method fails."""
+    """A store whose next call of one method fails."""
 
     def __init__(self, store: MemoryStore, verb: str) -> None:
         self._store, self._verb = store, verb

@@ -46,13 +46,13 @@ USED = {"cpu": "2", "jobs": "1"}
 @pytest.mark.parametrize(
     ("seen", "a", "b"),
     [
-        pytest.param([], status(), status(), id="nothing"),
-        pytest.param([job()], status(pending=1, target="100%"), status(), id="one waits"),
+        pytest.param([], status(), status(), id="no job"),
+        pytest.param([job()], status(pending=1, target="100%"), status(), id="one waiting job"),
         pytest.param(
             [job(), job(queue="b")],
             status(pending=1, target="75%"),
             status(pending=1, target="25%"),
-            id="both have work: weights 3 and 1",
+            id="both queues have work, with weights 3 and 1",
         ),
         pytest.param(
             [job(admission=admission()), job(admission=admission(queue="b")), job(admission=admission())],

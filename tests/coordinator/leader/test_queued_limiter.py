@@ -1,4 +1,4 @@
-"""Waiting jobs take turns at status writes, and tenants take turns at those."""
+"""The order of status writes to waiting jobs: tenants take turns, and so do the jobs of a tenant."""
 
 from collections import Counter
 

@@ -153,7 +153,7 @@ def test_repair_without_a_leader_is_an_error(coordinated: Coordinated) -> None:
     assert rebuild_request.ASKED not in coordinated.annotations()
 
 
-def test_a_leader_that_does_not_answer_is_named(coordinated: Coordinated) -> None:
+def test_repair_names_a_leader_that_does_not_answer(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
     coordinated.cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "sleeper"}}, coordinated.namespace)

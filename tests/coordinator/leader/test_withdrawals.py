@@ -17,8 +17,8 @@ ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
 
 
 def kept_for(desk: Desk, namespace: str) -> JobKey:
-    """Return a job of queue a that is as large as the pool. Room is kept for it, since jobs of queue b have overtaken
-    it twice."""
+    """Return a job of queue a that is as large as the pool. Room is kept for it, since jobs of queue b went first
+    twice."""
     desk.queue("a")
     desk.queue("b")
     small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE) for number in range(9)]

@@ -1,5 +1,4 @@
-"""`local down` with foreign supervisors: one of the previous version, and one of the folder that this folder was copied
-from."""
+"""`torchq local down` with a supervisor of the previous version, and with a copy of the folder of a running cluster."""
 
 import shutil
 import subprocess

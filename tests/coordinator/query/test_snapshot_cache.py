@@ -18,7 +18,7 @@ QUEUES = ("a", "b", "c")
 
 
 class Seen(MemoryStore):
-    """Notes how many jobs were shown."""
+    """A store that records how many jobs each snapshot showed."""
 
     def __init__(self) -> None:
         super().__init__(lambda *_: None)
@@ -118,7 +118,7 @@ def test_a_snapshot_updated_by_differences_equals_a_whole_one(changes: list[tupl
                 commit(store, choose(store.snapshot(50), START, number, RULES))  # type: ignore[arg-type]
             case "configure":
                 store.configure([spec(name, number + 1) for name in QUEUES], {"jobs": 20 + number})
-        now[0] += 2  # nothing is fresh any more
+        now[0] += 2  # the snapshot is stale
         seen, picks = following.forecast(RULES, 6)
         assert jobs(picks) == the_pickers(store, 6)
         assert {view.spec.name: view.waiting for view in seen.queues} == {

@@ -23,7 +23,7 @@ def test_an_admitted_job_gets_the_charge_in_its_status() -> None:
     assert (found.reservations, found.entries) == ((ADMITTED,), ())
 
 
-def test_a_waiting_job_becomes_an_entry() -> None:
+def test_a_waiting_job_gets_an_entry_in_the_order() -> None:
     found = take([job()], [], {})
     assert found.reservations == ()
     assert [entry.key for entry in found.entries] == [KEY]

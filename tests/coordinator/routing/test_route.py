@@ -53,7 +53,7 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
         pytest.param(job(phase=""), EMPTY, True, False, True, id="new"),
     ],
 )
-def test_each_state_of_a_job_is_put_removed_or_offered(
+def test_route_puts_removes_or_offers_a_job_by_its_state(
     state: JobView | None, pods: JobPods, put: bool, remove: bool, looks: bool
 ) -> None:
     found = route.route(KEY, state, pods, Rules(queued_after=1.0), NOW)

@@ -348,7 +348,7 @@ def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
 
 
 def foreign_scenes(resource: Resource) -> None:
-    """Register the scenes of a foreign kind."""
+    """Define the scenes of a foreign kind."""
     target = named(resource.group, resource.plural)
 
     @scene(COORDINATOR, target, "list", "watch")
@@ -563,8 +563,8 @@ def _logs(stage: Stage) -> str:
 
 
 def only_forbidden(said: str) -> str:
-    """Return the text if it is about a permission, else nothing. No node runs the pods of these scenes, so that the
-    other error is a missing log."""
+    """Return the text if it is about a permission, else an empty text. No node runs the pods of these scenes, so a
+    missing log is no error here."""
     return said if "not allowed" in said else ""
 
 
