@@ -1,4 +1,4 @@
-"""Queue stores for the contract suite: in memory, on fakeredis, on a private Redis server; a clock only tests move."""
+"""Queue stores for the contract suite, in memory, on fakeredis and on a private Redis, and a clock that tests move."""
 
 from collections.abc import Iterator
 
@@ -20,18 +20,18 @@ settings.load_profile("queues")
 
 
 class Place:
-    """One place that holds queues; stores opened on it see the same, as two processes would."""
+    """The data behind queue stores. Stores opened on one place see the same data, as two processes do."""
 
     def open(self, ports: tuple[int, int] | None = None) -> QueueStore:
-        """Another store on this place."""
+        """Open another store on this place."""
         raise NotImplementedError
 
     def lose(self) -> None:
-        """The place forgets everything."""
+        """Delete all data of the place."""
         raise NotImplementedError
 
     def marked(self) -> list[tuple[JobKey, str]]:
-        """The keys that were made work and their tenants, in order."""
+        """Return the keys that were added to the work queue and their tenants, in order."""
         raise NotImplementedError
 
 
@@ -74,14 +74,14 @@ class RedisPlace(Place):
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A private Redis server without persistence, for the whole session."""
+    """Run a private Redis server without persistence for the whole session, and return its URL."""
     with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
         yield url
 
 
 @pytest.fixture
 def client(redis_url: str) -> Iterator[connection.Connection]:
-    """An empty real Redis."""
+    """Return a client of the private Redis server, which has been emptied."""
     client = connection.connect(redis_url, client_name="test")
     client.flushall()
     yield client
@@ -90,13 +90,13 @@ def client(redis_url: str) -> Iterator[connection.Connection]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A stepped clock."""
+    """Return a clock that moves only when a test moves it."""
     return Clock()
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])
 def place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Place]:
-    """An empty place for queues, three times."""
+    """Return an empty place in memory, on fakeredis, and on Redis."""
     match request.param:
         case "memory":
             yield MemoryPlace()
@@ -110,7 +110,7 @@ def place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Place]:
 
 @pytest.fixture
 def store(place: Place) -> QueueStore:
-    """A store that was rebuilt empty under epoch 1."""
+    """Return a store that was rebuilt empty under epoch 1."""
     store = place.open()
     store.rebuild(1, [], [])
     return store

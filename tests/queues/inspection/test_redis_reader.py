@@ -1,4 +1,4 @@
-"""Looking at a store and a work queue, and beginning them afresh: in memory, on fakeredis, on Redis, all alike."""
+"""Inspection and reset of a store and a work queue, with equal results in memory, on fakeredis and on Redis."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def filled(place: Place) -> QueueStore:
 
 
 def fill(place: Place) -> QueueStore:
-    """One job reserved by a rebuild, one picked, two waiting, one of them in a queue that nobody configured."""
+    """Return a store with a job reserved by a rebuild, a picked job, and two waiting jobs, one in an unknown queue."""
     store = place.open(ports=(20_000, 20_009))
     store.rebuild(3, [reservation("held", epoch=3, port=20_005, cpu=1000)], [entry("later", submitted=START + 1)])
     store.configure([spec("a", cpu=9000)], {"cpu": 9000})
@@ -41,7 +41,7 @@ def fill(place: Place) -> QueueStore:
     return store
 
 
-def test_a_picture_shows_what_the_store_holds(filled: QueueStore) -> None:
+def test_inspect_returns_all_data_of_the_store(filled: QueueStore) -> None:
     seen = filled.inspect()
     assert (seen.epoch, seen.rebuilding, seen.pool) == (3, 0, {"cpu": 9000})
     assert list(seen.specs.values()) == [spec("a", cpu=9000)]
@@ -59,11 +59,11 @@ def test_a_picture_shows_what_the_store_holds(filled: QueueStore) -> None:
     assert (seen.faults, seen.unknown, seen.foreign) == ((), (), ())
 
 
-def test_a_store_that_is_lost_is_seen_as_such(place: Place) -> None:
+def test_inspect_of_a_lost_store_has_epoch_zero(place: Place) -> None:
     assert place.open().inspect().epoch == 0
 
 
-def test_what_is_forgotten_is_what_a_rebuild_brings_back(filled: QueueStore, place: Place) -> None:
+def test_forget_deletes_what_a_rebuild_restores_and_keeps_settings(filled: QueueStore, place: Place) -> None:
     accounts = [view.account for view in filled.snapshot(1).queues]
     filled.forget(3)
     assert filled.epoch() == 0
@@ -80,7 +80,7 @@ def test_what_is_forgotten_is_what_a_rebuild_brings_back(filled: QueueStore, pla
     assert [view.account for view in again.queues] == accounts, "credits stay"
 
 
-def test_whoever_leads_no_longer_forgets_nothing(filled: QueueStore, place: Place) -> None:
+def test_forget_under_a_stale_epoch_deletes_nothing(filled: QueueStore, place: Place) -> None:
     place.open().rebuild(4, [reservation("held", epoch=4)], [entry("later")])
     with pytest.raises(errors.StaleEpoch, match="epoch 3 is over"):
         filled.forget(3)
@@ -88,7 +88,7 @@ def test_whoever_leads_no_longer_forgets_nothing(filled: QueueStore, place: Plac
     assert (seen.epoch, len(seen.entries), len(seen.reservations)) == (4, 1, 1)
 
 
-# What only Redis can hold.
+# Data that only a store in Redis can hold
 
 
 Write = Callable[[connection.Connection], Any]
@@ -127,7 +127,9 @@ def redis_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[RedisP
         (lambda client: client.set(redis_keys.EPOCH, "late"), redis_keys.EPOCH),
     ],
 )
-def test_what_cannot_be_read_is_a_fault_and_is_forgotten(redis_place: RedisPlace, write: Write, where: str) -> None:
+def test_unreadable_value_is_reported_as_a_fault_and_deleted_by_forget(
+    redis_place: RedisPlace, write: Write, where: str
+) -> None:
     filled, client = fill(redis_place), redis_place.client
     for name in (redis_keys.QUEUES,) if where == redis_keys.QUEUES else ():
         client.delete(name)
@@ -141,7 +143,7 @@ def test_what_cannot_be_read_is_a_fault_and_is_forgotten(redis_place: RedisPlace
     assert choose(filled.snapshot(8), START, 1, "jobs").picks
 
 
-def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: RedisPlace) -> None:
+def test_unknown_keys_are_named_and_only_torchq_keys_are_deleted(redis_place: RedisPlace) -> None:
     filled, client = fill(redis_place), redis_place.client
     for name in ("torchq:junk", "torchq:work:junk", "rq:queue:other", "somebody:else"):
         client.set(name, 1)
@@ -154,7 +156,7 @@ def test_keys_of_nobody_are_named_and_those_of_ours_forgotten(redis_place: Redis
 
 
 @pytest.mark.parametrize("tie", ["", "999999999999~ team later "])
-def test_a_place_that_is_not_the_one_of_its_entry_is_seen_and_forgotten(redis_place: RedisPlace, tie: str) -> None:
+def test_stray_place_of_an_entry_is_reported_and_deleted_by_forget(redis_place: RedisPlace, tie: str) -> None:
     filled, client, later = fill(redis_place), redis_place.client, key("later")
     client.zadd(redis_keys.ORDER + "a", {order.place_of(tie, str(later)): 1, str(later): 1})
     seen = filled.inspect()
@@ -165,7 +167,7 @@ def test_a_place_that_is_not_the_one_of_its_entry_is_seen_and_forgotten(redis_pl
     assert filled.inspect().stray_places == {}
 
 
-def test_looking_at_a_store_changes_nothing(redis_place: RedisPlace) -> None:
+def test_inspect_changes_nothing(redis_place: RedisPlace) -> None:
     filled, client = fill(redis_place), redis_place.client
     client.set(redis_keys.ORDER + "x", "1")
     before = {name: client.dump(name) for name in client.keys("*")}
@@ -174,8 +176,8 @@ def test_looking_at_a_store_changes_nothing(redis_place: RedisPlace) -> None:
     assert {name: client.dump(name) for name in client.keys("*")} == before
 
 
-def test_every_key_that_a_script_names_is_known() -> None:
-    """A key that the schema forgets would be taken for somebody else's, and removed."""
+def test_schema_documents_every_key_of_the_scripts() -> None:
+    """A reset would treat a key that the schema lacks as an unknown key, and delete it."""
     folder = resources.files("queues.lua")
     text = "\n".join(each.read_text() for each in Path(str(folder)).rglob("*.lua"))
     named = set(re.findall(r"'((?:torchq|rq):[a-z:_]*)'", text))
@@ -186,7 +188,7 @@ def test_every_key_that_a_script_names_is_known() -> None:
     }
 
 
-def test_entries_that_cannot_be_read_are_not_a_defect_of_ours(redis_place: RedisPlace) -> None:
+def test_unreadable_entry_raises_an_error_that_names_torchq_doctor(redis_place: RedisPlace) -> None:
     filled, client = fill(redis_place), redis_place.client
     client.zadd(redis_keys.ORDER + "a", {"x!y!z": 1})
     with pytest.raises(errors.Unreadable, match="torchq doctor"):
@@ -196,11 +198,11 @@ def test_entries_that_cannot_be_read_are_not_a_defect_of_ours(redis_place: Redis
         filled.reservations()
 
 
-def test_faults_are_ordered() -> None:
+def test_faults_are_sorted_by_place() -> None:
     assert sorted([Fault("b", "x"), Fault("a", "x")])[0].where == "a"
 
 
-def test_a_work_queue_is_seen_and_forgotten(redis_place: RedisPlace) -> None:
+def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: RedisPlace) -> None:
     client = redis_place.client
     store = RedisStore(client)
     store.rebuild(1, [], [])
@@ -241,7 +243,7 @@ def test_a_work_queue_is_seen_and_forgotten(redis_place: RedisPlace) -> None:
     assert client.keys("rq:*") == [b"rq:queues"]
 
 
-def test_a_batch_that_a_worker_runs_is_not_taken_from_under_it(redis_place: RedisPlace) -> None:
+def test_forget_keeps_a_batch_that_a_worker_runs(redis_place: RedisPlace) -> None:
     client = redis_place.client
     client.hset("rq:job:b1", "data", HOSTILE.replace("os.system", FUNCTION))
     client.zadd("rq:wip:torchq", {"b1:execution": 9e9})

@@ -1,4 +1,4 @@
-"""Room that is kept for one job is lent to jobs that end before it is needed, and to no others."""
+"""Backfilling: room reserved for one job is lent only to jobs that end before that job can start."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ RULES = Rules(cost=GPU)
         ({"gpu": 1, "memory": 10**9}, 0.0),
     ],
 )
-def test_a_job_fits_when_enough_has_ended(asked: dict[str, int], expected: float | None) -> None:
+def test_shadow_time_is_when_enough_jobs_have_ended(asked: dict[str, int], expected: float | None) -> None:
     ends = [(60.0, resources(gpu=3, cpu=1)), (100.0, resources(gpu=3, cpu=7))]
     used, capacity = resources(gpu=7, cpu=8), resources(gpu=8, cpu=8)
     assert shadow_time(resources(**asked), used, capacity, ends, 0.0) == expected
@@ -54,7 +54,7 @@ def test_resources_count_as_the_pool_limits_them(limit: Amounts, expected: float
     assert shadow_time(resources(cpu=4, jobs=1), resources(cpu=4), limit, ends, 0.0) == expected
 
 
-def test_a_job_that_should_have_ended_counts_as_one_that_never_ends() -> None:
+def test_shadow_time_ignores_jobs_past_their_expected_end() -> None:
     ends = [(60.0, resources(gpu=4)), (90.0, resources(gpu=4))]
     used, capacity = resources(gpu=8), resources(gpu=8)
     assert shadow_time(resources(gpu=4), used, capacity, ends, 59.0) == 60.0
@@ -67,7 +67,9 @@ def test_a_job_that_should_have_ended_counts_as_one_that_never_ends() -> None:
     st.integers(0, 12),
     st.integers(0, 12),
 )
-def test_nothing_is_free_sooner_and_all_is_then(found: list[tuple[float, int, int]], gpu: int, cpu: int) -> None:
+def test_shadow_time_is_the_first_end_at_which_the_demand_fits(
+    found: list[tuple[float, int, int]], gpu: int, cpu: int
+) -> None:
     ends: list[End] = [(end, resources(gpu=one, cpu=two)) for end, one, two in sorted(found)]
     used = {name: sum(charge[name] for _, charge in ends) + 1 for name in (GPU, "cpu")}
     demand, capacity = resources(gpu=gpu, cpu=cpu), {GPU: used[GPU] + 1, "cpu": used["cpu"] + 1}
@@ -83,7 +85,7 @@ def test_nothing_is_free_sooner_and_all_is_then(found: list[tuple[float, int, in
     assert moment == next((each for each in moments if fits(each)), None)
 
 
-def test_a_shadow_time_moves_to_earlier_moments_only() -> None:
+def test_shadows_lower_never_moves_a_shadow_time_later() -> None:
     shadows, job = Shadows(), key("large")
     assert shadows.lower(job, lambda: 50.0) is None, "another process kept the room before"
     shadows.begin(job)
@@ -97,7 +99,7 @@ def test_a_shadow_time_moves_to_earlier_moments_only() -> None:
     assert shadows.lower(job, lambda: 99.0) == 99.0
 
 
-# Who gets the room
+# Loans
 
 LARGE = entry("large", "x", START - 9, gpu=8)
 SMALL = ["small-0", "small-1", "small-2"]
@@ -105,8 +107,10 @@ SMALL = ["small-0", "small-1", "small-2"]
 
 @dataclass
 class Room:
-    """A pool of 8 GPUs: "long" holds 3 of them for 100 s, three small jobs 1 each for 50 s. All is kept for a job of
-    queue x as large as the pool, which two of the small jobs have overtaken."""
+    """A pool of 8 GPUs that is reserved whole for a large job of queue x, after small jobs have overtaken it.
+
+    The job "long" uses 3 GPUs for 100 s, and three small jobs use 1 GPU each for 50 s.
+    """
 
     queues: list[QueueSpec] = field(default_factory=lambda: [spec("x"), spec("a"), spec("b")])
     longest: dict[str, float] = field(default_factory=dict)
@@ -150,12 +154,12 @@ class Room:
         return made
 
     def record(self) -> Amounts | None:
-        """What room is kept for, as the store knows it."""
+        """Return the amounts that the store reserves for queue x, or None."""
         found = next(view.overtaken for view in self.store.snapshot(0).queues if view.spec.name == "x")
         return None if found is None else found.kept
 
 
-def test_room_is_lent_until_the_shadow_time_and_not_for_longer() -> None:
+def test_reserved_room_is_lent_only_to_jobs_that_end_by_the_shadow_time() -> None:
     room = Room()
     room.put(entry("longer", "b", gpu=1), entry("in-time", "b", START + 1, gpu=1), entry("any", "b", START + 2, gpu=1))
     room.put(longer=100.5, in_time=100.0)
@@ -169,19 +173,19 @@ def test_without_known_job_ends_there_are_no_loans() -> None:
     assert room.pick() == []
 
 
-def test_nothing_is_lent_where_it_is_not_known_when_the_large_job_fits() -> None:
+def test_reserved_room_is_not_lent_while_the_shadow_time_is_unknown() -> None:
     room = Room(ends=dict.fromkeys(SMALL, 50.0))
     room.put(entry("short", "b", gpu=1), short=1.0)
     assert room.pick() == []
 
 
-def test_room_that_is_not_free_is_not_lent() -> None:
+def test_loan_needs_enough_free_room_in_the_pool() -> None:
     room = Room()
     room.put(entry("wide", "b", gpu=3), entry("narrow", "b", START + 1, gpu=2), wide=10.0, narrow=10.0)
     assert room.pick() == ["narrow"]
 
 
-def test_a_loan_is_paid_for_like_a_pick_and_does_not_free_the_large_job_from_its_own() -> None:
+def test_loan_charges_the_borrowing_queue_and_the_large_job_still_pays() -> None:
     room = Room()
     before = accounts(room.store)
     room.put(entry("short", "b", gpu=2), short=10.0)
@@ -197,7 +201,7 @@ def accounts(store: QueueStore) -> dict[str, int]:
     return {view.spec.name: view.account.base for view in store.snapshot(0).queues}
 
 
-def test_loans_are_made_in_the_order_of_turns() -> None:
+def test_loans_follow_the_fair_order_of_queues() -> None:
     room = Room([spec("x"), spec("a"), spec("b"), spec("c", 3)])
     room.store.remove([key("long")])
     for name in ("b", "c"):
@@ -207,7 +211,7 @@ def test_loans_are_made_in_the_order_of_turns() -> None:
     assert (found[0], Counter(found)) == ("c", {"b": 2, "c": 3}), "the larger weight goes first and gets more"
 
 
-def test_a_large_job_that_has_waited_long_enough_starts_before_anything_is_lent() -> None:
+def test_large_job_that_fits_starts_before_any_loan() -> None:
     room = Room()
     room.put(*(entry(f"short-{number}", "b", START + number, gpu=1) for number in range(9)))
     room.longest |= {f"short-{number}": 1.0 for number in range(9)}
@@ -215,11 +219,11 @@ def test_a_large_job_that_has_waited_long_enough_starts_before_anything_is_lent(
     assert room.pick(5.0)[0] == "large"
 
 
-def test_after_the_shadow_time_nothing_is_lent() -> None:
+def test_loan_that_would_end_after_the_shadow_time_is_refused() -> None:
     room = Room()
     room.put(entry("first", "b", gpu=1), first=10.0)
     assert room.pick() == ["first"]
-    room.ends["long"] = 500.0  # it has not ended, against all that was known
+    room.ends["long"] = 500.0  # the job runs past its expected end
     room.put(entry("second", "b", gpu=1), second=10.0)
     assert room.pick(95.0) == []
 
@@ -234,21 +238,19 @@ def test_a_new_leader_lends_nothing_of_an_older_reservation() -> None:
 
 
 @pytest.mark.parametrize(("strict", "expected"), [(False, ["own"]), (True, [])])
-def test_a_job_of_the_same_queue_passes_the_large_one_unless_the_queue_is_strict(
-    strict: bool, expected: list[str]
-) -> None:
+def test_job_of_the_same_queue_gets_a_loan_unless_the_queue_is_strict(strict: bool, expected: list[str]) -> None:
     room = Room([replace(spec("x"), strict=strict), spec("a"), spec("b")])
     room.put(entry("own", "x", gpu=1), own=10.0)
     assert room.pick() == expected
 
 
-def test_a_job_with_a_deadline_passes_one_of_its_size_without() -> None:
+def test_job_with_a_deadline_gets_a_loan_before_one_without() -> None:
     room = Room()
     room.put(entry("any", "b", gpu=1), entry("short", "b", START + 1, gpu=1), short=10.0)
     assert room.pick() == ["short"]
 
 
-def test_a_job_of_the_same_queue_leaves_the_quota_that_the_large_one_needs() -> None:
+def test_loan_in_the_same_queue_leaves_the_quota_of_the_large_job() -> None:
     room = Room([spec("x", jobs=1), spec("a"), spec("b")])
     room.put(entry("own", "x", gpu=1), own=10.0)
     assert room.pick() == []
@@ -258,13 +260,11 @@ def test_a_job_of_the_same_queue_leaves_the_quota_that_the_large_one_needs() -> 
 @pytest.mark.parametrize(
     ("own", "others", "expected"),
     [
-        pytest.param(8, 2, ["short"], id="all have their own"),
-        pytest.param(8, 0, [], id="the other one borrows what the large one needs"),
+        pytest.param(8, 2, ["short"], id="every queue has its own quota"),
+        pytest.param(8, 0, [], id="the other queue borrows what the large job needs"),
     ],
 )
-def test_a_job_of_the_same_cohort_leaves_the_quota_that_the_large_one_needs(
-    own: int, others: int, expected: list[str]
-) -> None:
+def test_loan_in_the_same_cohort_leaves_the_quota_of_the_large_job(own: int, others: int, expected: list[str]) -> None:
     members = [replace(spec("x", gpu=own), cohort="team"), replace(spec("b", gpu=others), cohort="team")]
     room = Room([*members, spec("a")])
     room.put(entry("short", "b", gpu=2), short=10.0)
@@ -272,14 +272,14 @@ def test_a_job_of_the_same_cohort_leaves_the_quota_that_the_large_one_needs(
     assert room.record() == LARGE.demand, "quota and cohort still let it go"
 
 
-def test_a_queue_that_is_closed_borrows_no_room() -> None:
+def test_closed_queue_gets_no_loan() -> None:
     room = Room([spec("x"), spec("a"), replace(spec("b"), open=False)])
     room.put(entry("short", "b", gpu=1), short=10.0)
     assert room.pick() == []
 
 
-def test_every_store_takes_a_loan(store: QueueStore) -> None:
-    """A commit asks for room in the pool, not for whom it is kept."""
+def test_every_store_commits_a_loan(store: QueueStore) -> None:
+    """A commit checks the room in the pool and ignores for which job it is reserved."""
     room = Room(store=store)
     room.put(entry("short", "b", gpu=2), short=10.0)
     assert room.pick() == ["short"]
@@ -303,7 +303,7 @@ def test_a_batch_has_at_most_the_limit_of_loans() -> None:
 
 @dataclass
 class Job:
-    """A job as it really runs: how long, and what its deadline is, if it has one."""
+    """A job with the time that it really runs and its deadline, if it has one."""
 
     entry: Entry
     runs: int
@@ -312,7 +312,7 @@ class Job:
 
 @dataclass
 class Cluster:
-    """A pool on which jobs run for as long as they do, at most until their deadlines."""
+    """A simulated pool on which each job runs for its time, at most until its deadline."""
 
     jobs: list[Job]
     pool: int
@@ -324,7 +324,7 @@ class Cluster:
     started: dict[str, int] = field(default_factory=dict)
     first_shadow: dict[str, float] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
-    """Since when jobs were overtaken."""
+    """The time of each job at which it was overtaken first."""
 
     def __post_init__(self) -> None:
         self.of = {each.entry.key: each for each in self.jobs}
@@ -394,8 +394,8 @@ def workloads(draw: st.DrawFn) -> list[Job]:
 
 @settings(max_examples=60, deadline=None)
 @given(workloads())
-def test_while_room_is_kept_for_a_job_it_starts_no_later_than_its_first_shadow_time(jobs: list[Job]) -> None:
-    """While it alone holds the reservation: that of another queue may come first if that was overtaken earlier."""
+def test_job_with_reserved_room_starts_by_its_first_shadow_time(jobs: list[Job]) -> None:
+    """Only while no other queue has reserved room: a job that was overtaken earlier may start first."""
     cluster = Cluster(jobs, pool=8, lends=True)
     cluster.run(120)
     alone = set(cluster.first_shadow) if len(cluster.first_shadow) == 1 else set()
@@ -407,7 +407,7 @@ def test_while_room_is_kept_for_a_job_it_starts_no_later_than_its_first_shadow_t
 
 
 def stream() -> Iterable[Job]:
-    """A job as large as the pool, a job that is known to run for 100 s, and short ones without end."""
+    """Yield a job that runs for 100 s, a job as large as the pool, and many short jobs."""
     yield Job(entry("runs", "a", START, gpu=4), 100, 100)
     yield Job(entry("large", "b", START + 1, gpu=8), 20, 20)
     for number in range(600):
@@ -415,7 +415,7 @@ def stream() -> Iterable[Job]:
         yield Job(entry(f"short-{number:03}", "ac"[number % 2], START + 1 + number / 4, gpu=1), seconds, seconds + 2)
 
 
-def test_a_stream_of_short_jobs_uses_the_room_and_never_postpones_the_large_one() -> None:
+def test_loans_to_short_jobs_raise_utilisation_without_delaying_the_large_job() -> None:
     jobs = [replace(each, entry=replace(each.entry, submitted=float(int(each.entry.submitted)))) for each in stream()]
     lending, keeping = Cluster(jobs, 8, lends=True), Cluster(jobs, 8, lends=False)
     lending.run(130)

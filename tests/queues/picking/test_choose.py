@@ -1,4 +1,4 @@
-"""Who goes next: nginx's sequences, shares by cost, blocked queues, and what holds for every input."""
+"""The choice of the next job: nginx's sequences, shares by cost, blocked queues, and invariants of every input."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def unmarked(key: JobKey, tenant: str) -> None:
 
 
 def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
-    """A store in memory with these queues and entries."""
+    """Return a store in memory with these queues and entries."""
     store = MemoryStore(unmarked)
     store.rebuild(1, [], waiting)
     store.configure(queues, pool)
@@ -46,7 +46,7 @@ def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amo
 
 
 def lags(snapshot: Snapshot) -> dict[str, float]:
-    """The lags of the queues that count after the last pick."""
+    """Return the lags of the queues that contend after the last pick."""
     return {view.spec.name: lag(view.account, snapshot.clock) for view in snapshot.queues if view.account.weight}
 
 
@@ -81,7 +81,7 @@ def letters(weights: Sequence[int]) -> dict[str, int]:
         ((1,), "a"),
     ],
 )
-def test_the_sequence_repeats_every_period(weights: tuple[int, ...], sequence: str, batch: int) -> None:
+def test_pick_sequence_repeats_every_period(weights: tuple[int, ...], sequence: str, batch: int) -> None:
     queues = letters(weights)
     store = opened(specs(**queues), [each for name in queues for each in entries(name, 70)])
     assert order(run(store, 3 * len(sequence), batch)) == sequence * 3
@@ -96,7 +96,7 @@ def test_with_cost_1_the_order_is_that_of_nginx_for_any_weights(weights: list[in
 
 
 @given(weights=WEIGHTS)
-def test_every_prefix_is_within_one_and_a_half_picks_of_the_share(weights: list[int]) -> None:
+def test_every_prefix_of_picks_is_within_one_and_a_half_picks_of_the_share(weights: list[int]) -> None:
     queues, total = letters(weights), sum(weights)
     store = opened(specs(**queues), [each for name in queues for each in entries(name, 60)])
     picked = order(run(store, 60, 60, heads=60))
@@ -105,7 +105,7 @@ def test_every_prefix_is_within_one_and_a_half_picks_of_the_share(weights: list[
             assert abs(picked.count(name, 0, picks) - picks * weight / total) < 1.5
 
 
-def test_a_tie_goes_to_the_first_name() -> None:
+def test_tie_goes_to_the_first_queue_name() -> None:
     store = opened(specs(c=1, a=1, b=1), [*entries("b", 2), *entries("c", 2), *entries("a", 2)])
     assert order(run(store, 6)) == "abcabc"
 
@@ -130,7 +130,9 @@ def test_by_cost_large_and_small_jobs_share_the_counted_resource() -> None:
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("weights", [(5, 3, 1, 1), (1, 1, 1, 1), (100, 1, 1, 1), (9, 7, 4, 2)])
-def test_by_cost_every_prefix_is_within_one_largest_job_of_the_share(weights: tuple[int, ...], batch: int) -> None:
+def test_cost_by_gpu_keeps_every_prefix_within_one_largest_job_of_the_share(
+    weights: tuple[int, ...], batch: int
+) -> None:
     queues = letters(weights)
     sizes = {"a": (8, 1, 4), "b": (1, 2, 8, 4), "c": (8,), "d": (2, 1, 1, 8, 4, 2)}
     jobs = [
@@ -164,7 +166,7 @@ def test_an_idle_queue_gains_no_credit() -> None:
     assert "bbb" not in picked
 
 
-def test_a_heavy_queue_that_becomes_light_owes_no_endless_debt() -> None:
+def test_queue_with_a_lowered_weight_soon_gets_its_new_share() -> None:
     light = {f"q{number:02}": 1 for number in range(50)}
     jobs = [each for name in ("heavy", *light) for each in entries(name, 60)]
     store = opened(specs(heavy=1000, **light), jobs)
@@ -189,7 +191,7 @@ def test_a_heavy_queue_that_leaves_behind_its_share_loses_its_claim(deleted: boo
     assert after.count("a") == pytest.approx(20, abs=2)
 
 
-def test_queues_that_run_out_of_jobs_one_after_another_move_few_credits_of_others() -> None:
+def test_queue_that_runs_out_of_jobs_changes_few_other_accounts() -> None:
     views = [
         QueueView(
             spec=spec(name, weight=1 + number % 5),
@@ -214,11 +216,11 @@ def test_a_queue_with_one_job_at_a_time_gets_no_more_than_its_share() -> None:
     assert picked.count("a") <= 76
 
 
-# Blocked by its own quota: neither gains nor pays
+# A queue blocked by its own quota neither gains nor pays
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_queue_blocked_by_its_quota_stands_aside(batch: int) -> None:
+def test_queue_blocked_by_its_quota_neither_gains_nor_pays(batch: int) -> None:
     queues = [spec("a", 5, jobs=2), *specs(b=1, c=1)]
     store = opened(queues, [each for name in "abc" for each in entries(name, 20)])
     assert order(run(store, 8, batch, heads=20)) == "aabcbcbc"
@@ -230,7 +232,7 @@ def test_a_queue_blocked_by_its_quota_stands_aside(batch: int) -> None:
     assert order(run(store, 4, batch, heads=20)).count("a") == 2
 
 
-def test_a_closed_queue_stands_aside() -> None:
+def test_closed_queue_gets_no_picks() -> None:
     store = opened([replace(spec("a", 5), open=False), spec("b")], [*entries("a", 2), *entries("b", 2)])
     assert order(run(store, 9)) == "bb"
 
@@ -241,11 +243,14 @@ def test_a_job_that_can_never_run_blocks_no_other_job(quota: dict[str, int], poo
     assert [each.key.name for each in run(store, 9)] == ["a-0000", "a-0001"]
 
 
-# Blocked by the pool: keeps its turn, then holds the pool's one reservation
+# A queue blocked by the pool keeps its turn, then holds the pool's only reserved room
 
 
 def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
-    """A pool of 8 GPUs, always full: one 1-GPU job ends per step, one 8-GPU job waits among a stream of 1-GPU jobs."""
+    """Return the jobs admitted to a full pool of 8 GPUs.
+
+    A 1-GPU job ends in each step, and one 8-GPU job waits among a stream of 1-GPU jobs.
+    """
     store = opened(specs(large=1, small=1), [*entries("small", steps + 20, gpu=1)], {GPU: 8})
     running = [each.key for each in run(store, 8, 8, cost=GPU)]
     store.put([entry("large-job", "large", gpu=8)])
@@ -270,12 +275,12 @@ def test_a_queue_with_only_unrunnable_known_jobs_needs_more_entries() -> None:
     assert not Picker(everything.snapshot(4), Rules()).only_unrunnable
 
 
-def test_a_large_job_is_overtaken_a_bounded_number_of_times() -> None:
+def test_large_job_is_overtaken_at_most_patience_times() -> None:
     admitted = stream(Patience(times=5, seconds=1e9), 40, 1)
     assert admitted.index("large-job") == 5
 
 
-def test_a_large_job_is_overtaken_for_a_bounded_time() -> None:
+def test_large_job_is_overtaken_at_most_for_patience_seconds() -> None:
     admitted = stream(Patience(times=1000, seconds=12), 40, 2)
     assert admitted.index("large-job") == 6
 
@@ -284,7 +289,7 @@ def test_a_large_job_whose_patience_never_ends_starves() -> None:
     assert "large-job" not in stream(Patience(times=1000, seconds=1e9), 100, 1)
 
 
-def test_the_reservation_keeps_only_the_room_that_the_job_needs() -> None:
+def test_reserved_room_is_only_what_the_job_needs() -> None:
     queues = specs(gpus=1, other=1)
     waiting = [entry("large", "gpus", gpu=8, cpu=2), *entries("other", 9, cpu=2)]
     store = opened(queues, waiting, {GPU: 8, "cpu": 8})
@@ -295,7 +300,7 @@ def test_the_reservation_keeps_only_the_room_that_the_job_needs() -> None:
     assert names == ["other-0000", "other-0001", "other-0002"]
 
 
-def test_a_job_that_leaves_gives_up_the_room_it_held() -> None:
+def test_removed_job_releases_its_reserved_room() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 20, gpu=1)]
     store = opened(specs(a=1, b=1), waiting, {GPU: 8})
     store.rebuild(2, [reservation("runs", "b", gpu=4)], waiting)
@@ -309,12 +314,12 @@ def test_a_job_that_leaves_gives_up_the_room_it_held() -> None:
     assert picks() == 2
 
 
-# Always
+# Invariants
 
 
 @st.composite
 def situations(draw: st.DrawFn) -> MemoryStore:
-    """Queues with quotas and jobs of mixed size in a pool, perhaps with something running."""
+    """Generate a store with queues, quotas, a pool, running jobs, and waiting jobs of mixed size."""
     sizes = st.integers(0, 6)
     names = "abcde"[: draw(st.integers(1, 5))]
     queues = [
@@ -341,12 +346,12 @@ def situations(draw: st.DrawFn) -> MemoryStore:
 
 
 def within(limits: Amounts, before: Amounts, after: Amounts) -> bool:
-    """Whether nothing passed a limit that had not passed it before."""
+    """Return whether no usage went beyond a limit that it had been within before."""
     return all(after.get(name, 0) <= max(most, before.get(name, 0)) for name, most in limits.items())
 
 
 @given(store=situations(), batch=st.integers(1, 20), cost=st.sampled_from(["jobs", GPU]))
-def test_nothing_passes_quota_or_pool_and_the_lags_sum_up(store: MemoryStore, batch: int, cost: str) -> None:
+def test_usage_stays_within_quota_and_pool_and_lags_sum_to_zero(store: MemoryStore, batch: int, cost: str) -> None:
     before = store.snapshot(0)
     for _ in run(store, 60, batch, cost, heads=12):
         assert sum(lags(store.snapshot(0)).values()) == pytest.approx(0, abs=1e-6)
@@ -362,7 +367,7 @@ def picks_in_batches(store: MemoryStore, batch: int, cost: str, heads: int) -> t
 
 
 @given(store=situations(), batch=st.integers(2, 20), cost=st.sampled_from(["jobs", GPU]), heads=st.integers(12, 15))
-def test_one_batch_or_many_is_the_same(store: MemoryStore, batch: int, cost: str, heads: int) -> None:
+def test_picks_do_not_depend_on_the_batch_size(store: MemoryStore, batch: int, cost: str, heads: int) -> None:
     snapshot = store.snapshot(99)
     twin = MemoryStore(unmarked)
     twin.rebuild(1, store.reservations().values(), [each.entry for view in snapshot.queues for each in view.heads])
@@ -383,7 +388,7 @@ def test_a_queue_that_always_fits_is_served_beside_blocked_ones(store: MemorySto
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_no_picks_are_made_beyond_the_limit(limit: int) -> None:
+def test_choose_makes_no_picks_beyond_the_limit(limit: int) -> None:
     store = opened(specs(a=1), entries("a", 3))
     assert choose(store.snapshot(9), START, limit, "jobs").picks == ()
     assert choose(store.snapshot(9), START, 2, "jobs").picks == choose(store.snapshot(9), START, 3, "jobs").picks[:2]

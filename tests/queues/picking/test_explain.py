@@ -1,4 +1,4 @@
-"""Why a job waits: every code, its sentence, and the numbers."""
+"""The reasons for which a job waits: every code, its sentence, and the numbers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,7 +87,7 @@ def _one(store: MemoryStore) -> Batch:
     return choose(store.snapshot(9), START, 1, RULES)
 
 
-def test_a_strict_queue_s_second_job_is_behind_others() -> None:
+def test_explain_reports_the_second_job_of_a_strict_queue_behind_others() -> None:
     waiting = [entry("large", gpu=8), entry("small", submitted=START + 1, gpu=1)]
     for strict, code in ((True, "BehindOthers"), (False, "Next")):
         store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, [reservation("runs", gpu=2)])
@@ -115,6 +115,6 @@ def test_suppose_explains_a_job_that_is_in_no_queue(
     assert explanation.code == code
     assert f"{rank} job" in explanation.numbers
     assert store.snapshot(9) == before
-    if any(each.name == "a" for each in queues):  # the same as once it has taken its place
+    if any(each.name == "a" for each in queues):  # the answer is the same once the job is queued
         store.put([job])
         assert Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START) == explanation

@@ -1,6 +1,6 @@
-"""No queue gains by how it shows its jobs: games against the picker, through the store, and what holds for every play.
+"""Fairness against manipulation: no queue gains by when and how it submits or withdraws its jobs.
 
-The fluid share is computed by the benchmark (`bench.support.games.Fluid`) from the picks alone.
+The benchmark's `bench.support.games.Fluid` computes the fluid share from the picks alone.
 """
 
 from collections import Counter
@@ -43,23 +43,23 @@ BY_GPU = Rules(cost=GPU)
 
 
 class Table:
-    """Queues in a store, one pick at a time, measured against the fluid share."""
+    """Queues in a store. Every pick is compared with the fluid share."""
 
     def __init__(self, **weights: int) -> None:
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.weights = weights
         self.away: set[str] = set()
-        """The queues that are not configured."""
+        """The queues that are not configured at the moment."""
         self.configure()
         self.fluid = Fluid()
         self.waiting: dict[str, list[JobKey]] = {name: [] for name in weights}
         self.served = dict.fromkeys(weights, 0)
         self.over = 0.0
-        """How much more than its weight's part the player got, in the interval in which that is the most."""
+        """How much the player got above its share by weight, in the interval up to now with the largest excess."""
         self.worst = 0.0
         self.largest = 0
-        """The largest job that was shown at a pick."""
+        """The largest first job of a queue at any pick."""
         self._numbers = count()
 
     def configure(self) -> None:
@@ -82,7 +82,7 @@ class Table:
         self.waiting[queue] = []
 
     def pick(self, cost: str = GPU) -> str:
-        """The queue that is picked; empty if none contends."""
+        """Make one pick and return its queue, or the empty string if no queue contends."""
         shown = self.store.snapshot(8)
         contending = {view.spec.name: view.spec.weight for view in shown.queues if view.waiting}
         for each in run(self.store, 1, cost=cost):
@@ -100,18 +100,18 @@ class Table:
         return ""
 
 
-# Games
+# Games: ways in which a queue tries to gain
 
 
 def one_at_a_time(table: Table) -> None:
-    """The next job when the last one was picked and another queue had a turn."""
+    """Submit the next job only after the last one was picked and another queue had a turn."""
     if not table.waits("player"):
         table.pick()
         table.show("player", LARGE)
 
 
 def hold_and_let_go(table: Table) -> None:
-    """Two jobs; after a pick the other one is withdrawn for a moment."""
+    """Submit two jobs, and withdraw the second one for a moment after the first is picked."""
     if table.waits("player") == 1:
         table.hide("player")
         table.pick()
@@ -120,14 +120,14 @@ def hold_and_let_go(table: Table) -> None:
 
 
 def small_then_large(table: Table) -> None:
-    """A small job wins the turn, and a large one takes its place."""
+    """Put a large job in the place of the small job that would win the turn."""
     at = sum(table.served.values())
     table.hide("player")
     table.show("player", *((1, LARGE) if at % 2 else (LARGE, 1)))
 
 
 def removed_and_made_again(table: Table) -> None:
-    """The queue itself is gone whenever it has no job, as one that only a job names."""
+    """Delete the queue whenever it has no job, and create it again with the next job."""
     if not table.waits("player"):
         table.away = {"player"}
         table.configure()
@@ -138,7 +138,7 @@ def removed_and_made_again(table: Table) -> None:
 
 
 def reweighed(table: Table) -> None:
-    """The weight is another one and the same again around every pick of another queue."""
+    """Change the weight before every pick of another queue, and restore it afterwards."""
     if not table.waits("player"):
         mine = table.weights["player"]
         table.weights["player"] = 50
@@ -153,7 +153,7 @@ def reweighed(table: Table) -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(1, 1), (5, 1), (1, 5)])
 @pytest.mark.parametrize("play", [one_at_a_time, hold_and_let_go, small_then_large, removed_and_made_again, reweighed])
-def test_a_player_gets_one_largest_job_more_than_its_share_at_most(
+def test_game_gains_at_most_one_largest_job_over_the_fair_share(
     play: Callable[[Table], None], mine: int, theirs: int
 ) -> None:
     table = Table(player=mine, other=theirs)
@@ -167,7 +167,7 @@ def test_a_player_gets_one_largest_job_more_than_its_share_at_most(
 
 @st.composite
 def plays(draw: st.DrawFn) -> list[tuple[str, str, int]]:
-    """What happens: to which queue, and a number (a size, a weight)."""
+    """Generate a history of actions: the action, its queue, and a number (a size, a weight or a number of picks)."""
     queue, size = st.sampled_from("abcdef"), st.sampled_from([1, 1, 2, 7, 32, LARGE])
     happening = st.one_of(
         st.tuples(st.just("show"), queue, size),
@@ -199,7 +199,7 @@ def happen(table: Table, what: str, queue: str, number: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(history=plays(), cost=st.sampled_from([GPU, "jobs"]))
-def test_no_play_brings_a_queue_further_ahead_than_one_largest_job(
+def test_no_queue_gets_ahead_of_the_fluid_share_by_more_than_one_largest_job(
     history: list[tuple[str, str, int]], cost: str
 ) -> None:
     table = Table(a=1, b=1, c=5, d=20, e=1, f=3)
@@ -233,7 +233,7 @@ def test_a_queue_of_a_stable_set_is_picked_in_time_after_any_history(
 
 
 @given(weights=st.lists(st.integers(1, 40), min_size=1, max_size=8))
-def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights: list[int]) -> None:
+def test_queue_waits_at_most_two_fair_turns_and_one_pick(weights: list[int]) -> None:
     ledger = FairShare(Clock(), {})
     for name, weight in zip("abcdefgh", weights, strict=False):
         ledger.bid(name, Bid(weight, 1))
@@ -244,7 +244,7 @@ def test_a_queue_of_a_stable_set_waits_two_fair_turns_and_a_pick_at_most(weights
         assert max(waits) < ceil(2 * sum(weights) / weight) + 1
 
 
-# Room: what a queue is behind because its job finds no room
+# Lag of a queue whose job finds no room
 
 
 def test_a_queue_without_room_gets_behind_by_at_most_one_and_a_half_largest_jobs() -> None:
@@ -257,13 +257,13 @@ def test_a_queue_without_room_gets_behind_by_at_most_one_and_a_half_largest_jobs
         assert ledger.first("open") == ledger.turn("other")
         ledger.pay("other", 1)
     ledger.set_state(1, "open")
-    ledger.bid("blocked", Bid(1, 1, 1))  # now it shows small jobs
+    ledger.bid("blocked", Bid(1, 1, 1))  # from here on its jobs are small
     assert following(ledger, 1, 60).startswith("b" * 3)
     assert following(ledger, 1, 60).count("b") <= 32
 
 
 def following(ledger: FairShare, cost: int, picks: int) -> str:
-    """The first letters of the queues that go next."""
+    """Return the first letters of the next queues."""
     names = ""
     for _ in range(picks):
         turn = ledger.first("open")
@@ -290,7 +290,7 @@ def test_a_turn_won_by_a_small_job_does_not_go_to_a_large_one() -> None:
 
 
 def contending(**bids: int) -> FairShare:
-    """A ledger with queues of weight 1 whose next jobs cost so much."""
+    """Return a ledger with queues of weight 1 and the given costs of their next jobs."""
     ledger = FairShare(Clock(), {})
     for name, cost in bids.items():
         ledger.bid(name, Bid(1, cost))
@@ -299,12 +299,12 @@ def contending(**bids: int) -> FairShare:
 
 
 def behind(ledger: FairShare, name: str) -> float:
-    """A queue's lag, of what the store keeps."""
+    """Return the lag of a queue, from its account as the store encodes it."""
     account = codec.decode_account(codec.encode_account(ledger.account(name)))
     return lag(account, codec.decode_clock(codec.encode_clock(ledger.clock)))
 
 
-def test_refunds_leave_no_queue_behind_by_more_than_the_job_that_came_back() -> None:
+def test_repeated_refunds_leave_a_queue_behind_by_at_most_one_job() -> None:
     ledger = contending(a=8, b=8)
     ledger.pay("a", 8)
     assert behind(ledger, "a") == -4
@@ -313,7 +313,7 @@ def test_refunds_leave_no_queue_behind_by_more_than_the_job_that_came_back() -> 
     assert 0 < behind(ledger, "a") <= 8
 
 
-def test_a_queue_that_is_even_and_does_not_contend_is_refunded_nothing() -> None:
+def test_refund_to_an_idle_even_queue_changes_nothing() -> None:
     ledger = contending(a=8, b=8)
     ledger.pay("a", 8)
     ledger.bid("a", None)
@@ -327,7 +327,7 @@ def test_a_queue_that_is_even_and_does_not_contend_is_refunded_nothing() -> None
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_charge_puts_a_queue_ahead_whether_it_contends_or_not(away: bool) -> None:
+def test_charge_puts_a_queue_ahead_even_if_it_is_idle(away: bool) -> None:
     ledger = contending(a=8, b=1)
     if away:
         ledger.bid("a", None)
@@ -340,7 +340,7 @@ def test_a_charge_puts_a_queue_ahead_whether_it_contends_or_not(away: bool) -> N
     assert behind(ledger, "b") == 4
 
 
-def test_a_debt_is_kept_until_the_others_have_caught_up_and_no_longer() -> None:
+def test_debt_of_an_idle_queue_ends_when_the_others_have_caught_up() -> None:
     ledger = contending(a=8, b=1)
     ledger.pay("a", 8)
     ledger.bid("a", None)
@@ -359,7 +359,7 @@ def test_a_debt_is_kept_until_the_others_have_caught_up_and_no_longer() -> None:
 # Upgrades
 
 
-def test_accounts_that_an_earlier_version_wrote_count_for_nothing() -> None:
+def test_accounts_of_an_earlier_version_are_ignored() -> None:
     clock = codec.decode_clock(b"1200 -3 6 swrr")
     accounts = {"a": codec.decode_account(b"-7200 5 1"), "b": codec.decode_account(b"99 1 1")}
     assert clock.law != LAW
@@ -385,8 +385,8 @@ def test_stored_accounts_of_an_earlier_version_are_replaced_at_the_first_pick() 
     assert store.snapshot(0).departed == {}
 
 
-def test_queues_share_by_weight_while_the_next_job_of_another_finds_no_room() -> None:
-    """A job that its own queue's other job blocks waits without end, and its queue gets ever further behind."""
+def test_other_queues_share_by_weight_while_one_queue_blocks_itself() -> None:
+    """A job that another job of its own queue blocks waits without end, and the lag of its queue keeps growing."""
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [reservation("long", "blocked", gpu=1)], [])
     store.configure(specs(a=1, b=2, blocked=1), {GPU: 16})
@@ -403,8 +403,8 @@ def test_queues_share_by_weight_while_the_next_job_of_another_finds_no_room() ->
     assert picked["a"] + picked["b"] == 600
 
 
-def test_no_room_is_kept_for_a_job_that_has_to_borrow() -> None:
-    """A lender that takes its quota back, again and again, would make the borrower pay for room that nothing used."""
+def test_no_room_is_reserved_for_a_job_that_must_borrow() -> None:
+    """Otherwise a lender that repeatedly takes its quota back makes the borrower pay for unused room."""
     store = MemoryStore(lambda *_: None)
     members = [replace(spec(name, gpu=8), cohort="team") for name in ("borrower", "lender")]
     store.rebuild(1, [reservation("long", "a", gpu=1)], [])

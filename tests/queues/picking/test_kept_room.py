@@ -1,4 +1,4 @@
-"""The pool's room is kept for one job at a time, and a queue pays for it whether that job starts or is withdrawn."""
+"""Reserved room: the pool reserves room for one job at a time, and its queue pays even if the job is withdrawn."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from tests.support.queues.builders import GPU, START, choose, commit, entry, key
 OTHERS = "abcde"
 POOL = 64
 SECONDS = 100
-"""How long a job of the others runs."""
+"""How long a job of the other queues runs."""
 
 
 @dataclass
 class Cluster:
-    """A pool of GPUs, on which every job of the other queues takes one GPU and as long as the next."""
+    """A simulated pool of GPUs. Jobs of the other queues use one GPU each and run about equally long."""
 
     queues: list[QueueSpec]
     rules: Rules
@@ -56,14 +56,14 @@ class Cluster:
         while self.rounds.round(self.now, 512, 512).picked:
             self._fill()
         for each, held in self.store.reservations().items():
-            # The ends are spread, as those of jobs that began at many moments are.
+            # The ends are spread in time, as if the jobs had begun at many moments.
             length = SECONDS if held.charge[GPU] > 1 else SECONDS // 2 + self._number(each) * 37 % SECONDS
             self.ends.setdefault(each, self.now + length)
             self.used[held.queue] += held.charge[GPU]
         self.idle += self.free
 
     def _fill(self) -> None:
-        """The other queues always have more jobs."""
+        """Submit jobs to the other queues, so that they always have waiting jobs."""
         for view in self.store.snapshot(0).queues:
             if view.spec.name in self.others:
                 for _ in range(view.waiting, POOL // 2):
@@ -76,11 +76,11 @@ class Cluster:
 
 
 Attack = Callable[[Cluster], Iterator[None]]
-"""What an attacker does, one step in each second."""
+"""The actions of an attacker, one step in each second."""
 
 
 def withdraw(cluster: Cluster) -> Iterator[None]:
-    """Submit a job as large as the pool, wait until it is about to start, take it away, and again."""
+    """Submit a job as large as the pool, withdraw it when it is about to start, and repeat."""
     for number in count(1):
         job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -91,7 +91,7 @@ def withdraw(cluster: Cluster) -> Iterator[None]:
 
 
 def alternate(cluster: Cluster) -> Iterator[None]:
-    """The same, from two queues in turn."""
+    """Act as `withdraw`, from two queues in turn."""
     for number in count(1):
         job = entry(f"large-{number}", "xy"[number % 2], cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -102,7 +102,7 @@ def alternate(cluster: Cluster) -> Iterator[None]:
 
 
 def shrink(cluster: Cluster) -> Iterator[None]:
-    """One job that asks for a little more or less whenever it is about to start."""
+    """Change the size of one job a little whenever it is about to start."""
     size = POOL
     while True:
         size = POOL - 1 if size == POOL else POOL
@@ -124,7 +124,7 @@ def displace(cluster: Cluster) -> Iterator[None]:
 
 
 def close_in(cluster: Cluster) -> Iterator[None]:
-    """Ask for so little at the end that the small job starts in the room that was kept for the large one."""
+    """Shrink a large job just before it starts, so that a small one uses the room reserved for the large one."""
     for number in count(1):
         job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -135,17 +135,17 @@ def close_in(cluster: Cluster) -> Iterator[None]:
 
 
 def outgrow(cluster: Cluster) -> Iterator[None]:
-    """Whenever a large job is about to start, a small one of its queue takes some of the quota that it needs."""
+    """Use up some quota of a large job by a small one of its queue whenever the large job is about to start."""
     yield from _hinder(cluster, "x")
 
 
 def borrow(cluster: Cluster) -> Iterator[None]:
-    """Whenever it is about to start, a small one takes some of what it would borrow from another queue."""
+    """Use up some quota that a large job would borrow by a small job of the lender, whenever it is about to start."""
     yield from _hinder(cluster, "y")
 
 
 def block(cluster: Cluster) -> Iterator[None]:
-    """Run a small job that never ends, and wait for room that is not there until it does."""
+    """Run a small job that never ends, and submit a job that needs the room of the small one."""
     endless = entry("endless-1", "x", START, gpu=1)
     cluster.store.put([endless])
     cluster.ends[endless.key] = float("inf")
@@ -178,7 +178,7 @@ LIMITED: dict[Attack, list[QueueSpec]] = {
 
 
 def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
-    """A cluster after so long; all queues are of weight 1."""
+    """Return a cluster after `seconds` of an attack; all queues have weight 1."""
     queues = {name: spec(name) for name in (*attackers, *OTHERS)}
     queues |= {each.name: each for each in (LIMITED.get(attack, []) if attack else [])}
     cluster = Cluster(list(queues.values()), Rules(cost=GPU), OTHERS)
@@ -211,7 +211,7 @@ def test_room_reserved_in_vain_counts_as_the_attackers_share(attack: Attack, att
     assert max(used) - min(used) < 0.02 * total
 
 
-def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_could_take_its_quota() -> None:
+def test_job_with_reserved_room_starts_despite_small_jobs_in_its_queue() -> None:
     cluster = play(outgrow, "x")
     total = POOL * (cluster.now - START)
     assert cluster.used["x"] / total > 0.1
@@ -219,7 +219,7 @@ def test_a_job_for_which_room_is_kept_starts_though_small_ones_of_its_queue_coul
 
 
 def blocked_by_its_own_queue() -> MemoryStore:
-    """A pool of 8 GPUs: queue x uses 4 and asks for 8, queue a takes the others, and queue y asks for them at once."""
+    """Return a store with a pool of 8 GPUs: queue x uses 4 GPUs and requests 8, and jobs of queue a use the others."""
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("own", "x", gpu=4)], [LARGE, *small])
@@ -228,7 +228,7 @@ def blocked_by_its_own_queue() -> MemoryStore:
     return store
 
 
-def test_no_room_is_kept_for_a_job_while_its_own_queue_holds_the_room() -> None:
+def test_no_room_is_reserved_while_the_own_queue_uses_the_room() -> None:
     store = blocked_by_its_own_queue()
     for number in range(9):
         store.remove([key(f"small-{number:02}")])
@@ -239,7 +239,7 @@ def test_no_room_is_kept_for_a_job_while_its_own_queue_holds_the_room() -> None:
     assert pick(store, RULES, limit=1) == ["large"]
 
 
-def test_a_job_that_its_own_queue_blocks_does_not_stand_before_those_of_other_queues() -> None:
+def test_job_blocked_by_its_own_queue_does_not_block_other_queues() -> None:
     store = blocked_by_its_own_queue()
     store.put([entry("middle", "y", START, gpu=4)])
     for number in range(2):
@@ -274,7 +274,7 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
         assert rounds.round(START, 9, 9).picked == 1
 
 
-# What is owed, and when
+# Charges for reserved room
 
 RULES = Rules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
@@ -323,19 +323,19 @@ def smaller_pool(store: MemoryStore) -> None:
 
 
 WITHDRAWALS: dict[str, Callable[[MemoryStore], object]] = {
-    "it is deleted, suspended or held": lambda store: store.remove([LARGE.key]),
-    "it asks for less": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 7})]),
-    "it asks for something else": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {"cpu": 1})]),
-    "it asks for more than there can be": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 9})]),
-    "it is moved": lambda store: store.put([replace(LARGE, queue="a")]),
-    "its priority is lowered": lambda store: store.put([replace(LARGE, priority=-9)]),
-    "another one's is raised": lambda store: store.put([replace(NEXT, priority=9)]),
-    "another one comes": lambda store: store.put([entry("urgent", "x", START, 9, gpu=8)]),
+    "job is deleted, suspended or held": lambda store: store.remove([LARGE.key]),
+    "job requests less": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 7})]),
+    "job requests another resource": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {"cpu": 1})]),
+    "job requests more than the pool has": lambda store: store.put([replace(LARGE, demand=LARGE.demand | {GPU: 9})]),
+    "job moves to another queue": lambda store: store.put([replace(LARGE, queue="a")]),
+    "priority of the job is lowered": lambda store: store.put([replace(LARGE, priority=-9)]),
+    "priority of another job is raised": lambda store: store.put([replace(NEXT, priority=9)]),
+    "job of a higher priority arrives": lambda store: store.put([entry("urgent", "x", START, 9, gpu=8)]),
 }
 
 
 @pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
-def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
+def test_withdrawn_job_with_reserved_room_is_charged_like_a_pick(
     withdrawal: Callable[[MemoryStore], object],
 ) -> None:
     started, rules = waiting_for_room()
@@ -351,7 +351,7 @@ def test_a_job_that_is_withdrawn_from_kept_room_is_paid_for_like_a_pick(
     assert accounts(again) == accounts(store)
 
 
-def test_a_job_that_is_hidden_behind_jobs_that_can_never_run_is_paid_for() -> None:
+def test_job_hidden_behind_jobs_that_can_never_run_is_charged() -> None:
     store, rules = waiting_for_room()
     before = accounts(store)
     store.put([entry(f"hopeless-{number}", "x", START, 9, gpu=9) for number in range(20)])
@@ -361,7 +361,7 @@ def test_a_job_that_is_hidden_behind_jobs_that_can_never_run_is_paid_for() -> No
     assert accounts(store) != before
 
 
-def test_the_last_job_of_a_queue_is_paid_for_though_the_queue_contends_no_longer() -> None:
+def test_withdrawn_last_job_of_a_queue_is_charged() -> None:
     store, rules = waiting_for_room()
     store.remove([LARGE.key, NEXT.key])
     pick(store, rules)
@@ -370,7 +370,7 @@ def test_the_last_job_of_a_queue_is_paid_for_though_the_queue_contends_no_longer
     assert "large" not in pick(store, rules)
 
 
-def test_room_that_was_kept_is_paid_for_once() -> None:
+def test_reserved_room_is_charged_once() -> None:
     store, rules = waiting_for_room()
     store.remove([LARGE.key])
     pick(store, rules, limit=0)
@@ -395,7 +395,7 @@ def test_a_job_that_comes_back_begins_its_patience_again() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.remove([key("runs")]),  # it starts soon
+        lambda store: store.remove([key("runs")]),  # the job will start soon
         close,
         smaller_pool,
         lambda store: (close(store), store.remove([LARGE.key])),
@@ -405,7 +405,7 @@ def test_a_job_that_comes_back_begins_its_patience_again() -> None:
         lambda store: store.rebuild(2, store.all_reservations().values(), [LARGE, NEXT]),
     ],
 )
-def test_nothing_is_paid_for_what_the_owner_did_not_do(change: Callable[[MemoryStore], object]) -> None:
+def test_reserved_room_lost_without_the_owners_action_is_not_charged(change: Callable[[MemoryStore], object]) -> None:
     store, rules = waiting_for_room()
     before = accounts(store)
     change(store)
@@ -413,7 +413,7 @@ def test_nothing_is_paid_for_what_the_owner_did_not_do(change: Callable[[MemoryS
     assert accounts(store) == before or "x" not in accounts(store)[1]
 
 
-def test_a_job_is_withdrawn_for_nothing_before_room_is_kept_for_it() -> None:
+def test_withdrawal_before_room_is_reserved_is_not_charged() -> None:
     store, rules = waiting_for_room(patient=True)
     before = accounts(store)
     store.remove([LARGE.key])
@@ -451,7 +451,7 @@ def test_a_new_leader_collects_debts() -> None:
     assert accounts(store) == accounts(lost)
 
 
-def test_a_batch_that_is_refused_collects_nothing_and_the_next_one_all() -> None:
+def test_refused_batch_charges_nothing_and_the_next_one_charges_all() -> None:
     store, rules = waiting_for_room()
     first = store.snapshot(99)
     picker = Picker(first, rules)

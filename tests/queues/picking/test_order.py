@@ -28,11 +28,11 @@ DAY = 86400.0
         (8 * DAY, -1_000_000, 600, 15 * DAY),
     ],
 )
-def test_the_score(submitted: float, priority: int, aging: float, score: float) -> None:
+def test_score_is_age_shifted_by_bounded_priority(submitted: float, priority: int, aging: float, score: float) -> None:
     assert order.score(entry("job", submitted=submitted, priority=priority), aging) == score
 
 
-def test_ties_go_by_namespace_then_name() -> None:
+def test_equal_scores_are_ordered_by_namespace_then_name() -> None:
     jobs = [entry(name, namespace=space) for space in ("a-b", "a", "b") for name in ("z", "a-1", "a")]
     placed = sorted(jobs, key=lambda job: order.place(job, 600))
     names = [(job.key.namespace, job.key.name) for job in placed]
@@ -44,7 +44,7 @@ def test_ties_go_by_namespace_then_name() -> None:
     aging=st.floats(0, 10**6),
     wait=st.floats(2 * order.BOOST_LIMIT_SECONDS + 1, 1e9),
 )
-def test_age_wins_in_the_end(priority: int, aging: float, wait: float) -> None:
+def test_old_job_outranks_any_priority_in_the_end(priority: int, aging: float, wait: float) -> None:
     old, new = entry("old", submitted=0.0), entry("new", submitted=wait, priority=priority)
     assert order.score(old, aging) < order.score(new, aging)
 
@@ -53,16 +53,14 @@ PRIORITIES = st.integers(-MAX_PRIORITY, MAX_PRIORITY)
 
 
 @given(priority=PRIORITIES, aging=st.integers(1, 31_536_000), wait=st.floats(order.BOOST_LIMIT_SECONDS + 1, 1e9))
-def test_a_job_without_priority_is_overtaken_by_no_job_that_comes_a_limit_later(
-    priority: int, aging: int, wait: float
-) -> None:
+def test_job_without_priority_is_not_overtaken_after_the_boost_limit(priority: int, aging: int, wait: float) -> None:
     theirs = entry("theirs", submitted=0.0, namespace="theirs")
     new = entry("new", submitted=wait, priority=priority, namespace="ours")
     assert order.place(theirs, aging) < order.place(new, aging)
 
 
 @given(priority=PRIORITIES, other=PRIORITIES, wait=st.floats(5 * order.BOOST_LIMIT_SECONDS + 1, 1e9))
-def test_a_job_that_returns_is_bounded_too(priority: int, other: int, wait: float) -> None:
+def test_returning_job_is_bounded_by_the_boost_limit(priority: int, other: int, wait: float) -> None:
     theirs = entry("theirs", submitted=0.0, namespace="theirs")
     back = replace(entry("back", submitted=wait, priority=priority, namespace="ours"), returning=True)
     assert order.place(theirs, 600) < order.place(back, 600)
@@ -71,7 +69,7 @@ def test_a_job_that_returns_is_bounded_too(priority: int, other: int, wait: floa
     assert order.place(worst, 600) < order.place(late, 600)
 
 
-def test_in_a_queue_of_two_namespaces_a_stream_of_urgent_jobs_delays_an_old_one_for_seven_days_at_most() -> None:
+def test_stream_of_urgent_jobs_delays_an_old_job_by_at_most_seven_days() -> None:
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], [entry("theirs", submitted=START, namespace="theirs")])
     store.configure([spec("a", jobs=1)], None)
@@ -107,19 +105,19 @@ def sorted_names(jobs: list[Entry]) -> list[str]:
     return [job.key.name for job in sorted(jobs, key=lambda job: order.place(job, 600))]
 
 
-def test_runs_of_digits_in_names_are_numbers() -> None:
+def test_digits_in_names_are_compared_as_numbers() -> None:
     jobs = [
         named(name) for name in ("m-110", "m-2", "m-02", "m-10", "m", "m-0", "m2", "m-2b1", "m-2-1", "m-9", "a-1-10")
     ]
     assert sorted_names(jobs) == ["a-1-10", "m", "m-0", "m-02", "m-2", "m-2-1", "m-2b1", "m-9", "m-10", "m-110", "m2"]
 
 
-def test_namespaces_come_before_names_and_their_digits_are_numbers_too() -> None:
+def test_namespaces_are_compared_before_names_with_digits_as_numbers() -> None:
     jobs = [named("m-2", namespace="team-10"), named("m-110", namespace="team-9"), named("m-3", namespace="team-9")]
     assert sorted_names(jobs) == ["m-3", "m-110", "m-2"]
 
 
-def test_a_sequence_decides_before_a_name_and_those_without_come_last() -> None:
+def test_sequence_is_compared_before_the_name_and_jobs_without_one_come_last() -> None:
     jobs = [
         named("a"),
         named("b", "20.0"),
@@ -131,13 +129,13 @@ def test_a_sequence_decides_before_a_name_and_those_without_come_last() -> None:
     assert sorted_names(jobs) == ["e", "f", "d", "c", "b", "a"]
 
 
-def test_a_sequence_moves_a_job_within_its_second_only() -> None:
+def test_sequence_orders_jobs_within_one_second_only() -> None:
     jobs = [named("late", "0.0", START + 1), named("early", "9" * 28 + ".0"), named("named", "", START)]
     assert sorted_names(jobs) == ["early", "named", "late"]
 
 
-def test_a_sequence_does_not_decide_between_jobs_of_one_score_that_were_created_at_other_times() -> None:
-    """With 600 s for a step of priority both have one score; the one of the higher priority goes first."""
+def test_sequence_is_ignored_for_equal_scores_with_other_creation_times() -> None:
+    """With 600 s per step of priority both jobs have the same score, and the job of the higher priority comes first."""
     high = replace(named("high", "9.9", START + 600), priority=1)
     assert order.score(high, 600) == order.score(named("low"), 600)
     assert sorted_names([named("low", "0.0"), high]) == sorted_names([named("low"), high]) == ["high", "low"]
@@ -158,21 +156,23 @@ submissions = st.builds(
 
 
 def numbers(name: str) -> list[tuple[int, int, str]]:
-    """What names are compared by, in another way: numbers as integers, all else letter by letter. A number comes where
-    its first digit would."""
+    """Return the sort key of a name in a second implementation: numbers as integers, all else letter by letter.
+
+    A number sorts in the place of its first digit.
+    """
     parts = re.findall(r"[0-9]+|[^0-9]", name)
     return [(ord("0"), int(part), "") if part.isdigit() else (ord(part), 0, part) for part in parts]
 
 
 def meaning(job: Entry) -> tuple[object, ...]:
-    """What two jobs of one score and one second are sorted by, according to the rule."""
+    """Return the sort key of jobs with the same score and the same second, as the documentation defines it."""
     micros, _, place = job.sequence.partition(".")
     sequence = (0, int(micros), int(place)) if job.sequence else (1, 0, 0)
     return (*sequence, numbers(job.key.namespace), numbers(job.key.name), str(job.key))
 
 
 @given(jobs=st.lists(submissions, max_size=12, unique_by=lambda job: job.key))
-def test_the_order_is_total_and_is_that_of_the_rule(jobs: list[Entry]) -> None:
+def test_order_is_total_and_matches_a_second_implementation(jobs: list[Entry]) -> None:
     for second in {int(job.submitted) for job in jobs}:
         same = [replace(job, submitted=float(second)) for job in jobs if int(job.submitted) == second]
         assert sorted_names(same) == [job.key.name for job in sorted(same, key=meaning)]

@@ -35,7 +35,7 @@ PLAIN = Rules()
 
 
 def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
-    """A store in memory with these queues and entries."""
+    """Return a store in memory with these queues and entries."""
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], waiting)
     store.configure(queues, pool)
@@ -43,7 +43,7 @@ def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amo
 
 
 def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
-    """The names of the jobs that go next."""
+    """Return the names of the jobs that would be picked next."""
     return [pick.waiting.entry.key.name for pick in choose(store.snapshot(EVERYTHING), START, limit, rules).picks]
 
 
@@ -54,7 +54,7 @@ def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str
     return [each.key.name for each in committed.reservations]
 
 
-# A picker that lives on
+# A picker that is updated and used again
 
 QUEUES = "abcdef"
 
@@ -100,7 +100,7 @@ def stands(store: MemoryStore, batch: Batch) -> int:
 
 
 def step(store: MemoryStore, data: st.DataObject) -> None:
-    """What happens between two rounds of picks."""
+    """Change the store at random between two rounds of picks."""
     match data.draw(st.sampled_from(["put", "put", "remove", "release", "configure", "nothing"])):
         case "put":
             store.put(data.draw(st.lists(jobs(), max_size=6)))
@@ -204,7 +204,7 @@ def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st
     assert picker.lacks_entries or not choose(twin.snapshot(EVERYTHING), START, 1, rules).picks
 
 
-def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
+def test_batch_ends_where_the_next_entry_of_a_queue_is_unknown() -> None:
     store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
     picker = Picker(store.snapshot(3), Rules())
     batch = picker.picks(START, 99)
@@ -213,7 +213,7 @@ def test_a_batch_ends_where_a_queue_s_next_job_is_not_known() -> None:
     assert picker.picks(START, 99).picks == ()
 
 
-def test_a_refund_is_the_inverse_pick() -> None:
+def test_refund_reverses_a_pick() -> None:
     rules = Rules(cost=GPU)
     waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
     untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
@@ -226,7 +226,7 @@ def test_a_refund_is_the_inverse_pick() -> None:
 
 
 @pytest.mark.parametrize("weights", [{"a": 2, "b": 1}, {"a": 1, "b": 5, "c": 2}])
-def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: dict[str, int]) -> None:
+def test_refund_to_a_queue_without_another_job_reverses_the_pick(weights: dict[str, int]) -> None:
     rules = Rules(cost=GPU)
     waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
     store = opened(specs(**weights), waiting)
@@ -244,15 +244,15 @@ def test_a_refund_to_a_queue_without_another_job_is_the_inverse_pick(weights: di
 
 
 def lags(store: MemoryStore) -> list[float]:
-    """How far each queue is behind its share."""
+    """Return how far each queue is behind its share."""
     snapshot = store.snapshot(0)
     return [lag(view.account, snapshot.clock) for view in snapshot.queues]
 
 
-# Strict order, passing, and its end
+# Strict order and bypasses
 
 
-def test_strict_order_waits_for_the_first_possible_job() -> None:
+def test_strict_queue_waits_for_its_first_runnable_job() -> None:
     waiting = [entry("huge", gpu=9), entry("large", submitted=START + 1, gpu=8), *entries("a", 3, gpu=1)]
     waiting = [replace(each, submitted=START + number) for number, each in enumerate(waiting)]
     for strict, expected in ((True, []), (False, ["a-0000", "a-0001", "a-0002"])):
@@ -279,7 +279,7 @@ def test_a_large_job_is_passed_up_to_the_limit_and_then_waited_for(bypasses: int
     assert len(admitted) == bypasses + 1
 
 
-def test_only_the_first_of_each_demand_may_pass() -> None:
+def test_job_that_does_not_fit_is_bypassed_by_one_that_does() -> None:
     waiting = [
         entry("large", submitted=START - 1, gpu=8),
         entry("mid", gpu=4),
@@ -303,7 +303,7 @@ def member(name: str, quota: int, **borrowing: int) -> QueueSpec:
     return replace(spec(name, gpu=quota), cohort="team", borrowing=resources(**borrowing))
 
 
-def test_a_queue_borrows_what_the_others_leave() -> None:
+def test_queue_borrows_unused_quota_of_its_cohort() -> None:
     waiting = entries("a", 9, gpu=1)
     assert len(names(opened([member("a", 2), member("b", 3)], waiting))) == 5
     assert len(names(opened([member("a", 2, gpu=1), member("b", 3)], waiting))) == 3
@@ -311,7 +311,7 @@ def test_a_queue_borrows_what_the_others_leave() -> None:
     assert len(names(opened([member("a", 2), replace(member("b", 3), cohort="other")], waiting))) == 2
 
 
-def test_a_name_without_a_quota_is_free_in_a_cohort() -> None:
+def test_resource_without_an_own_quota_is_unlimited_in_a_cohort() -> None:
     waiting = entries("a", 4, gpu=1, cpu=1000)
     assert len(names(opened([member("a", 4), replace(spec("b", cpu=1), cohort="team")], waiting))) == 4
 
@@ -336,7 +336,7 @@ def test_all_lenders_get_their_quota_back_before_another_loan() -> None:
 
 
 @pytest.mark.parametrize(("strict", "expected"), [(False, []), (True, ["a-0000"])])
-def test_a_job_that_may_pass_one_beyond_its_quota_claims_in_its_place(strict: bool, expected: list[str]) -> None:
+def test_job_that_may_bypass_one_beyond_its_quota_reclaims_lent_quota(strict: bool, expected: list[str]) -> None:
     lender = replace(member("b", 4, gpu=0), strict=strict)
     waiting = [*entries("a", 9, gpu=1), entry("large", "b", gpu=4), entry("own", "b", START + 1, gpu=2)]
     store = opened([member("a", 4), lender], waiting)
@@ -359,7 +359,7 @@ def test_a_queue_that_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> N
 # Lags
 
 
-def test_the_lag_is_the_distance_from_the_share() -> None:
+def test_lag_is_the_distance_from_the_share() -> None:
     weights = {"a": 5, "b": 3, "c": 1}
     store = opened(specs(**weights), [each for name in weights for each in entries(name, 60, gpu=3)])
     taken = [each[0] for each in admit(store, Rules(cost=GPU), 40)]
@@ -374,7 +374,7 @@ def test_the_lag_is_the_distance_from_the_share() -> None:
 # Room in the pool
 
 
-def test_of_many_jobs_without_room_one_is_overtaken_at_a_time_and_all_are_admitted_at_last() -> None:
+def test_large_jobs_are_overtaken_one_at_a_time_and_all_start_in_the_end() -> None:
     rules = Rules(cost=GPU, patience=Patience(times=3, seconds=1e9))
     large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
     store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})

@@ -1,4 +1,4 @@
-"""The order among jobs that were created in the same second: in memory, on fakeredis and on Redis alike."""
+"""The order of jobs that were created in the same second, equal in memory, on fakeredis and on Redis."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,19 +20,19 @@ from tests.support.queues.builders import START, choose, commit, key, spec, spec
 
 
 def first_names(store: QueueStore, queue: str = "a") -> list[str]:
-    """The waiting jobs of a queue, in order."""
+    """Return the names of the waiting jobs of a queue, in order."""
     views = {view.spec.name: view for view in store.snapshot(100).queues}
     return [waiting.entry.key.name for waiting in views[queue].heads]
 
 
 def ranked(store: QueueStore, names: Iterable[str]) -> list[str]:
-    """The same by the places that jobs are told."""
+    """Return the names in the order of the ranks that the store reports."""
     places = {name: store.place(key(name)) for name in names}
     return sorted(places, key=lambda name: places[name].rank if (places[name]) else -1)
 
 
 def picked(store: QueueStore, limit: int = 100) -> list[str]:
-    """Who is admitted, in order."""
+    """Return the names of the jobs that are admitted next, in order."""
     return [each.key.name for each in commit(store, choose(store.snapshot(100), START, limit, "jobs")).reservations]
 
 
@@ -48,14 +48,14 @@ MIXED = [named("m-110"), named("m-2"), named("m-02"), named("z", "5.0"), named("
 IN_ORDER = ["z", "x", "y", "m-02", "m-2", "m-110"]
 
 
-def test_heads_places_and_picks_have_one_order(store: QueueStore) -> None:
+def test_heads_places_and_picks_have_the_same_order(store: QueueStore) -> None:
     store.put(MIXED)
     assert first_names(store) == ranked(store, IN_ORDER) == IN_ORDER
     assert picked(store, 2) + picked(store) == IN_ORDER
     assert first_names(store) == []
 
 
-def test_a_rebuild_keeps_the_order(place: Place, store: QueueStore) -> None:
+def test_rebuild_keeps_the_order(place: Place, store: QueueStore) -> None:
     store.put(MIXED)
     again = place.open()
     again.rebuild(2, [], reversed(MIXED))
@@ -68,7 +68,7 @@ def test_a_rebuild_keeps_the_order(place: Place, store: QueueStore) -> None:
     assert first_names(lost) == [name for name in IN_ORDER if name != "m-110"]
 
 
-def test_a_sequence_is_read_once_while_a_job_waits(place: Place, store: QueueStore) -> None:
+def test_sequence_of_a_waiting_job_does_not_change(place: Place, store: QueueStore) -> None:
     store.put([named("first", "1.0"), named("second", "1.1"), named("none")])
     versions = {each.version for each in store.snapshot(9).queues[0].heads}
     store.put([named("first", "9.9"), named("second"), named("none", "0.0")])
@@ -80,7 +80,7 @@ def test_a_sequence_is_read_once_while_a_job_waits(place: Place, store: QueueSto
     assert (first_names(store), first_names(store, "b")) == (["second"], ["first", "none"])
 
 
-def test_a_job_that_did_not_wait_is_read_anew(place: Place, store: QueueStore) -> None:
+def test_sequence_is_read_again_when_a_job_returns_to_the_queue(place: Place, store: QueueStore) -> None:
     store.put([named("first", "1.0"), named("second", "1.1")])
     store.remove([key("first")])
     store.put([named("first", "9.9")])
@@ -90,14 +90,14 @@ def test_a_job_that_did_not_wait_is_read_anew(place: Place, store: QueueStore) -
     assert first_names(again) == ["first", "second"]
 
 
-def test_priority_and_age_come_first(store: QueueStore) -> None:
+def test_priority_and_age_are_compared_before_the_sequence(store: QueueStore) -> None:
     urgent = replace(named("urgent"), priority=1)
     back = replace(named("back", "9.9"), returning=True)
     store.put([named("first", "0.0"), urgent, back, named("older", "9.9", START - 1)])
     assert first_names(store) == ["back", "urgent", "older", "first"]
 
 
-def test_other_ageing_keeps_the_order_within_a_second(store: QueueStore) -> None:
+def test_changed_aging_keeps_the_order_within_a_second(store: QueueStore) -> None:
     store.put(MIXED)
     store.configure([replace(spec("a"), aging_seconds=7.0), spec("b")], None)
     assert first_names(store) == IN_ORDER
@@ -106,15 +106,17 @@ def test_other_ageing_keeps_the_order_within_a_second(store: QueueStore) -> None
     assert picked(store) == IN_ORDER
 
 
-def test_a_sequence_is_no_part_of_what_an_entry_says(store: QueueStore) -> None:
+def test_stored_entry_has_no_sequence(store: QueueStore) -> None:
     store.put([named("job", "1.0")])
     [waiting] = store.snapshot(1).queues[0].heads
     assert waiting.entry == named("job") == named("job", "2.0")
 
 
 def check_order(client: connection.Connection, jobs: list[Entry], later: list[Entry]) -> None:
-    """Memory and Redis have the order of `order.place`, also after they were built anew; what comes later and waits
-    already keeps its place."""
+    """Check that memory and Redis have the order of `order.place`, also after a rebuild.
+
+    A second put of a waiting job does not move it.
+    """
     client.flushall()
     kept = {job.key: job for job in (*later, *jobs)}.values()
     wanted = [job.key for job in sorted(kept, key=lambda job: order.place(job, 600))]
@@ -137,7 +139,7 @@ lists = st.lists(submissions, max_size=12, unique_by=lambda job: job.key)
 
 
 @given(jobs=lists, later=lists)
-def test_memory_and_redis_have_one_order(redis_url: str, jobs: list[Entry], later: list[Entry]) -> None:
+def test_memory_and_redis_have_the_same_order(redis_url: str, jobs: list[Entry], later: list[Entry]) -> None:
     client = connection.connect(redis_url, client_name="test")
     check_order(client, jobs, later)
     client.close()
@@ -145,13 +147,13 @@ def test_memory_and_redis_have_one_order(redis_url: str, jobs: list[Entry], late
 
 @given(jobs=lists, later=lists)
 @settings(max_examples=30)
-def test_memory_and_fakeredis_have_one_order(jobs: list[Entry], later: list[Entry]) -> None:
+def test_memory_and_fakeredis_have_the_same_order(jobs: list[Entry], later: list[Entry]) -> None:
     client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_order(client, jobs, later)
     client.close()
 
 
-def test_a_key_that_cannot_be_sorted_is_refused(store: QueueStore) -> None:
+def test_put_rejects_a_key_that_cannot_be_sorted(store: QueueStore) -> None:
     for name in ("a b", 'a"', "a\\", "ä", "a\n"):
         with pytest.raises(errors.Unstorable, match="its key has"):
             store.put([named(name)])

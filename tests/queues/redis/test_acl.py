@@ -1,4 +1,4 @@
-"""Redis with accounts and TLS: what each account can do and cannot, and what a wrong way in says."""
+"""Redis with accounts and TLS: what each account may do, and which error a failed login raises."""
 
 import signal
 import threading
@@ -65,7 +65,7 @@ def content(admin: "redis.Redis") -> dict[bytes, Any]:
 
 
 def filled(client: connection.Connection) -> RedisStore:
-    """A store with a reservation and something to pick."""
+    """Return a store with a reservation and waiting jobs."""
     store = RedisStore(client, StoreSettings(ports=(20_000, 20_009)))
     store.rebuild(1, [reservation("held", cpu=1)], [entry("later", submitted=START + 1)])
     store.configure([spec("a", cpu=9)], {"cpu": 9})
@@ -77,7 +77,7 @@ def picks(store: RedisStore) -> Batch:
     return choose(store.snapshot(8), START, 8, "jobs")
 
 
-def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
+def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     server: Guarded, admin: "redis.Redis", opened: Open
 ) -> None:
     client = opened(server.url())
@@ -108,7 +108,7 @@ def test_the_account_of_coordinator_and_workers_does_a_jobs_whole_line(
     assert admin.acl_log() == []
 
 
-def test_a_worker_comes_refuses_cleans_and_goes_under_its_account(
+def test_coordinator_account_lets_a_worker_register_reject_hostile_jobs_and_clean_up(
     server: Guarded, admin: "redis.Redis", caplog: pytest.LogCaptureFixture
 ) -> None:
     hostile = Queue("torchq", connection=admin, serializer=JSONSerializer).enqueue("os.system", "true")
@@ -123,7 +123,7 @@ def test_a_worker_comes_refuses_cleans_and_goes_under_its_account(
 
 
 def one_batch(server: Guarded, taken: list[Lease]) -> None:
-    """Be a worker until one job has been taken from RQ."""
+    """Run a worker until it has taken one job from RQ."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     worker = rq_worker.Sessions(server.url(), "w", bind(taken.extend)).open()
     turns = iter((False, True))
@@ -136,7 +136,7 @@ def one_batch(server: Guarded, taken: list[Lease]) -> None:
 
 
 class _Idle(TaskRunner):
-    """Threads that are always free."""
+    """A task runner whose threads are always free."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -164,7 +164,9 @@ class _Idle(TaskRunner):
         ("EVAL", "return redis.call('FLUSHALL')", "0"),
     ],
 )
-def test_no_account_can_do_more(server: Guarded, admin: "redis.Redis", opened: Open, command: tuple[str, ...]) -> None:
+def test_no_account_may_run_admin_commands_or_touch_foreign_keys(
+    server: Guarded, admin: "redis.Redis", opened: Open, command: tuple[str, ...]
+) -> None:
     admin.set("somebody:else", "x")
     before = content(admin)
     for url in (server.url(), server.reader):
@@ -174,7 +176,7 @@ def test_no_account_can_do_more(server: Guarded, admin: "redis.Redis", opened: O
     assert content(admin) == before
 
 
-def test_the_account_that_reads_sees_everything(server: Guarded, admin: "redis.Redis", opened: Open) -> None:
+def test_reader_account_reads_all_data(server: Guarded, admin: "redis.Redis", opened: Open) -> None:
     store = filled(opened(server.url()))
     RedisWork(opened(server.url())).offer([Offer(key=key("first"), tenant="a")])
     reader = opened(server.reader)
@@ -216,7 +218,7 @@ def test_the_account_that_reads_sees_everything(server: Guarded, admin: "redis.R
         lambda client: client.eval("return redis.call('SET', 'torchq:epoch', '5')", 0),
     ],
 )
-def test_the_account_that_reads_changes_nothing(server: Guarded, admin: "redis.Redis", opened: Open, write: Do) -> None:
+def test_reader_account_cannot_change_data(server: Guarded, admin: "redis.Redis", opened: Open, write: Do) -> None:
     writer = opened(server.url())
     filled(writer)
     work = RedisWork(writer)
@@ -233,12 +235,10 @@ def test_the_account_that_reads_changes_nothing(server: Guarded, admin: "redis.R
     assert content(admin) == before
 
 
-# Ways in.
+# Logins
 
 
-def test_a_password_and_tls_with_certificates_of_both_sides(
-    server: Guarded, admin: "redis.Redis", opened: Open
-) -> None:
+def test_connect_succeeds_with_password_and_mutual_tls(server: Guarded, admin: "redis.Redis", opened: Open) -> None:
     client = opened(server.tls())
     assert filled(client).snapshot(1).epoch == 1
     assert connection.address(client) == f"rediss://127.0.0.1:{server.port}/0"
@@ -254,7 +254,7 @@ def test_a_password_and_tls_with_certificates_of_both_sides(
         ({"host": "localhost"}, "certificate"),
     ],
 )
-def test_a_server_or_a_client_nobody_vouches_for_is_refused(
+def test_connect_fails_without_a_valid_certificate_on_both_sides(
     server: Guarded, opened: Open, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(errors.StoreUnreachable, match=words) as refused:
@@ -262,7 +262,7 @@ def test_a_server_or_a_client_nobody_vouches_for_is_refused(
     assert not any(secret in str(refused.value) for secret in SECRETS)
 
 
-def test_speaking_plainly_to_a_tls_port_is_no_answer(server: Guarded, opened: Open) -> None:
+def test_plaintext_connection_to_a_tls_port_is_unreachable(server: Guarded, opened: Open) -> None:
     url = f"redis://torchq:{WRITES}@127.0.0.1:{server.port}/0"
     with pytest.raises(errors.StoreUnreachable) as refused:
         RedisStore(opened(url)).epoch()
@@ -271,7 +271,7 @@ def test_speaking_plainly_to_a_tls_port_is_no_answer(server: Guarded, opened: Op
 
 
 @pytest.mark.parametrize("password", ["", "wr0ng"])
-def test_who_is_not_known_is_told_so(server: Guarded, opened: Open, password: str) -> None:
+def test_missing_or_wrong_password_raises_credentials_refused(server: Guarded, opened: Open, password: str) -> None:
     url = server.url("torchq", password) if password else f"unix://{server.socket}"
     with pytest.raises(errors.CredentialsRefused, match="refuses these credentials"):
         RedisStore(opened(url)).epoch()
@@ -304,7 +304,7 @@ def test_who_is_not_known_is_told_so(server: Guarded, opened: Open, password: st
         "http://u:s3cret@host",
     ],
 )
-def test_a_url_that_makes_no_sense_is_refused_without_a_word_of_its_password(url: str) -> None:
+def test_invalid_url_is_rejected_without_showing_its_password(url: str) -> None:
     with pytest.raises(errors.BadAddress, match="Redis URL") as refused:
         connection.connect(url, client_name="test")
     for part in ("s3cret", "s3", "cret", "12"):
@@ -312,7 +312,7 @@ def test_a_url_that_makes_no_sense_is_refused_without_a_word_of_its_password(url
     assert not any(part in redis_url.redact(url) for part in ("s3", "cret"))
 
 
-def test_files_that_are_missing_are_named() -> None:
+def test_connect_names_a_missing_key_file() -> None:
     with pytest.raises(errors.BadAddress, match=r"ssl_keyfile: /nowhere/key: No such file"):
         connection.connect("rediss://:x@host/0?ssl_keyfile=/nowhere/key", client_name="test")
 
@@ -328,11 +328,11 @@ def test_files_that_are_missing_are_named() -> None:
         ("unix:///run/redis.sock?password=p", True),
     ],
 )
-def test_a_password_in_a_url_is_noticed(url: str, has: bool) -> None:
+def test_has_password_finds_a_password_in_a_url(url: str, has: bool) -> None:
     assert redis_url.has_password(url) is has
 
 
-def test_the_file_for_admins_is_the_one_the_code_means() -> None:
+def test_deployed_acl_file_matches_the_generated_one() -> None:
     deployed = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
     assert deployed.read_text() == acl.acl(), "run: torchq redis acl > deploy/redis/users.acl"
     assert WRITES not in acl.acl(WRITES, READS)

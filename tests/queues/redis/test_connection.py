@@ -1,4 +1,4 @@
-"""The door to Redis: addresses, what its errors become, and scripts the server does not know."""
+"""The connection to Redis: addresses, the translation of its errors, and scripts that the server has not loaded."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ SECRET = "s3cret"
         (f"unix://user:{SECRET}@/run/redis.sock?db=2", "unix:///run/redis.sock?db=2"),
     ],
 )
-def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
+def test_address_hides_user_and_password(url: str, shown: str) -> None:
     client = connection.connect(url, client_name="test")
     assert connection.address(client) == shown
     assert SECRET not in urls.redact(url)
@@ -35,13 +35,13 @@ def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "host:6379", f"http://:{SECRET}@host", f"redis://:{SECRET}@host:port", "redis://h:99999"]
 )
-def test_a_url_that_cannot_be_used_says_why(url: str) -> None:
+def test_invalid_url_raises_bad_address_without_the_password(url: str) -> None:
     with pytest.raises(errors.BadAddress, match="Redis URL") as raised:
         connection.connect(url, client_name="test")
     assert SECRET not in str(raised.value)
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_unreachable_server_is_named_without_the_password(tmp_path: Path) -> None:
     store = RedisStore(connection.connect(f"unix://:{SECRET}@{tmp_path}/none?db=1", client_name="test"))
     with pytest.raises(errors.StoreUnreachable, match=f"{tmp_path}/none") as raised:
         store.epoch()
@@ -52,21 +52,21 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Path]:
-    """A Redis server that asks for a password."""
+    """Run a Redis server that requires a password, and return its socket."""
     socket = tmp_path / "socket"
     with redis_server.running(socket, "--requirepass", SECRET):
         yield socket
 
 
 @pytest.mark.parametrize("password", ["", ":wrong@"])
-def test_refused_credentials_are_told_apart_and_not_shown(guarded: Path, password: str) -> None:
+def test_refused_credentials_are_reported_without_the_password(guarded: Path, password: str) -> None:
     store = RedisStore(connection.connect(f"unix://{password}{guarded}", client_name="test", retries=0))
     with pytest.raises(errors.StoreUnreachable, match="credentials") as raised:
         store.epoch()
     assert "wrong" not in str(raised.value)
 
 
-def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
+def test_store_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
     socket = tmp_path / "socket"
     store = RedisStore(connection.connect(f"unix://{socket}", client_name="test"))
     with redis_server.running(socket):
@@ -78,30 +78,30 @@ def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
         store.rebuild(2, [], [])
 
 
-def test_a_script_the_server_forgot_is_sent_again(client: connection.Connection) -> None:
+def test_flushed_script_is_loaded_again(client: connection.Connection) -> None:
     store = RedisStore(client)
     store.rebuild(1, [], [])
     client.script_flush()
     assert store.snapshot(1).epoch == 1
 
 
-def test_an_error_inside_a_script_is_a_queue_error(client: connection.Connection) -> None:
+def test_redis_error_inside_a_script_becomes_a_queue_error(client: connection.Connection) -> None:
     RedisStore(client).rebuild(1, [], [])
     client.set("torchq:queues", "not a hash")
     with pytest.raises(errors.QueueError, match="WRONGTYPE"):
         RedisStore(client).snapshot(1)
 
 
-def test_one_source_has_one_sha() -> None:
+def test_script_sha_depends_on_its_source() -> None:
     assert Script("store/put", ("lib/store",)).sha == Script("store/put", ("lib/store",)).sha
     assert Script("store/put", ("lib/store",)).sha != Script("store/remove", ("lib/store",)).sha
 
 
-def test_the_client_is_named_for_whoever_looks(client: connection.Connection) -> None:
+def test_connection_sets_the_client_name(client: connection.Connection) -> None:
     until(lambda: any(each["name"] == "test" for each in client.client_list()))
 
 
-def test_a_server_that_resets_before_tls_leaves_no_socket_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_before_the_tls_handshake_leaves_no_socket_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certify(tmp_path)
     with resets.resetting(monkeypatch) as port:
         url = f"rediss://:{SECRET}@127.0.0.1:{port}/0?ssl_ca_certs={tmp_path}/ca.crt"

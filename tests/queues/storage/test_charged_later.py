@@ -1,4 +1,4 @@
-"""A queue pays for a job that turned out to cost more than when it was picked."""
+"""A queue pays later for a job that turned out to cost more than it did at its pick."""
 
 import pytest
 
@@ -15,7 +15,7 @@ BY_MEMORY = Rules(cost="memory")
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """Queues a and b of one weight."""
+    """Return a store with queues a and b of the same weight."""
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], [])
     store.configure([spec("a"), spec("b")], None)
@@ -23,20 +23,20 @@ def store() -> MemoryStore:
 
 
 def go(store: MemoryStore, rounds: Rounds, first: int, count: int) -> str:
-    """Submit so many jobs of 1 to each queue; the queues of the picks, in order."""
+    """Submit `count` jobs of cost 1 to each queue, and return the queues of the picks in order."""
     store.put([entry(f"job-{number:02}", queue, namespace=queue, memory=1)
                for queue in "ab" for number in range(first, first + count)])  # fmt: skip
     return order(rounds.round(START, 4, 16).reservations)
 
 
-def test_the_other_queue_goes_until_it_is_even(store: MemoryStore) -> None:
+def test_charged_queue_waits_until_the_other_has_caught_up(store: MemoryStore) -> None:
     rounds = Rounds(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
     rounds.charge([("a", 4)])
     assert go(store, rounds, 1, 8)[:8] == "bbbb" + "abab"
 
 
-def test_it_is_paid_also_where_nothing_can_be_picked_and_another_leader_goes_on(store: MemoryStore) -> None:
+def test_charge_survives_a_round_without_picks_and_a_new_leader(store: MemoryStore) -> None:
     rounds = Rounds(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
     store.configure([spec("a", memory=1), spec("b", memory=1)], None)
@@ -46,14 +46,14 @@ def test_it_is_paid_also_where_nothing_can_be_picked_and_another_leader_goes_on(
     assert go(store, Rounds(store, BY_MEMORY), 9, 1)[:4] == "bbbb"
 
 
-def test_a_queue_that_is_gone_pays_nothing(store: MemoryStore) -> None:
+def test_charge_to_a_deleted_queue_changes_nothing(store: MemoryStore) -> None:
     rounds = Rounds(store, BY_MEMORY)
     rounds.charge([("gone", 4)])
     assert go(store, rounds, 0, 2) == "abab"
 
 
 class Meanwhile(MemoryStore):
-    """A store in which another process takes a waiting job away just before the next commit."""
+    """A store in which another process removes a waiting job just before the next commit."""
 
     def __init__(self) -> None:
         super().__init__(lambda *_: None)
@@ -66,7 +66,7 @@ class Meanwhile(MemoryStore):
 
 
 def filled(store: MemoryStore) -> Rounds:
-    """One job of each queue runs, and more wait until the pool has room for them."""
+    """Run one job of each queue, let more jobs wait for room in the pool, and return the rounds."""
     store.configure([spec("a"), spec("b")], {"memory": 2})
     rounds = Rounds(store, BY_MEMORY)
     assert go(store, rounds, 0, 8) == "ab"
@@ -74,7 +74,7 @@ def filled(store: MemoryStore) -> Rounds:
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(4, "bbbb"), (-1, "aaba")])
-def test_a_refused_commit_loses_no_charge_and_no_refund(cost: int, expected: str) -> None:
+def test_refused_commit_keeps_charges_and_refunds(cost: int, expected: str) -> None:
     store = Meanwhile()
     store.rebuild(1, [], [])
     rounds = filled(store)
@@ -88,7 +88,7 @@ def test_a_refused_commit_loses_no_charge_and_no_refund(cost: int, expected: str
     assert order(rounds.round(START, 4, 16).reservations)[:4] == expected
 
 
-def test_a_refund_is_kept_where_nothing_can_be_picked_and_another_leader_goes_on(store: MemoryStore) -> None:
+def test_refund_survives_a_round_without_picks_and_a_new_leader(store: MemoryStore) -> None:
     rounds = filled(store)
     rounds.refund("a", 1)
     assert rounds.round(START, 4, 16).picked == 0

@@ -1,4 +1,4 @@
-"""A committed pick is work at once: the worker that begins on it sees the reservation."""
+"""A committed pick is in the work queue at once: the worker that begins on it sees the reservation."""
 
 import json
 
@@ -43,7 +43,7 @@ def on_redis(client: connection.Connection) -> tuple[list[int], list[Task]]:
 
 
 @pytest.mark.parametrize("place", ["memory", "fakeredis", "redis"])
-def test_a_committed_pick_is_dispatched_once_with_its_reservation(request: pytest.FixtureRequest, place: str) -> None:
+def test_committed_pick_is_dispatched_once_with_its_reservation(request: pytest.FixtureRequest, place: str) -> None:
     match place:
         case "memory":
             dispatched, tasks = in_memory()

@@ -1,4 +1,4 @@
-"""Differences between snapshots add up to the whole; a commit says what else has changed; places and cohorts."""
+"""Differences between snapshots, the changes that a commit reports, places of jobs, and limits of cohorts."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -35,7 +35,7 @@ from tests.support.queues.builders import (
 
 
 class Follower:
-    """Somebody who reads everything once and then what has changed."""
+    """A reader that takes one full snapshot and then only differences."""
 
     def __init__(self, store: QueueStore) -> None:
         self.store = store
@@ -62,13 +62,13 @@ def check_differences(store: QueueStore, history: list[Step]) -> None:
 
 
 @given(history=steps)
-def test_differences_add_up_in_memory(history: list[Step]) -> None:
+def test_differences_add_up_to_the_full_snapshot_in_memory(history: list[Step]) -> None:
     check_differences(MemoryStore(lambda *_: None), history)
 
 
 @given(history=steps)
 @settings(max_examples=15)
-def test_differences_add_up_on_fakeredis(history: list[Step]) -> None:
+def test_differences_add_up_to_the_full_snapshot_on_fakeredis(history: list[Step]) -> None:
     client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_differences(RedisStore(client), history)
     client.close()
@@ -76,7 +76,7 @@ def test_differences_add_up_on_fakeredis(history: list[Step]) -> None:
 
 @given(history=steps)
 @settings(max_examples=30)
-def test_differences_add_up_on_redis(redis_url: str, history: list[Step]) -> None:
+def test_differences_add_up_to_the_full_snapshot_on_redis(redis_url: str, history: list[Step]) -> None:
     client = connection.connect(redis_url, client_name="test")
     client.flushall()
     check_differences(RedisStore(client), history)
@@ -85,7 +85,7 @@ def test_differences_add_up_on_redis(redis_url: str, history: list[Step]) -> Non
 
 @pytest.fixture
 def known(store: QueueStore) -> Snapshot:
-    """Three queues with two jobs each."""
+    """Return a snapshot of three queues with two jobs each."""
     store.configure(specs(a=1, b=1, c=1), None)
     store.put([*entries("a", 2), *entries("b", 2), *entries("c", 2)])
     return store.snapshot(9)
@@ -95,7 +95,7 @@ def names(snapshot: Snapshot) -> list[str]:
     return [view.spec.name for view in snapshot.queues]
 
 
-def test_a_difference_shows_what_changed_and_what_was_asked_for(store: QueueStore, known: Snapshot) -> None:
+def test_difference_has_changed_queues_and_requested_queues_only(store: QueueStore, known: Snapshot) -> None:
     assert known.whole
     nothing = store.snapshot(9, known.change)
     assert (nothing.whole, names(nothing), nothing.change) == (False, [], known.change)
@@ -108,7 +108,7 @@ def test_a_difference_shows_what_changed_and_what_was_asked_for(store: QueueStor
     assert names(store.snapshot(9, changed.change)) == []
 
 
-def test_what_changes_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+def test_call_without_effect_keeps_the_change_number(store: QueueStore, known: Snapshot) -> None:
     store.put(entries("a", 2))
     store.remove([key("nobody")])
     store.configure([view.spec for view in known.queues], None)
@@ -123,7 +123,7 @@ def test_what_changes_nothing_is_no_change(store: QueueStore, known: Snapshot) -
         lambda store: store.rebuild(2, [], entries("a", 1)),
     ],
 )
-def test_it_is_whole_after_other_settings_or_a_rebuild(
+def test_snapshot_is_whole_after_new_settings_or_a_rebuild(
     store: QueueStore, known: Snapshot, step: Callable[[QueueStore], None]
 ) -> None:
     step(store)
@@ -133,14 +133,16 @@ def test_it_is_whole_after_other_settings_or_a_rebuild(
 
 
 @pytest.mark.parametrize("since", [0, 1, 2**50])
-def test_it_is_whole_for_who_knows_another_change(store: QueueStore, known: Snapshot, since: int) -> None:
+def test_snapshot_is_whole_for_an_unknown_change_number(store: QueueStore, known: Snapshot, since: int) -> None:
     assert store.snapshot(9, since) == known
 
 
-def test_a_difference_is_for_everybody(place: conftest.Place, store: QueueStore, known: Snapshot) -> None:
+def test_difference_is_the_same_from_every_store_on_one_place(
+    place: conftest.Place, store: QueueStore, known: Snapshot
+) -> None:
     other = place.open()
     store.put([entry("new", "b")])
-    assert names(other.snapshot(9, known.change)) in (["b"], ["a", "b", "c"])  # it may have to learn the settings first
+    assert names(other.snapshot(9, known.change)) in (["b"], ["a", "b", "c"])  # a new store reads the settings first
     store.put([entry("newer", "c")])
     seen = other.snapshot(9)
     store.remove([key("new")])
@@ -151,7 +153,7 @@ def picked(store: QueueStore, limit: int = 1) -> Batch:
     return choose(store.snapshot(9), START, limit, "jobs")
 
 
-def test_a_commit_knows_whether_it_stood_alone(store: QueueStore, known: Snapshot) -> None:
+def test_commit_reports_that_nothing_else_changed(store: QueueStore, known: Snapshot) -> None:
     batch = picked(store)
     assert batch.change == known.change
     committed = commit(store, batch)
@@ -161,7 +163,7 @@ def test_a_commit_knows_whether_it_stood_alone(store: QueueStore, known: Snapsho
     assert names(store.snapshot(9, committed.change)) == []
 
 
-def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) -> None:
+def test_commit_names_queues_that_others_changed(store: QueueStore, known: Snapshot) -> None:
     batch = picked(store)
     store.put([entry("new", "c")])
     store.remove([key("b-0001")])
@@ -170,7 +172,7 @@ def test_a_commit_names_what_others_changed(store: QueueStore, known: Snapshot) 
     assert names(store.snapshot(9, committed.change, committed.others)) == ["b", "c"]
 
 
-def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) -> None:
+def test_commit_without_picks_keeps_the_change_number(store: QueueStore, known: Snapshot) -> None:
     batch = picked(store)
     store.remove([key("a-0000")])
     committed = commit(store, batch)
@@ -180,7 +182,7 @@ def test_a_commit_of_nothing_is_no_change(store: QueueStore, known: Snapshot) ->
     assert (unknown.alone, unknown.others) == (False, ())
 
 
-def test_of_known_jobs_only_the_next_ones_are_shown_if_nothing_else_changed(store: QueueStore, known: Snapshot) -> None:
+def test_difference_shows_only_entries_behind_the_known_ones(store: QueueStore, known: Snapshot) -> None:
     store.put([*entries("a", 6), *entries("b", 6)])
     seen = store.snapshot(3)
     store.put([entry("new", "b", START + 0.5)])
@@ -198,7 +200,7 @@ def test_of_known_jobs_only_the_next_ones_are_shown_if_nothing_else_changed(stor
     assert whole == store.snapshot(9)
 
 
-def test_a_commit_shows_what_is_behind_the_jobs_that_are_known(store: QueueStore, known: Snapshot) -> None:
+def test_commit_returns_the_entries_behind_the_known_ones(store: QueueStore, known: Snapshot) -> None:
     store.put([*entries("a", 9), *entries("b", 5)])
     store.configure(specs(a=2, b=1, c=1), None)
     batch = choose(store.snapshot(4), START, 3, "jobs")
@@ -220,7 +222,7 @@ def order_of(batch: Batch) -> str:
     return "".join(pick.waiting.entry.queue for pick in batch.picks)
 
 
-def test_a_changed_queue_is_shown_as_far_as_it_is_known(store: QueueStore, known: Snapshot) -> None:
+def test_difference_shows_a_changed_queue_from_its_first_entry(store: QueueStore, known: Snapshot) -> None:
     store.put(entries("a", 8))
     seen = store.snapshot(3)
     store.put([entry("new", "a", START + 0.5)])
@@ -232,7 +234,7 @@ def test_a_changed_queue_is_shown_as_far_as_it_is_known(store: QueueStore, known
     assert len(store.snapshot(9, seen.change, ["a"], {}).queues[0].heads) == 9
 
 
-def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
+def test_place_returns_rank_and_number_of_waiting_jobs(store: QueueStore, known: Snapshot) -> None:
     first = replace(entry("first", "a", START + 99), returning=True)
     store.put([first, entry("elsewhere", "nobody")])
     assert store.place(first.key) == Place(entry=first, rank=0, waiting=3)
@@ -243,11 +245,11 @@ def test_where_a_job_stands(store: QueueStore, known: Snapshot) -> None:
     assert store.place(first.key) is None
 
 
-# Commits that follow each other: begun before it is known what became of the one before
+# Commits in a row: each one begins before the outcome of the previous one is known
 
 
 def chain(store: QueueStore, *sizes: int) -> list[PendingCommit]:
-    """One look's picks in batches, each of which follows the one before."""
+    """Split the picks of one snapshot into pending commits; each one names the previous one as its predecessor."""
     whole = choose(store.snapshot(99), START, sum(sizes), "jobs")
     picks, follows = list(whole.picks), ""
     commits: list[PendingCommit] = []
@@ -263,7 +265,7 @@ def begun(commits: Iterable[PendingCommit], change: int = 0) -> None:
         pending.begin(change)
 
 
-def test_commits_follow_each_other_before_they_are_answered(store: QueueStore, known: Snapshot) -> None:
+def test_commits_may_begin_before_the_previous_one_is_answered(store: QueueStore, known: Snapshot) -> None:
     commits = chain(store, 2, 3, 1)
     begun(commits, known.change)
     outcomes = [pending.outcome() for pending in commits]
@@ -276,7 +278,7 @@ def test_commits_follow_each_other_before_they_are_answered(store: QueueStore, k
     assert outcomes[-1].change == store.snapshot(9).change
 
 
-def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: conftest.Place, store: QueueStore) -> None:
+def test_commit_after_a_partly_refused_commit_is_refused_whole(place: conftest.Place, store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 6))
     commits = chain(store, 1, 2, 2, 1)
@@ -295,7 +297,7 @@ def test_what_follows_a_commit_that_was_cut_short_is_refused_whole(place: confte
     assert commit(store, picked(store, 9)).refused == "", "who looks again may go on"
 
 
-def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftest.Place, store: QueueStore) -> None:
+def test_commit_is_refused_if_its_predecessor_was_not_the_last_commit(place: conftest.Place, store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 4))
     first, second = chain(store, 1, 1)
@@ -308,7 +310,7 @@ def test_what_follows_another_commit_than_the_last_one_is_refused(place: conftes
     assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
 
 
-def test_a_commit_that_follows_names_what_others_changed_since(store: QueueStore, known: Snapshot) -> None:
+def test_following_commit_names_queues_changed_since_its_predecessor(store: QueueStore, known: Snapshot) -> None:
     first, second, third = chain(store, 1, 1, 1)
     store.put([entry("new", "c")])
     begun([first], known.change)
@@ -319,7 +321,7 @@ def test_a_commit_that_follows_names_what_others_changed_since(store: QueueStore
     assert [(each.alone, each.others) for each in outcomes] == [(False, ("c",)), (True, ()), (False, ("b",))]
 
 
-# Cohorts: the second job of each case is refused, the first one stands.
+# Cohorts: in each case that is refused, the first job is admitted and the second is not.
 
 
 @pytest.mark.parametrize(
@@ -335,7 +337,7 @@ def test_a_commit_that_follows_names_what_others_changed_since(store: QueueStore
         ({"cpu": 0}, 0, (6, 2), ""),
     ],
 )
-def test_a_commit_checks_what_is_borrowed(
+def test_commit_refuses_picks_beyond_cohort_or_borrowing_limits(
     store: QueueStore, borrowing: dict[str, int], held: int, asked: tuple[int, int], refused: str
 ) -> None:
     other = replace(spec("b", gpu=4), cohort="x")
@@ -364,7 +366,7 @@ def test_a_commit_checks_what_is_borrowed(
 
 
 @pytest.mark.parametrize("limit", [1, 3, 64])
-def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -> None:
+def test_rounds_pick_the_same_jobs_as_fresh_snapshots(place: conftest.Place, limit: int) -> None:
     def admitted(cycle: Callable[[QueueStore], tuple[str, ...]]) -> list[str]:
         place.lose()
         store = place.open()
@@ -392,7 +394,7 @@ def test_rounds_pick_what_fresh_looks_would(place: conftest.Place, limit: int) -
     assert admitted(kept) == admitted(fresh)
 
 
-def test_a_batch_that_is_refused_ends_the_round_and_what_was_chosen_after_it(store: QueueStore) -> None:
+def test_refused_batch_ends_the_round_and_drops_later_batches(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 12))
     rounds = Rounds(Meddled(store), Rules())
@@ -403,7 +405,7 @@ def test_a_batch_that_is_refused_ends_the_round_and_what_was_chosen_after_it(sto
 
 
 class Meddled:
-    """A store in which the fourth job is taken away while the first batch is on its way."""
+    """A store in which the fourth job is removed before the second batch is committed."""
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
@@ -420,7 +422,7 @@ class Meddled:
 
 
 class Crowded:
-    """A store in which another job comes before all others of a queue just before each batch."""
+    """A store in which, just before each commit, a new job arrives at the front of queue a."""
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
@@ -435,7 +437,7 @@ class Crowded:
         return getattr(self._store, name)
 
 
-def test_what_others_change_while_more_is_shown_is_left_to_the_next_look(store: QueueStore) -> None:
+def test_rounds_handle_entries_that_arrive_before_each_commit(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([each for name in "ab" for each in entries(name, 40)])
     crowded = Crowded(store)
@@ -466,7 +468,7 @@ HUGE = 3
 def check_rounds(
     rounds: QueueStore, whole: QueueStore, history: list[list[tuple[str, str, int, int]]], most: int
 ) -> None:
-    """Rounds that see a few jobs of each queue pick what one look at all of them would."""
+    """Check that rounds, which see a few jobs of each queue, pick the same jobs as one snapshot of all jobs."""
     for store in (rounds, whole):
         store.rebuild(1, [], [each for name in "abc" for each in entries(name, 9)])
         store.configure([spec("a", 3), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
@@ -491,27 +493,27 @@ def happen(store: QueueStore, what: str, queue: str, number: int, priority: int)
             store.remove([key(f"{queue}-{each:04}") for each in range(number, number + 3)])
         case "release":
             store.remove(sorted(store.reservations())[:number])
-        case "huge":  # what can never run, before all others
+        case "huge":  # jobs that can never run, in front of all others
             store.put([entry(f"huge-{each}", "b", START - 1, 3, gpu=9) for each in range(HUGE)])
         case _:
             store.configure([spec("a", 1 + number), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
 
 
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
-def test_rounds_pick_what_a_look_at_everything_would_in_memory(history: list[Any], most: int) -> None:
+def test_rounds_pick_the_same_jobs_as_a_full_snapshot_in_memory(history: list[Any], most: int) -> None:
     check_rounds(MemoryStore(lambda *_: None), MemoryStore(lambda *_: None), history, most)
 
 
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
 @settings(max_examples=15)
-def test_rounds_pick_what_a_look_at_everything_would_on_fakeredis(history: list[Any], most: int) -> None:
+def test_rounds_pick_the_same_jobs_as_a_full_snapshot_on_fakeredis(history: list[Any], most: int) -> None:
     client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
     client.close()
 
 
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
-def test_rounds_pick_what_a_look_at_everything_would_on_redis(redis_url: str, history: list[Any], most: int) -> None:
+def test_rounds_pick_the_same_jobs_as_a_full_snapshot_on_redis(redis_url: str, history: list[Any], most: int) -> None:
     client = connection.connect(redis_url, client_name="test")
     client.flushall()
     check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
@@ -521,7 +523,7 @@ def test_rounds_pick_what_a_look_at_everything_would_on_redis(redis_url: str, hi
 # The layout of the keys
 
 
-def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client: connection.Connection) -> None:
+def test_pending_commit_survives_flushed_scripts_and_lost_connections(client: connection.Connection) -> None:
     store = RedisStore(client)
     store.rebuild(1, [], entries("a", 6))
     store.configure(specs(a=1), None)
@@ -539,7 +541,7 @@ def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client:
     commits = chain(store, 1, 1, 1)
     begun(commits)
     done = [each.outcome() for each in commits]
-    begun(commits)  # as after answers that were lost
+    begun(commits)  # the client repeats a commit after a lost answer
     assert [each.outcome() for each in commits] == done
     assert [each.pick for pending in commits for each in pending.reservations()] == [5, 6, 7]
     stale = store.pending_commit(picked(store, 2))
@@ -550,7 +552,7 @@ def test_a_commit_that_was_begun_is_answered_whatever_happens_on_the_way(client:
     assert client.ping()
 
 
-def test_another_layout_is_a_loss(client: connection.Connection) -> None:
+def test_store_with_another_key_layout_is_lost(client: connection.Connection) -> None:
     old = RedisStore(client)
     old.rebuild(1, [reservation("held", gpu=1)], entries("a", 3))
     old.configure(specs(a=7), {GPU: 4})

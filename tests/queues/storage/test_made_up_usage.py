@@ -1,4 +1,4 @@
-"""What queues and the pool use of names that limits mention; made-up names of admitted jobs cost others nothing."""
+"""Usage counts only resources that a limit names: invented resource names of admitted jobs cost other jobs nothing."""
 
 import pytest
 
@@ -31,7 +31,7 @@ TPU = "example.org/tpu"
 
 
 def odd(number: int, queue: str = "a", **demand: int) -> Entry:
-    """A job that asks for as many made-up names as a job may ask for."""
+    """Return a job that requests the largest permitted number of invented resources."""
     names = {f"{MADE_UP}-{number}-{at}": 1 for at in range(60)}
     return entry(f"odd-{number:03}", queue, START + number, **names, cpu=1, **demand)
 
@@ -46,7 +46,7 @@ def admit(store: QueueStore, *jobs: Entry) -> list[Reservation]:
 
 
 @pytest.mark.parametrize("pool", [None, {GPU: 9, "cpu": 9_000}])
-def test_made_up_names_of_admitted_jobs_are_in_no_sum(store: QueueStore, pool: Amounts | None) -> None:
+def test_usage_leaves_out_resources_that_no_limit_names(store: QueueStore, pool: Amounts | None) -> None:
     store.configure([spec("a"), spec("b", cpu=99)], pool)
     admitted = admit(store, *(odd(number, "ab"[number % 2]) for number in range(50)))
     assert all(len(each.charge) == 62 for each in admitted), "a charge stays whole"
@@ -58,14 +58,14 @@ def test_made_up_names_of_admitted_jobs_are_in_no_sum(store: QueueStore, pool: A
     assert not any(store.inspect().usage.values())
 
 
-def test_a_rebuild_counts_as_picks_do(store: QueueStore) -> None:
+def test_rebuild_counts_the_same_resources_as_picks(store: QueueStore) -> None:
     store.configure([spec("a", **{TPU: 9})], None)
     held = [reservation(f"job-{number}", **{TPU: 1, f"{MADE_UP}-{number}": 1}) for number in range(5)]
     store.rebuild(2, held, [])
     assert usage(store.snapshot(0)) == {"": {TPU: 5, "jobs": 5}, "a": {TPU: 5, "jobs": 5}}
 
 
-def test_what_was_charged_before_there_were_settings_is_counted_again_with_them(place: Place) -> None:
+def test_first_configure_recounts_the_usage(place: Place) -> None:
     store = place.open()
     store.rebuild(1, [reservation("job", **{TPU: 2, MADE_UP: 1})], [])
     assert store.inspect().counted is None
@@ -87,7 +87,7 @@ def test_what_was_charged_before_there_were_settings_is_counted_again_with_them(
         ([member("b", tpu=9)], None),
     ],
 )
-def test_a_name_that_begins_to_count_counts_what_is_admitted_already(
+def test_new_limit_on_a_resource_counts_jobs_already_admitted(
     store: QueueStore, queues: list[QueueSpec], pool: Amounts | None
 ) -> None:
     plain = specs(a=1, b=1)
@@ -107,8 +107,8 @@ def test_a_name_that_begins_to_count_counts_what_is_admitted_already(
     assert not any([store.inspect().pool_usage, *store.inspect().usage.values()])
 
 
-def test_limits_that_begin_and_end_are_exact(store: QueueStore) -> None:
-    """Four of 5 are used: one more is admitted and no second one, by quota, by pool and by cohort."""
+def test_new_limit_admits_exactly_the_remaining_amount(store: QueueStore) -> None:
+    """With 4 of 5 used, quota, pool and cohort each admit one more job and refuse a second one."""
     store.configure(specs(a=1, b=1), None)
     admit(store, *(odd(number, "ab"[number % 2], **{TPU: 2}) for number in range(2)))
     limits = [([spec("a", **{TPU: 3}), spec("b", **{TPU: 2})], None), (specs(a=1, b=1), {TPU: 5})]
@@ -122,7 +122,7 @@ def test_limits_that_begin_and_end_are_exact(store: QueueStore) -> None:
         store.configure(specs(a=1, b=1), None)
 
 
-def test_a_member_that_joins_brings_what_it_uses_and_takes_it_away(store: QueueStore) -> None:
+def test_queue_that_joins_or_leaves_a_cohort_moves_its_usage(store: QueueStore) -> None:
     store.configure([member("a", tpu=4), spec("b")], None)
     admit(store, odd(0, "b", **{TPU: 3}))
     store.configure([member("a", tpu=4), member("b", tpu=1)], None)
@@ -131,7 +131,7 @@ def test_a_member_that_joins_brings_what_it_uses_and_takes_it_away(store: QueueS
     assert len(list(run(store, 9))) == 2
 
 
-def test_names_that_settings_add_are_counted(place: Place) -> None:
+def test_resources_named_in_settings_are_counted(place: Place) -> None:
     store = place.open()
     store.rebuild(1, [], [])
     store.configure(specs(a=1), None)
@@ -141,7 +141,7 @@ def test_names_that_settings_add_are_counted(place: Place) -> None:
     assert StoreSettings().counted == frozenset()
 
 
-def test_the_same_names_again_are_no_change(store: QueueStore) -> None:
+def test_configure_with_equal_settings_changes_nothing(store: QueueStore) -> None:
     settings = [spec("a", **{TPU: 3})], {"cpu": 5}
     store.configure(*settings)
     before = store.snapshot(0)
@@ -149,7 +149,7 @@ def test_the_same_names_again_are_no_change(store: QueueStore) -> None:
     assert store.snapshot(0) == before
 
 
-def test_a_race_does_not_count_made_up_names_of_its_picks(store: QueueStore) -> None:
+def test_picker_does_not_count_resources_that_no_limit_names(store: QueueStore) -> None:
     store.configure([spec("a", cpu=99)], {"cpu": 99})
     store.put([odd(number) for number in range(50)])
     picker = Picker(store.snapshot(50), Rules())
@@ -160,7 +160,7 @@ def test_a_race_does_not_count_made_up_names_of_its_picks(store: QueueStore) -> 
 
 
 def work(client: connection.Connection, *, made_up: bool) -> tuple[int, list[bytes]]:
-    """How many commands a commit is for Redis after 200 jobs were admitted, and the sums that it reads."""
+    """Return the number of Redis commands of a commit with 200 admitted jobs, and the stored sums that it reads."""
     client.flushall()
     store = RedisStore(client)
     store.rebuild(1, [], [])
@@ -178,5 +178,5 @@ def work(client: connection.Connection, *, made_up: bool) -> tuple[int, list[byt
     return sum(each["calls"] for each in client.info("commandstats").values()), sums
 
 
-def test_a_commit_reads_no_more_where_jobs_with_made_up_names_are_admitted(client: connection.Connection) -> None:
+def test_commit_cost_does_not_grow_with_unlimited_resource_names(client: connection.Connection) -> None:
     assert work(client, made_up=True) == work(client, made_up=False)

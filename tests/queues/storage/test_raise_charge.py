@@ -1,4 +1,4 @@
-"""A worker has an admitted job charged for more: granted where quota, cohort and pool hold it, else nothing changes."""
+"""A worker raises the charge of an admitted job: granted within quota, cohort and pool, and refused whole otherwise."""
 
 import json
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ JOB = key("job")
 
 
 class Desk:
-    """A store and a work queue beside each other, and a worker that has a key."""
+    """A store with its work queue, and a worker that runs JOB."""
 
     store: QueueStore
     work: WorkSink
 
     def rebuilt(self, epoch: int, held: list[Reservation], queues: list[QueueSpec], pool: Amounts | None = None) -> str:
-        """The store holds that, and a worker has begun on JOB; its token."""
+        """Rebuild and configure the store, let a worker begin on JOB, and return the worker's token."""
         self.store.rebuild(epoch, held, [])
         self.store.configure(queues, pool)
         return self.begun()
@@ -40,11 +40,11 @@ class Desk:
         return task.token
 
     def leases(self) -> list[Lease]:
-        """Dispatch JOB."""
+        """Dispatch JOB and return its leases."""
         raise NotImplementedError
 
     def charges(self) -> tuple[Amounts, dict[str, Amounts]]:
-        """What JOB is charged, and what queues and pool use."""
+        """Return the charge of JOB, and the usage of queues and pool."""
         return self.store.reservations([JOB])[JOB].charge, usage(self.store.snapshot(0))
 
 
@@ -95,7 +95,7 @@ def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
             yield OnRedis(request.getfixturevalue("client"))
 
 
-def test_a_raised_charge_counts_in_its_queue_and_the_pool_until_it_is_freed(desk: Desk) -> None:
+def test_raised_charge_counts_in_queue_and_pool_until_the_job_is_removed(desk: Desk) -> None:
     held = [reservation("job", cpu=2, gpu=1), reservation("other", gpu=1)]
     token = desk.rebuilt(1, held, [spec("a", gpu=8)], {GPU: 10})
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 7, "cpu": 1, "memory": 5}) == ""
@@ -106,7 +106,7 @@ def test_a_raised_charge_counts_in_its_queue_and_the_pool_until_it_is_freed(desk
     assert usage(desk.store.snapshot(0)) == {"": {"jobs": 1, GPU: 1}, "a": {"jobs": 1, GPU: 1}}
 
 
-def test_a_raised_charge_counts_what_limits_name_and_keeps_all_names(desk: Desk) -> None:
+def test_raised_charge_counts_limited_resources_and_keeps_all_names(desk: Desk) -> None:
     made_up = {f"example.org/made-up-{number}": 1 for number in range(60)}
     token = desk.rebuilt(1, [reservation("job", cpu=1)], [spec("a", **{"example.org/tpu": 8})])
     assert desk.work.raise_charge(JOB, token, 1, {**made_up, "example.org/tpu": 8}) == ""
@@ -117,7 +117,7 @@ def test_a_raised_charge_counts_what_limits_name_and_keeps_all_names(desk: Desk)
     assert usage(desk.store.snapshot(0)) == {"": {}}
 
 
-def test_asking_again_or_for_less_changes_nothing(desk: Desk) -> None:
+def test_repeated_or_smaller_charge_changes_nothing(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=2)])
     for _ in range(3):
         assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == ""
@@ -140,7 +140,7 @@ def test_asking_again_or_for_less_changes_nothing(desk: Desk) -> None:
         ([QueueSpec(name="a", quota={GPU: 4}, cohort="c", borrowing={GPU: 0})], None, "quota"),
     ],
 )
-def test_what_has_no_room_for_the_difference_refuses_all_of_it(
+def test_raise_beyond_quota_pool_or_cohort_is_refused_whole(
     desk: Desk, queues: list[QueueSpec], pool: Amounts | None, refused: str
 ) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=1), reservation("other", gpu=2)], queues, pool)
@@ -150,19 +150,19 @@ def test_what_has_no_room_for_the_difference_refuses_all_of_it(
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 2, "cpu": 1}) == ""
 
 
-def test_a_queue_beyond_its_quota_may_have_more_of_what_it_is_not_short_of(desk: Desk) -> None:
+def test_queue_beyond_its_quota_may_raise_the_charge_of_other_resources(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=9)], [spec("a", gpu=4)], {"cpu": 8})
     assert desk.work.raise_charge(JOB, token, 1, {"cpu": 8}) == ""
     assert desk.work.raise_charge(JOB, token, 1, {"cpu": 9}) == "pool"
 
 
-def test_a_queue_that_nobody_configured_has_no_limit_but_the_pool(desk: Desk) -> None:
+def test_unknown_queue_is_limited_by_the_pool_only(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", "gone", gpu=1)], [spec("a")], {GPU: 3})
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 3}) == ""
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 4}) == "pool"
 
 
-def test_only_the_attempt_that_is_held_is_charged_and_only_by_its_worker(desk: Desk) -> None:
+def test_raise_needs_the_current_attempt_and_the_token_of_its_worker(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", attempt=2, gpu=1)], [spec("a")])
     before = desk.charges()
     for asked in ((JOB, token, 1), (JOB, token, 3), (JOB, "another", 2), (key("other"), token, 2)):
@@ -173,21 +173,21 @@ def test_only_the_attempt_that_is_held_is_charged_and_only_by_its_worker(desk: D
     assert desk.charges() == before
 
 
-def test_after_a_rebuild_the_run_of_before_charges_nothing(desk: Desk) -> None:
+def test_raise_with_a_token_from_before_a_rebuild_is_refused(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a")])
     desk.store.rebuild(2, [reservation("job", gpu=1)], [])
     assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == "reservation"
     assert desk.charges()[0] == {"jobs": 1, GPU: 1}
 
 
-def test_a_lost_store_charges_nothing(desk: Desk) -> None:
+def test_raise_on_a_lost_store_raises_store_lost(desk: Desk) -> None:
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a")])
     desk.store.forget(1)
     with pytest.raises(errors.StoreLost):
         desk.work.raise_charge(JOB, token, 1, {GPU: 2})
 
 
-def test_amounts_are_exact_up_to_the_largest(desk: Desk) -> None:
+def test_raised_amounts_are_exact_up_to_the_largest(desk: Desk) -> None:
     most = 2**53 - 1
     token = desk.rebuilt(1, [reservation("job", memory=1)], [spec("a", memory=most)])
     assert desk.work.raise_charge(JOB, token, 1, {"memory": most}) == ""
@@ -198,8 +198,8 @@ def test_amounts_are_exact_up_to_the_largest(desk: Desk) -> None:
     assert desk.work.raise_charge(JOB, token, 1, {"memory": most + 1}) == "quota"
 
 
-def test_a_chooser_sees_what_was_raised_before_it_picks(desk: Desk) -> None:
-    """The batch was chosen when there was room; the store has none any more."""
+def test_commit_refuses_picks_made_before_a_raise_took_the_room(desk: Desk) -> None:
+    """The batch was chosen while there was room, and the raised charge has used that room up."""
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=4)])
     desk.store.put([entry("next", gpu=3)])
     since = desk.store.snapshot(9)

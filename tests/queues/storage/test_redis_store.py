@@ -1,4 +1,4 @@
-"""What only the store in Redis has: answers lost on the way, crashes half way, what others read in it."""
+"""The store in Redis: repeated scripts after lost answers, interrupted rebuilds, and its stored values."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.queues.builders import GPU, START, choose, entries, entry, ke
 
 
 class Repeating:
-    """A script that is sent twice, as the client does when an answer is lost."""
+    """A script that is sent twice, as the client does after a lost answer."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -39,13 +39,13 @@ class Repeating:
 
 @pytest.fixture(params=["fakeredis", "redis"])
 def server(request: pytest.FixtureRequest) -> connection.Connection:
-    """An empty Redis, twice."""
+    """Return an empty server, on fakeredis and on Redis."""
     if request.param == "redis":
         return request.getfixturevalue("client")
     return fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
 
 
-def test_a_rebuild_of_many_pieces_on_a_server_that_knows_no_script(
+def test_rebuild_in_many_chunks_loads_flushed_scripts(
     server: connection.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_store, "CHUNK", 3)
@@ -60,7 +60,9 @@ def test_a_rebuild_of_many_pieces_on_a_server_that_knows_no_script(
         redis_store._REBUILD.run_all(server, [[7, "charge"]])
 
 
-def test_every_script_may_be_sent_twice(server: connection.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_has_the_same_result_when_sent_twice(
+    server: connection.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("_PUT", "_REMOVE", "_CONFIGURE", "_SNAPSHOT", "_COMMIT", "_REBUILD", "_RESERVATIONS"):
         monkeypatch.setattr(redis_store, name, Repeating(getattr(redis_store, name)))
     store = RedisStore(server, StoreSettings(ports=(20000, 20009)))
@@ -78,7 +80,7 @@ def test_every_script_may_be_sent_twice(server: connection.Connection, monkeypat
     assert dict(store.snapshot(9).pool_usage) == {}
 
 
-def test_a_rebuild_that_stops_half_way_leaves_a_lost_store(server: connection.Connection) -> None:
+def test_interrupted_rebuild_leaves_a_lost_store(server: connection.Connection) -> None:
     store = RedisStore(server)
     store.rebuild(1, [reservation("old")], entries("a", 2))
 
@@ -100,7 +102,7 @@ def test_a_rebuild_that_stops_half_way_leaves_a_lost_store(server: connection.Co
     assert again.reservations() == {}
 
 
-def test_of_two_rebuilds_at_once_the_higher_epoch_wins(server: connection.Connection) -> None:
+def test_concurrent_rebuild_of_the_higher_epoch_wins(server: connection.Connection) -> None:
     low, high = RedisStore(server), RedisStore(server)
 
     def overtaken() -> Any:
@@ -113,7 +115,7 @@ def test_of_two_rebuilds_at_once_the_higher_epoch_wins(server: connection.Connec
     assert high.epoch() == 3
 
 
-def test_numbers_are_exact_and_text_is_plain(server: connection.Connection) -> None:
+def test_stored_numbers_are_exact_and_values_are_plain_json(server: connection.Connection) -> None:
     store = RedisStore(server)
     large = 2**53 - 1
     store.rebuild(1, [], [entry("job", memory=large, gpu=1)])
@@ -127,7 +129,7 @@ def test_numbers_are_exact_and_text_is_plain(server: connection.Connection) -> N
     )
 
 
-def test_credits_may_grow_past_what_lua_can_count(server: connection.Connection) -> None:
+def test_credits_may_grow_beyond_the_exact_integers_of_lua(server: connection.Connection) -> None:
     store = RedisStore(server)
     waiting = [*entries("a", 20, memory=2**50), *entries("b", 20, memory=2**50 + 1)]
     store.rebuild(1, [], waiting)
@@ -138,7 +140,7 @@ def test_credits_may_grow_past_what_lua_can_count(server: connection.Connection)
     assert choose(snapshot, START, 1, "memory").picks
 
 
-def test_nothing_is_left_of_jobs_that_are_gone(server: connection.Connection) -> None:
+def test_removed_jobs_leave_no_keys(server: connection.Connection) -> None:
     store = RedisStore(server, StoreSettings(ports=(20000, 20099)))
     store.rebuild(1, [], [])
     store.configure(specs(a=1, b=1), {GPU: 99})

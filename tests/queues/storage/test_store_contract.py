@@ -1,4 +1,4 @@
-"""What every queue store promises: memory, fakeredis and Redis alike."""
+"""The contract of every queue store: in memory, on fakeredis and on Redis."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def batch(store: QueueStore, limit: int = 100, cost: str = "jobs") -> Batch:
 # Epochs
 
 
-def test_an_empty_store_refuses_everything_but_a_rebuild(place: Place) -> None:
+def test_lost_store_refuses_every_call_except_a_rebuild(place: Place) -> None:
     store = place.open()
     assert store.epoch() == 0
     for refused in (
@@ -58,7 +58,7 @@ def test_an_empty_store_refuses_everything_but_a_rebuild(place: Place) -> None:
     assert store.snapshot(1).epoch == 3
 
 
-def test_a_lost_store_is_noticed_and_can_be_rebuilt_under_a_higher_epoch(place: Place, store: QueueStore) -> None:
+def test_store_whose_data_vanished_is_lost_and_can_be_rebuilt(place: Place, store: QueueStore) -> None:
     store.put([entry("job")])
     place.lose()
     with pytest.raises(errors.StoreLost):
@@ -69,7 +69,7 @@ def test_a_lost_store_is_noticed_and_can_be_rebuilt_under_a_higher_epoch(place: 
 
 
 @pytest.mark.parametrize("epoch", [0, 4, 5])
-def test_a_rebuild_needs_a_higher_epoch(place: Place, epoch: int) -> None:
+def test_rebuild_needs_a_higher_epoch(place: Place, epoch: int) -> None:
     store = place.open()
     store.rebuild(5, [reservation("job")], [])
     with pytest.raises(errors.StaleEpoch, match="5"):
@@ -77,7 +77,7 @@ def test_a_rebuild_needs_a_higher_epoch(place: Place, epoch: int) -> None:
     assert store.reservations().keys() == {key("job")}
 
 
-def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> None:
+def test_store_of_an_earlier_epoch_is_refused(place: Place, store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put([entry("job")])
     picked = batch(store)
@@ -96,7 +96,7 @@ def test_whoever_rebuilt_before_is_refused(place: Place, store: QueueStore) -> N
     assert heads(other) == ["job"]
 
 
-def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: QueueStore) -> None:
+def test_all_reservations_may_be_read_under_an_earlier_epoch(place: Place, store: QueueStore) -> None:
     other = place.open()
     assert other.all_reservations() == {}
     other.rebuild(2, [reservation("job")], [])
@@ -108,7 +108,7 @@ def test_what_is_held_may_be_read_by_whoever_leads_next(place: Place, store: Que
         store.all_reservations()
 
 
-def test_what_a_rebuild_had_prepared_is_as_it_has_become_meanwhile(place: Place) -> None:
+def test_rebuild_updates_entries_that_were_prepared(place: Place) -> None:
     store = place.open()
     store.prepare(2, [*entries("a", 3), entry("gone"), entry("admitted")])
     assert store.epoch() == 0
@@ -125,7 +125,7 @@ def test_what_a_rebuild_had_prepared_is_as_it_has_become_meanwhile(place: Place)
     assert store.snapshot(9).pool_usage == {}
 
 
-def test_what_was_prepared_under_an_epoch_is_not_for_another(place: Place) -> None:
+def test_prepared_entries_are_not_used_under_another_epoch(place: Place) -> None:
     store = place.open()
     store.prepare(2, entries("a", 3))
     place.open().rebuild(3, [], [entry("job")])
@@ -136,7 +136,7 @@ def test_what_was_prepared_under_an_epoch_is_not_for_another(place: Place) -> No
     assert heads(store) == ["job"]
 
 
-def test_a_store_that_went_back_in_time_is_lost(place: Place) -> None:
+def test_store_restored_to_a_lower_epoch_is_lost(place: Place) -> None:
     store = place.open()
     store.rebuild(7, [], [])
     place.lose()
@@ -145,9 +145,7 @@ def test_a_store_that_went_back_in_time_is_lost(place: Place) -> None:
         store.put([entry("job")])
 
 
-def test_a_rebuild_replaces_entries_and_reservations_and_keeps_settings_and_credits(
-    place: Place, store: QueueStore
-) -> None:
+def test_rebuild_replaces_entries_and_reservations_and_keeps_settings(place: Place, store: QueueStore) -> None:
     store.configure([spec("a", 5), spec("b"), spec("c")], {"jobs": 2})
     store.put([*entries("a", 3), *entries("b", 3), *entries("c", 3)])
     list(run(store, 2))
@@ -164,7 +162,7 @@ def test_a_rebuild_replaces_entries_and_reservations_and_keeps_settings_and_cred
     assert usage(after) == {"": {"jobs": 1, GPU: 4}, "b": {"jobs": 1, GPU: 4}}
 
 
-def test_a_rebuild_charges_beyond_quota_and_pool_and_in_unknown_queues(place: Place) -> None:
+def test_rebuild_charges_beyond_quota_and_pool_and_in_unknown_queues(place: Place) -> None:
     store = place.open()
     held = [reservation("one", gpu=8), reservation("two", gpu=8), reservation("lost", "gone", gpu=8)]
     store.rebuild(1, held, [])
@@ -180,7 +178,7 @@ def test_a_rebuild_charges_beyond_quota_and_pool_and_in_unknown_queues(place: Pl
 # Settings
 
 
-def test_the_revision_rises_only_with_a_change(store: QueueStore) -> None:
+def test_revision_rises_only_when_settings_change(store: QueueStore) -> None:
     quota = spec("a", 2, gpu=4, cpu=8)
     store.configure([quota, spec("b")], {GPU: 8})
     revision = store.snapshot(0).revision
@@ -202,7 +200,7 @@ def test_the_revision_rises_only_with_a_change(store: QueueStore) -> None:
         assert snapshot.pool == pool
 
 
-def test_a_commit_of_an_older_revision_is_refused_whole(store: QueueStore) -> None:
+def test_commit_of_an_older_revision_is_refused_whole(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 3))
     picked = batch(store)
@@ -212,7 +210,7 @@ def test_a_commit_of_an_older_revision_is_refused_whole(store: QueueStore) -> No
     assert commit(store, batch(store)).refused == ""
 
 
-def test_jobs_in_an_unknown_queue_wait_until_it_is_there(store: QueueStore) -> None:
+def test_jobs_in_an_unknown_queue_wait_until_it_is_configured(store: QueueStore) -> None:
     store.configure(specs(b=1), None)
     store.put([entry("one"), entry("two", priority=1), entry("other", "b")])
     assert order(run(store, 5)) == "b"
@@ -221,7 +219,7 @@ def test_jobs_in_an_unknown_queue_wait_until_it_is_there(store: QueueStore) -> N
     assert order(run(store, 5)) == "aa"
 
 
-def test_a_removed_queue_that_is_ahead_returns_where_it_stood(store: QueueStore) -> None:
+def test_removed_queue_that_is_ahead_returns_with_its_account(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([*entries("a", 4), *entries("b", 4)])
     assert order(run(store, 1)) == "a"
@@ -234,7 +232,7 @@ def test_a_removed_queue_that_is_ahead_returns_where_it_stood(store: QueueStore)
     assert order(run(store, 3)) == "bab"
 
 
-def test_a_removed_queue_is_forgotten_when_the_others_have_caught_up(store: QueueStore) -> None:
+def test_account_of_a_removed_queue_ends_when_the_others_have_caught_up(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1, c=1), None)
     store.put([*entries("a", 4), *entries("b", 4), *entries("c", 4)])
     assert order(run(store, 1)) == "a"
@@ -247,7 +245,7 @@ def test_a_removed_queue_is_forgotten_when_the_others_have_caught_up(store: Queu
     assert store.snapshot(0).queues[0].account == Account()
 
 
-def test_a_change_of_aging_reorders_what_waits(store: QueueStore) -> None:
+def test_changed_aging_reorders_waiting_jobs(store: QueueStore) -> None:
     store.put([entry("old"), entry("high", submitted=START + 900, priority=1)])
     for aging, expected in ((600, ["old", "high"]), (1000, ["high", "old"]), (600, ["old", "high"])):
         store.configure([QueueSpec(name="a", aging_seconds=aging)], None)
@@ -261,7 +259,7 @@ def test_a_change_of_aging_reorders_what_waits(store: QueueStore) -> None:
 # Entries
 
 
-def test_the_order_is_age_moved_by_priority_and_ties_go_by_namespace_and_name(store: QueueStore) -> None:
+def test_entries_are_ordered_by_age_and_priority_then_by_key(store: QueueStore) -> None:
     store.configure([QueueSpec(name="a", aging_seconds=100)], None)
     store.put(
         [
@@ -285,7 +283,7 @@ def version(store: QueueStore) -> int:
     return store.snapshot(1).queues[0].heads[0].version
 
 
-def test_the_version_rises_only_when_the_content_changes(store: QueueStore) -> None:
+def test_entry_version_rises_only_when_the_content_changes(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put([entry("job", gpu=1)])
     first = version(store)
@@ -299,14 +297,14 @@ def test_the_version_rises_only_when_the_content_changes(store: QueueStore) -> N
     assert version(store) > second
 
 
-def test_an_entry_reads_back_as_it_was_put(store: QueueStore) -> None:
+def test_entry_is_read_back_unchanged(store: QueueStore) -> None:
     put = entry("job", submitted=START + 0.123457, priority=-3, attempt=7, memory=2**50 + 1, gpu=8)
     store.configure(specs(a=1), None)
     store.put([put])
     assert store.snapshot(1).queues[0].heads[0].entry == put
 
 
-def test_a_job_moves_to_another_queue(store: QueueStore) -> None:
+def test_put_moves_a_job_to_another_queue(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("job")])
     picked = batch(store)
@@ -316,7 +314,7 @@ def test_a_job_moves_to_another_queue(store: QueueStore) -> None:
     assert order(run(store, 2)) == "b"
 
 
-def test_put_leaves_alone_who_holds_a_reservation(store: QueueStore) -> None:
+def test_put_ignores_a_job_with_a_reservation(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("job")])
     list(run(store, 1))
@@ -324,7 +322,7 @@ def test_put_leaves_alone_who_holds_a_reservation(store: QueueStore) -> None:
     assert heads(store, "a") == heads(store, "b") == []
 
 
-def test_remove_is_safe_to_repeat(store: QueueStore) -> None:
+def test_remove_may_be_repeated(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put([entry("held", gpu=2), entry("waits", submitted=START + 1)])
     list(run(store, 1))
@@ -335,7 +333,7 @@ def test_remove_is_safe_to_repeat(store: QueueStore) -> None:
         assert heads(store) == []
 
 
-def test_many_entries(store: QueueStore) -> None:
+def test_put_and_remove_handle_many_entries(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 1203))
     assert store.snapshot(1).queues[0].waiting == 1203
@@ -346,7 +344,7 @@ def test_many_entries(store: QueueStore) -> None:
 # Commit
 
 
-def test_a_commit_charges_reserves_and_marks(place: Place, store: QueueStore) -> None:
+def test_commit_charges_reserves_and_adds_the_jobs_to_the_work_queue(place: Place, store: QueueStore) -> None:
     store.configure(specs(a=2, b=1), {GPU: 8})
     store.put([entry("one", gpu=2, attempt=3), entry("two", "b", gpu=1, memory=2**50 + 1)])
     committed = commit(store, batch(store))
@@ -361,7 +359,7 @@ def test_a_commit_charges_reserves_and_marks(place: Place, store: QueueStore) ->
     assert place.marked() == [(one.key, "a"), (two.key, "b")]
 
 
-def test_the_first_refused_pick_ends_the_batch_and_the_earlier_ones_stand(store: QueueStore) -> None:
+def test_first_refused_pick_ends_the_batch_and_earlier_picks_stay(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 4))
     picked = batch(store)
@@ -373,7 +371,7 @@ def test_the_first_refused_pick_ends_the_batch_and_the_earlier_ones_stand(store:
     assert heads(store) == ["a-0003", "a-0002"]
 
 
-def test_arrivals_do_not_make_a_batch_stale(store: QueueStore) -> None:
+def test_commit_succeeds_after_new_jobs_arrive(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put(entries("a", 2))
     picked = batch(store)
@@ -382,7 +380,7 @@ def test_arrivals_do_not_make_a_batch_stale(store: QueueStore) -> None:
     assert heads(store) == ["urgent"]
 
 
-def test_a_commit_twice_takes_nothing_twice(store: QueueStore) -> None:
+def test_repeated_commit_charges_once(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 2))
     picked = batch(store)
@@ -393,7 +391,7 @@ def test_a_commit_twice_takes_nothing_twice(store: QueueStore) -> None:
 
 
 @pytest.mark.parametrize(("quota", "pool", "refused"), [({"gpu": 4}, None, "quota"), ({}, {GPU: 4}, "pool")])
-def test_a_commit_checks_quota_and_pool_itself(
+def test_commit_refuses_picks_beyond_quota_or_pool(
     store: QueueStore, quota: dict[str, int], pool: dict[str, int], refused: str
 ) -> None:
     store.configure([spec("a", **quota)], pool)
@@ -407,7 +405,7 @@ def test_a_commit_checks_quota_and_pool_itself(
     assert [each.key for each in committed.reservations] == [waiting.entry.key]
 
 
-def test_a_commit_takes_nothing_that_a_closed_pool_does_not_name(store: QueueStore) -> None:
+def test_commit_refuses_resources_that_a_closed_pool_does_not_name(store: QueueStore) -> None:
     store.configure([spec("a")], {"cpu": 9, OTHERS: 0})
     store.put([entry("plain", submitted=START, cpu=9), entry("made-up", submitted=START + 1, gpu=1)])
     (plain, odd) = store.snapshot(2).queues[0].heads
@@ -418,7 +416,7 @@ def test_a_commit_takes_nothing_that_a_closed_pool_does_not_name(store: QueueSto
     assert store.snapshot(0).pool == {"cpu": 9, OTHERS: 0}
 
 
-def test_a_job_grows_by_a_second_entry(place: Place, store: QueueStore) -> None:
+def test_grow_entry_raises_the_charge_of_an_admitted_job(place: Place, store: QueueStore) -> None:
     store.configure([spec("a", gpu=5)], None)
     store.put([entry("job", kind="grow", gpu=2)])
     assert heads(store) == []
@@ -434,7 +432,7 @@ def test_a_job_grows_by_a_second_entry(place: Place, store: QueueStore) -> None:
     assert usage(store.snapshot(0)) == {"": {}}
 
 
-def test_picks_are_numbered_over_rebuilds(place: Place, store: QueueStore) -> None:
+def test_pick_numbers_continue_after_a_rebuild(place: Place, store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 5))
     assert [each.pick for each in run(store, 3, 2)] == [1, 2, 3]
@@ -446,7 +444,7 @@ def test_picks_are_numbered_over_rebuilds(place: Place, store: QueueStore) -> No
 # Ports
 
 
-def test_ports_are_given_in_turn_and_only_while_free(place: Place) -> None:
+def test_ports_are_assigned_in_turn_and_only_while_free(place: Place) -> None:
     store = place.open(ports=(20000, 20002))
     store.rebuild(1, [], [])
     store.configure(specs(a=1), None)
@@ -461,7 +459,7 @@ def test_ports_are_given_in_turn_and_only_while_free(place: Place) -> None:
     assert [each.port for each in run(store, 9)] == [20002]
 
 
-def test_who_asks_for_no_port_gets_none_and_needs_none(place: Place) -> None:
+def test_job_without_a_port_is_admitted_when_no_port_is_free(place: Place) -> None:
     store = place.open(ports=(20000, 20001))
     store.rebuild(1, [], [])
     store.configure(specs(a=1), None)
@@ -475,7 +473,7 @@ def test_who_asks_for_no_port_gets_none_and_needs_none(place: Place) -> None:
     assert place_of.entry.port
 
 
-def test_a_rebuild_keeps_ports_and_a_new_attempt_gets_a_new_one(place: Place) -> None:
+def test_rebuild_keeps_ports_and_new_jobs_get_free_ones(place: Place) -> None:
     store = place.open(ports=(20000, 20005))
     store.rebuild(1, [reservation("held", port=20003), reservation("old", port=20004)], [])
     store.configure(specs(a=1), None)
@@ -485,6 +483,6 @@ def test_a_rebuild_keeps_ports_and_a_new_attempt_gets_a_new_one(place: Place) ->
 
 
 @pytest.mark.parametrize("ports", [(0, 5), (5, 4), (5, 65536)])
-def test_a_range_of_ports_is_checked(ports: tuple[int, int]) -> None:
+def test_settings_reject_an_invalid_port_range(ports: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="range"):
         StoreSettings(ports)

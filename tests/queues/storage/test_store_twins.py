@@ -1,4 +1,4 @@
-"""Memory and Redis answer any sequence of calls alike, and the sums they keep are those of the reservations."""
+"""Memory and Redis return the same results for any calls, and their usage equals the sum of the reservations."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ Step = Callable[[QueueStore], object]
 PORTS = StoreSettings(ports=(30000, 30006))
 
 ODD, RARE = "example.org/odd", "example.org/rare"
-"""Names that count only while a limit mentions them."""
+"""Resources that count only while a limit names them."""
 NAMES = ["one", "two", "three", "four", "five", "six"]
 names = st.sampled_from(NAMES)
 queue_names = st.sampled_from("abc")
@@ -82,7 +82,7 @@ def cycle(limit: int, heads: int, cost: str) -> Step:
 
 
 def blind_commit(limit: int, cost: str) -> Step:
-    """Picks of whoever is first, whether there is room or not."""
+    """Return a step that commits picks of the first entries without a check for room."""
 
     def step(store: QueueStore) -> object:
         snapshot = store.snapshot(9)
@@ -102,7 +102,7 @@ def blind_commit(limit: int, cost: str) -> Step:
 
 
 def stale_cycle(limit: int, between: Step) -> Step:
-    """Something happens between the choice and its commit."""
+    """Return a step that runs another step between the choice and its commit."""
 
     def step(store: QueueStore) -> object:
         batch = choose(store.snapshot(9), START, limit, "jobs")
@@ -136,7 +136,7 @@ steps = st.lists(
 
 
 def answer(store: QueueStore, step: Step) -> object:
-    """What a step answers, or which error it raises."""
+    """Return the result of a step, or the type of the error that it raises."""
     try:
         return step(store)
     except errors.QueueError as error:
@@ -164,7 +164,7 @@ def check_twins(client: connection.Connection, history: list[Step]) -> None:
 
 
 @given(history=steps)
-def test_memory_and_redis_answer_alike(redis_url: str, history: list[Step]) -> None:
+def test_memory_and_redis_return_the_same_results(redis_url: str, history: list[Step]) -> None:
     client = connection.connect(redis_url, client_name="test")
     check_twins(client, history)
     client.close()
@@ -172,7 +172,7 @@ def test_memory_and_redis_answer_alike(redis_url: str, history: list[Step]) -> N
 
 @given(history=steps)
 @settings(max_examples=30)
-def test_memory_and_fakeredis_answer_alike(history: list[Step]) -> None:
+def test_memory_and_fakeredis_return_the_same_results(history: list[Step]) -> None:
     client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_twins(client, history)
     client.close()

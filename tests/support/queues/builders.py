@@ -1,4 +1,4 @@
-"""Builders for the values of the queue room, and the loop that makes picks."""
+"""Builders for the values of the queues package, and the loop that makes picks."""
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 
 def key(name: str, namespace: str = "team") -> JobKey:
-    """A job's key."""
+    """Return the key of a job."""
     return JobKey(namespace, name, f"uid-{namespace}-{name}")
 
 
@@ -31,7 +31,7 @@ def entry(
     port: bool = True,
     **demand: int,
 ) -> Entry:
-    """A waiting job, which takes a port where there are any; `gpu` stands for GPU."""
+    """Return a waiting job. It takes a port if the store has ports; the keyword `gpu` stands for the resource GPU."""
     return Entry(
         key=key(name, namespace),
         queue=queue,
@@ -45,35 +45,35 @@ def entry(
 
 
 def entries(queue: str, count: int, **demand: int) -> list[Entry]:
-    """Jobs of one queue, one per second."""
+    """Return jobs of one queue, submitted one per second."""
     return [entry(f"{queue}-{number:04}", queue, START + number, **demand) for number in range(count)]
 
 
 def reservation(
     name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, pick: int = 0, **charge: int
 ) -> Reservation:
-    """A held job."""
+    """Return the reservation of an admitted job."""
     taken = {amounts.JOBS: 1} | resources(**charge)
     return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
 
 
 def resources(**demand: int) -> dict[str, int]:
-    """Amounts, where `gpu` stands for GPU."""
+    """Return amounts by resource; the keyword `gpu` stands for the resource GPU."""
     return {GPU if name == "gpu" else name: amount for name, amount in demand.items()}
 
 
 def spec(name: str, weight: int = 1, **quota: int) -> QueueSpec:
-    """A tenant queue."""
+    """Return a tenant queue."""
     return QueueSpec(name=name, weight=weight, quota=resources(**quota))
 
 
 def specs(**weights: int) -> list[QueueSpec]:
-    """Tenant queues without quotas."""
+    """Return tenant queues without quotas."""
     return [spec(name, weight) for name, weight in weights.items()]
 
 
 def choose(snapshot: Snapshot, now: float, limit: int, rules: Rules | str) -> Batch:
-    """Return the picks that one snapshot allows; `rules`, or only what a pick costs."""
+    """Return the picks that one snapshot allows. `rules` may be the name of the cost alone."""
     return Forecast(snapshot, Rules(cost=rules) if isinstance(rules, str) else rules).picks(now, limit)
 
 
@@ -98,7 +98,7 @@ def run(
 
 
 def order(reservations: Iterable[Reservation]) -> str:
-    """The queues of reservations, one letter each."""
+    """Return the names of the reservations' queues, joined into one string."""
     return "".join(each.queue for each in reservations)
 
 
@@ -114,6 +114,6 @@ def used(reservations: Iterable[Reservation], names: Container[str] | None = Non
 
 
 def usage(snapshot: Snapshot) -> dict[str, dict[str, int]]:
-    """What the store says each queue uses, in the same form; queues that use nothing are left out."""
+    """Return the usage that the store reports, in the form of `used`, without queues that use nothing."""
     queues = {view.spec.name: dict(view.usage) for view in snapshot.queues if view.usage}
     return {"": dict(snapshot.pool_usage)} | queues

@@ -1,4 +1,4 @@
-"""A Redis server as an admin would guard it: accounts, and TLS with certificates made on the spot."""
+"""A Redis server that is secured as in production: with accounts, and with TLS under certificates made for the test."""
 
 import contextlib
 import datetime
@@ -26,7 +26,7 @@ WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
 
 @dataclass(frozen=True)
 class Guarded:
-    """One that runs."""
+    """A running Redis server with accounts and TLS."""
 
     folder: Path
     port: int
@@ -36,7 +36,7 @@ class Guarded:
         return self.folder / "socket"
 
     def url(self, account: str = "torchq", password: str = WRITES) -> str:
-        """By its unix socket."""
+        """Return the URL of the unix socket for this account."""
         return f"unix://{account}:{password}@{self.socket}"
 
     @property
@@ -44,7 +44,7 @@ class Guarded:
         return self.url("torchq-reader", READS)
 
     def tls(self, *, host: str = "127.0.0.1", **options: str) -> str:
-        """By TLS, with these options in place of those that are right."""
+        """Return the URL for TLS. `options` replace single options of the valid URL."""
         files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
         given = {**{name: str(self.folder / file) for name, file in files.items()}, **options}
         query = "&".join(f"{name}={value}" for name, value in given.items() if value)
@@ -56,9 +56,9 @@ class Guarded:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[Guarded]:
-    """A server with our accounts and an admin, on a unix socket and by TLS for clients that have a certificate.
+    """Run a server with torchq's accounts and an admin, on a unix socket and with TLS for clients with a certificate.
 
-    The TLS is the server's own where it was built with it. Skips where there is no server.
+    A server that was built without TLS gets a TLS proxy in front of it. Skips the test if no server is installed.
     """
     server = redis_server.program()
     certify(folder)
@@ -79,7 +79,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
 
 
 def _speaks_tls(server: str) -> bool:
-    """Whether the server was built with TLS: then it misses its certificate, else it does not know what is meant."""
+    """Return whether the server was built with TLS: only such a server complains about the missing certificate."""
     done = subprocess.run([server, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, check=False)
     return "Failed to configure TLS" in done.stdout + done.stderr
 
@@ -116,7 +116,7 @@ def _answers(found: Guarded) -> bool:
 
 
 def certify(folder: Path) -> None:
-    """A CA, a certificate for a server at 127.0.0.1, one for a client."""
+    """Write a CA, a certificate for a server at 127.0.0.1 and a certificate for a client into the folder."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca = _certificate("test CA", ca_key, None, ca_key)
     _write(folder, "ca", ca, ca_key)

@@ -1,7 +1,7 @@
-"""TLS in front of a server that has none: a port whose connections go on, decrypted, to a unix socket.
+"""A TLS proxy for a server without TLS: a port whose connections are decrypted and passed on to a unix socket.
 
-One rule: it shows its certificate and wants one of the client, both signed by the same authority, as a Redis server
-with `tls-auth-clients yes` does. Connections end when either side ends, and all of them with the block.
+One rule: server and client each present a certificate, both signed by the same authority, as a Redis server with
+`tls-auth-clients yes` demands. A connection ends when either side ends; all connections end with the block.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _PIECE = 1 << 16
 
 @contextlib.contextmanager
 def listening(port: int, folder: Path, target: Path) -> Iterator[None]:
-    """Take connections on a port of loopback with the certificates `ca.crt` and `server.crt` of a folder."""
+    """Accept connections on a loopback port, with the certificates `ca.crt` and `server.crt` of a folder."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     context.load_verify_locations(folder / "ca.crt")
@@ -36,7 +36,7 @@ def _take(door: socket.socket, context: ssl.SSLContext, target: Path) -> None:
     while True:
         try:
             raw, _ = door.accept()
-        except OSError:  # the door was shut
+        except OSError:  # the listening socket was closed
             return
         threading.Thread(target=_serve, args=(raw, context, target), name="tls", daemon=True).start()
 
@@ -54,7 +54,7 @@ def _serve(raw: socket.socket, context: ssl.SSLContext, target: Path) -> None:
 
 
 def _pass(client: ssl.SSLSocket, server: socket.socket) -> bool:
-    """Pass on what one side has sent. False once it has ended."""
+    """Pass on what one side has sent. Return False once that side has closed the connection."""
     readable = [client] if client.pending() else select.select([client, server], [], [])[0]
     for source in readable:
         data = source.recv(_PIECE)
