@@ -61,13 +61,13 @@ def view(name: str, gang: Gang = GANG, **more: Any) -> GroupView:
     return backends.get_backend(name).trim({**made(name, gang), **more})
 
 
-def test_every_scheduler_that_a_job_may_name_is_there() -> None:
+def test_every_gang_scheduler_has_a_backend() -> None:
     assert set(backends.BACKENDS) == set(GangScheduler.__args__) - {""}  # type: ignore[attr-defined]
     assert {name: each.name for name, each in backends.BACKENDS.items()} == {name: name for name in backends.BACKENDS}
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_what_stands_for_a_gang(name: str) -> None:
+def test_create_returns_pod_group_of_gang(name: str) -> None:
     body = backends.get_backend(name).create(GANG)
     assert body is not None
     assert (body["apiVersion"], body["kind"]) == (KIND_OF[name].api_version, "PodGroup")
@@ -80,7 +80,7 @@ def test_what_stands_for_a_gang(name: str) -> None:
     assert {field: body["spec"][field] for field in SIZES[name]} == SIZES[name]
 
 
-def test_volcano_is_told_of_queue_and_priority_if_they_are_named() -> None:
+def test_volcano_group_has_queue_and_priority_class_if_set() -> None:
     assert made("volcano")["spec"] == SIZES["volcano"] | {"queue": "research", "priorityClassName": "high"}
     assert made("volcano", replace(GANG, queue="", priority_class=""))["spec"] == SIZES["volcano"]
 
@@ -114,24 +114,24 @@ BINDINGS: dict[str, tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any
 
 
 @pytest.mark.parametrize("name", backends.BACKENDS)
-def test_how_a_pod_is_bound(name: str) -> None:
+def test_bind_returns_fields_of_backend(name: str) -> None:
     found = backends.get_backend(name).bind(GANG, "worker")
     assert (found.labels, found.annotations, found.spec) == BINDINGS[name]
     assert backends.get_backend(name).together is (name != "none")
 
 
 @pytest.mark.parametrize("name", ["none", "koordinator"])
-def test_where_nothing_stands_for_a_gang(name: str) -> None:
+def test_backend_without_group_creates_and_resizes_nothing(name: str) -> None:
     backend = backends.get_backend(name)
     assert (backend.resource, backend.create(GANG), backend.resize(GANG, view("volcano"))) == (None, None, None)
 
 
 @pytest.mark.parametrize("name", SIZES)
 class TestSize:
-    def test_one_that_has_it_is_left_alone(self, name: str) -> None:
+    def test_resize_of_matching_group_returns_none(self, name: str) -> None:
         assert backends.get_backend(name).resize(GANG, view(name)) is None
 
-    def test_all_that_says_how_large_it_is_changes_together(self, name: str) -> None:
+    def test_resize_changes_all_sizes_together(self, name: str) -> None:
         smaller = replace(GANG, minimum={"master": 1, "worker": 1}, resources={"cpu": 2000, "memory": 2 * 2**30})
         change = backends.get_backend(name).resize(smaller, view(name))
         assert change is not None
@@ -144,20 +144,20 @@ class TestSize:
         resources = {} if name == "kubernetes" else {"minResources": {"cpu": "2", "memory": "2Gi"} | gone}
         assert change == {"spec": expected | resources}
 
-    def test_a_task_that_is_no_more_goes(self, name: str) -> None:
+    def test_resize_removes_missing_task(self, name: str) -> None:
         alone = replace(GANG, minimum={"master": 1})
         change = backends.get_backend(name).resize(alone, view(name))
         assert change is not None
         if name == "volcano":
             assert change["spec"]["minTaskMember"] == {"worker": None}
 
-    def test_the_same_amounts_in_other_words_are_no_change(self, name: str) -> None:
+    def test_resize_ignores_equal_amounts_in_other_notation(self, name: str) -> None:
         other = made(name)
         if "minResources" in other["spec"]:
             other["spec"]["minResources"] = {"cpu": "3.5", "memory": "4194304Ki", "nvidia.com/gpu": 4}
         assert backends.get_backend(name).resize(GANG, backends.get_backend(name).trim(other)) is None
 
-    def test_the_view(self, name: str) -> None:
+    def test_trim_returns_view_of_group(self, name: str) -> None:
         found = view(name)
         assert (found.namespace, found.name, found.uid, found.version) == ("team", "digits-0", "g1", 7)
         assert (found.job_uid, found.attempt, found.deleting) == ("u1", 2, False)
@@ -169,7 +169,7 @@ class TestSize:
         assert (gone.deleting, gone.job_uid) == (True, ""), "a label makes it nobody's"
 
 
-def test_the_version_that_is_served_is_the_one_of_kubernetes_own() -> None:
+def test_kubernetes_backend_uses_served_version() -> None:
     assert (
         backends.get_backend("kubernetes", {NATIVE_POD_GROUPS, ALPHA_POD_GROUPS}.__contains__).resource
         == NATIVE_POD_GROUPS
@@ -181,14 +181,14 @@ def test_the_version_that_is_served_is_the_one_of_kubernetes_own() -> None:
     assert alpha.resize(larger, view("kubernetes")) is None, "that version does not let it change"
 
 
-def test_a_scheduler_is_found_by_its_kind_too() -> None:
+def test_backend_is_found_by_kind_of_its_group() -> None:
     assert [backends.get_backend_of_kind(each).resource for each in backends.KINDS] == list(backends.KINDS)
     with pytest.raises(KeyError):
         backends.get_backend_of_kind(GANG_QUEUES)
 
 
 @pytest.mark.parametrize("name", [None, "", "none", "nobody"])
-def test_who_names_nobody_gets_nobody(name: str | None) -> None:
+def test_unknown_or_missing_name_gives_backend_none(name: str | None) -> None:
     assert backends.get_backend(name) is backends.NONE
 
 
@@ -204,12 +204,12 @@ PHASES = [
 
 
 @pytest.mark.parametrize(("said", "phase"), PHASES)
-def test_volcanos_phases(said: str | None, phase: str) -> None:
+def test_phase_of_volcano_group_is_mapped(said: str | None, phase: str) -> None:
     found = view("volcano", status={} if said is None else {"phase": said})
     assert (found.phase, bool(found.message)) == (phase, phase == "Pending")
 
 
-def test_why_volcano_does_not_let_it_in_without_its_numbers() -> None:
+def test_message_of_pending_volcano_group_contains_no_numbers() -> None:
     condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "2/4 tasks"}
     found = view("volcano", status={"phase": "Pending", "conditions": [condition]})
     assert found.message == "Volcano has not let the group in yet: it has no room for the gang"
@@ -218,7 +218,7 @@ def test_why_volcano_does_not_let_it_in_without_its_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", ["coscheduling", "kubernetes"])
-def test_pods_of_others_are_made_at_once(name: str) -> None:
+def test_groups_of_other_schedulers_are_ready_at_once(name: str) -> None:
     assert view(name, status={"phase": "Pending"}).phase == "Ready"
 
 
@@ -233,7 +233,7 @@ QUEUES = [
 
 
 @pytest.mark.parametrize(("status", "reason"), QUEUES)
-def test_volcanos_queues(status: dict[str, str] | None, reason: str | None) -> None:
+def test_volcano_queue_that_is_not_open_is_refused(status: dict[str, str] | None, reason: str | None) -> None:
     found = backends.get_backend("volcano").refusal("research", None if status is None else {"status": status})
     assert (found[0] if found else None) == reason
     if found:

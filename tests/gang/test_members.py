@@ -18,13 +18,13 @@ from gang.members import TaskMembers
         (1, 1, 0, 0, False),
     ],
 )
-def test_a_task_has_enough_when_its_minimum_runs_or_has_succeeded(
+def test_task_has_enough_when_its_minimum_runs_or_succeeded(
     wanted: int, minimum: int, is_running: int, succeeded: int, enough: bool
 ) -> None:
     task = TaskMembers(wanted=wanted, minimum=minimum, running=is_running, succeeded=succeeded)
     assert task.enough is enough
 
 
-def test_a_task_is_done_when_all_of_it_has_succeeded_whatever_the_minimum() -> None:
+def test_task_is_done_only_when_all_its_pods_succeeded() -> None:
     assert TaskMembers(wanted=2, minimum=1, running=0, succeeded=2).done
     assert not TaskMembers(wanted=2, minimum=1, running=1, succeeded=1).done

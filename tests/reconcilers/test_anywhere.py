@@ -224,7 +224,7 @@ def worlds(draw: st.DrawFn) -> Anywhere:
 
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_reconciles_come_to_rest(world: Anywhere, data: st.DataObject) -> None:
+def test_reconciles_from_any_state_reach_a_steady_state(world: Anywhere, data: st.DataObject) -> None:
     world.look()
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=4)):
         world.reconcile_late(most)
@@ -233,7 +233,7 @@ def test_reconciles_come_to_rest(world: Anywhere, data: st.DataObject) -> None:
 
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_job_whose_pods_end_ends(world: Anywhere, data: st.DataObject) -> None:
+def test_job_in_any_state_finishes_once_its_pods_finish(world: Anywhere, data: st.DataObject) -> None:
     job = world.job
     assert job is not None
     assume(task_members.decisive_tasks(job.spec) and not job.spec.suspend)
@@ -248,7 +248,7 @@ def test_a_job_whose_pods_end_ends(world: Anywhere, data: st.DataObject) -> None
     assert all(each.deleting for each in world.groups.values()), "they would hold on to what they asked for"
 
 
-def test_a_newer_admission_begins_anew_in_the_plan_that_writes_it() -> None:
+def test_plan_that_writes_newer_admission_resets_stages_and_counts() -> None:
     graph = {
         "Master": task(),
         "Worker": task(dependsOn=[{"taskType": "Master", "phase": "Running"}]),

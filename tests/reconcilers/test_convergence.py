@@ -147,7 +147,7 @@ asked_for = st.sampled_from(
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_from_any_state_to_one_where_nothing_is_left_to_do(data: st.DataObject) -> None:
+def test_reconciles_from_any_state_settle(data: st.DataObject) -> None:
     described = data.draw(jobs()) | {"status": data.draw(statuses())}
     names = [*task_members.members(torchjob.parse(described), 1), "digits-worker-7"]
     reservation = data.draw(st.none() | st.integers(1, 3).map(lambda attempt: replace(RESERVATION, attempt=attempt)))

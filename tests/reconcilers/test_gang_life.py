@@ -106,7 +106,7 @@ def goes_on(world: GangSimulation) -> None:
 
 @given(world=worlds())
 @settings(max_examples=60, deadline=None)
-def test_a_job_that_nothing_happens_to_succeeds(world: GangSimulation) -> None:
+def test_undisturbed_job_succeeds_without_restarts(world: GangSimulation) -> None:
     goes_on(world)
     job = world.job
     assert job is not None
@@ -118,7 +118,7 @@ def test_a_job_that_nothing_happens_to_succeeds(world: GangSimulation) -> None:
 
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_job_that_much_happens_to_succeeds(world: GangSimulation, data: st.DataObject) -> None:
+def test_disturbed_job_succeeds(world: GangSimulation, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):
         happens(world, data)
         step(world, data.draw(st.sampled_from([0, 1, 2, 100])))
@@ -154,7 +154,7 @@ def happens(world: GangSimulation, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["none", "volcano"])
-def test_a_master_that_is_restarting_stops_no_worker_from_being_replaced(scheduler: str) -> None:
+def test_failed_worker_is_replaced_while_the_master_restarts(scheduler: str) -> None:
     tasks = {"Master": task(restartPolicy="OnFailure"), "Worker": task(2)}
     world = GangSimulation(
         manifest(tasks, restartScope="Task", schedulingPolicy={"gangScheduler": scheduler}),
@@ -173,7 +173,7 @@ def test_a_master_that_is_restarting_stops_no_worker_from_being_replaced(schedul
     assert not world.pods["digits-worker-0"].gated
 
 
-def test_a_gang_that_backs_off_keeps_its_groups_and_waits_with_its_pods() -> None:
+def test_gang_in_backoff_keeps_its_groups_and_has_no_pods() -> None:
     described = manifest(
         {"Worker": task(2, restartPolicy="OnFailure")},
         schedulingPolicy={"gangScheduler": "volcano"},

@@ -21,7 +21,7 @@ POD = {
 MARKED = {"annotations": {"marked": "yes"}}
 
 
-def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: KubernetesCluster, namespace: str) -> None:
+def test_patch_for_replaced_pod_is_refused_and_job_is_requeued(cluster: KubernetesCluster, namespace: str) -> None:
     old = pod_view.trim(cluster.create(PODS, POD, namespace))
     key = JobKey(namespace, "digits", "uid-1")
     with ThreadPoolExecutor(1) as executor:
@@ -41,7 +41,7 @@ def test_a_namesake_is_left_alone_and_the_job_is_looked_at_again(cluster: Kubern
     assert "annotations" not in cluster.get(PODS, old.name, namespace)["metadata"]
 
 
-def test_a_service_that_only_carries_the_jobs_label_is_not_deleted(cluster: KubernetesCluster, namespace: str) -> None:
+def test_service_without_owner_reference_is_not_deleted(cluster: KubernetesCluster, namespace: str) -> None:
     key, spec = JobKey(namespace, "digits", "uid-1"), {"clusterIP": "None", "ports": [{"port": 1}]}
     for name, owned in (("strange", False), ("ours", True)):
         body = {"apiVersion": "v1", "kind": "Service", "metadata": left_over(name, key.uid, owned=owned), "spec": spec}

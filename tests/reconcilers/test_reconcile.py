@@ -23,7 +23,7 @@ from tests.support.reconcilers.builders import task, template
 ALL = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
 
-def test_a_life(bench: Bench) -> None:
+def test_job_succeeds_with_four_status_writes(bench: Bench) -> None:
     bench.submit()
     assert bench.reconcile() is None
     assert bench.job.status.phase == "Queued"
@@ -56,7 +56,7 @@ def test_a_life(bench: Bench) -> None:
     assert calls["list Pod"] == calls["list TorchJob"] == 0
 
 
-def test_with_nothing_to_do_it_reads_the_job_and_no_more(bench: Bench) -> None:
+def test_reconcile_without_changes_only_reads_the_job(bench: Bench) -> None:
     bench.submit()
     bench.pick()
     bench.reconcile()
@@ -67,7 +67,7 @@ def test_with_nothing_to_do_it_reads_the_job_and_no_more(bench: Bench) -> None:
     assert bench.counting.calls == {"get TorchJob": 3}
 
 
-def test_one_machine_needs_no_service_and_one_write_less(loopback: Bench) -> None:
+def test_loopback_job_is_created_without_service(loopback: Bench) -> None:
     loopback.submit()
     loopback.pick()
     loopback.reconcile()
@@ -78,13 +78,13 @@ def test_one_machine_needs_no_service_and_one_write_less(loopback: Bench) -> Non
 
 
 class TestTheFence:
-    def test_who_lost_the_key_makes_no_pods(self, bench: Bench) -> None:
+    def test_worker_that_lost_the_key_creates_no_pods(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         assert bench.reconcile(holds=lambda: False) is None
         assert (bench.names(), bench.services()) == ([], [])
 
-    def test_who_loses_the_key_on_the_way_makes_no_more_pods(self, bench: Bench) -> None:
+    def test_worker_that_loses_the_key_meanwhile_creates_no_more_pods(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
         answers = iter([True, True])  # a service and the first few pods; then it sleeps for longer than its lease
@@ -94,7 +94,7 @@ class TestTheFence:
             pass  # out of time: the same again
         assert len(bench.names()) == 21
 
-    def test_a_job_that_changed_meanwhile_is_observed_again(self, bench: Bench) -> None:
+    def test_job_that_changed_meanwhile_is_requeued(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.counting.before["patch TorchJob"] = lambda: bench.change(suspend=True)
@@ -103,7 +103,7 @@ class TestTheFence:
         bench.reconcile()
         assert bench.job.status.phase == "Suspended"
 
-    def test_a_job_that_vanished_meanwhile_is_observed_again(self, bench: Bench) -> None:
+    def test_job_that_was_deleted_meanwhile_is_requeued(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.counting.before["patch TorchJob"] = lambda: bench.cluster.delete(TORCHJOBS, "digits", bench.namespace)
@@ -111,7 +111,7 @@ class TestTheFence:
         assert bench.reconcile() is None
         assert bench.names() == []
 
-    def test_two_workers_on_one_key_make_every_pod_once(self, bench: Bench) -> None:
+    def test_two_workers_on_one_key_create_every_pod_once(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
         bench.reconcile(holds=lambda: False)
@@ -139,7 +139,7 @@ class TestNamesThatAreTaken:
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}
         bench.cluster.create(PODS, body, bench.namespace)
 
-    def test_a_pod_of_an_earlier_job_is_waited_for(self, bench: Bench) -> None:
+    def test_pod_of_earlier_job_with_the_name_is_awaited(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         self.pod(bench, owned=True, job_uid="earlier", attempt="1", restart="0")
@@ -150,7 +150,7 @@ class TestNamesThatAreTaken:
         assert bench.names() == ALL
 
     @pytest.mark.parametrize("forged", [False, True])
-    def test_a_stranger_with_the_name_is_named(self, bench: Bench, forged: bool) -> None:
+    def test_foreign_pod_with_the_name_raises_name_taken(self, bench: Bench, forged: bool) -> None:
         bench.submit()
         labelled = {"job_uid": bench.key.uid, "attempt": "1", "restart": "0"} if forged else {}
         bench.pick()
@@ -166,7 +166,7 @@ class TestNamesThatAreTaken:
         spec = {"clusterIP": "None", "ports": [{"port": 1}]}
         bench.cluster.create(SERVICES, {**body, "spec": spec}, bench.namespace)
 
-    def test_a_service_of_an_earlier_job_is_deleted(self, bench: Bench) -> None:
+    def test_service_of_earlier_job_is_deleted(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         self.service(bench, "earlier", owned=True)
@@ -177,7 +177,7 @@ class TestNamesThatAreTaken:
         assert service["metadata"]["labels"]["train.distributed.io/job-uid"] == bench.key.uid
 
     @pytest.mark.parametrize("uid", ["earlier", ""])
-    def test_a_service_that_is_only_labelled_is_a_strangers(self, bench: Bench, uid: str) -> None:
+    def test_service_with_only_the_label_raises_name_taken(self, bench: Bench, uid: str) -> None:
         bench.submit()
         bench.pick()
         self.service(bench, uid or bench.key.uid, owned=False)
@@ -187,7 +187,7 @@ class TestNamesThatAreTaken:
 
 
 class TestRefusals:
-    def test_a_template_the_server_does_not_take(self, bench: Bench) -> None:
+    def test_template_refused_by_server_fails_job(self, bench: Bench) -> None:
         bench.submit(
             {
                 "Master": task(),
@@ -203,7 +203,7 @@ class TestRefusals:
         bench.reconcile()
         assert bench.names() == []
 
-    def test_a_cycle(self, bench: Bench) -> None:
+    def test_dependency_cycle_fails_job(self, bench: Bench) -> None:
         circle = {
             "Master": task(dependsOn=[{"taskType": "Worker"}]),
             "Worker": task(dependsOn=[{"taskType": "Master"}]),
@@ -220,7 +220,7 @@ class TestRefusals:
 
 
 class TestBudget:
-    def test_a_big_job_makes_room_for_others(self, bench: Bench) -> None:
+    def test_large_job_stops_at_its_write_budget(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(99, dependsOn=[])})
         bench.pick()
         settings = ReconcileSettings(admission_timeout=0.0, most_seconds=60.0, most_writes=64)
@@ -232,7 +232,7 @@ class TestBudget:
         assert len(bench.names()) == 100
         assert bench.counting.calls["create Pod"] == 100
 
-    def test_a_slow_server_costs_one_key_no_more_than_its_time(self, bench: Bench) -> None:
+    def test_slow_server_stops_reconcile_at_its_time_budget(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(19, dependsOn=[])})
         bench.pick()
         seconds = itertools.count(0, 2)  # every look at the clock is two seconds later
@@ -249,7 +249,7 @@ class TestBudget:
 
 
 class TestEnds:
-    def test_the_pods_of_a_job_that_is_gone_go(self, bench: Bench) -> None:
+    def test_pods_of_deleted_job_are_deleted(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.reconcile()
@@ -259,7 +259,7 @@ class TestEnds:
         assert bench.reconcile() is None
         assert (bench.names(), bench.services()) == ([], [])
 
-    def test_a_namesake_is_not_touched(self, bench: Bench) -> None:
+    def test_job_with_same_name_and_other_uid_is_not_changed(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.reconcile()
@@ -269,7 +269,7 @@ class TestEnds:
         bench.key = current
         assert bench.job.status.phase == "Admitted"
 
-    def test_suspended_and_resumed(self, bench: Bench) -> None:
+    def test_suspended_job_runs_again_after_resume(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.reconcile()
@@ -290,7 +290,7 @@ class TestEnds:
         assert made["metadata"]["labels"]["train.distributed.io/attempt"] == "2"
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
-    def test_restarted(self, bench: Bench, scope: str) -> None:
+    def test_failed_pods_are_replaced_by_restart_scope(self, bench: Bench, scope: str) -> None:
         bench.submit(restartScope=scope)
         bench.pick()
         bench.reconcile()
@@ -306,7 +306,7 @@ class TestEnds:
         bench.reconcile()
         assert bench.job.status.phase == "Running"
 
-    def test_failed(self, bench: Bench) -> None:
+    def test_permanent_failure_fails_job_and_cleans_up(self, bench: Bench) -> None:
         bench.submit()
         bench.pick()
         bench.reconcile()
@@ -317,7 +317,7 @@ class TestEnds:
         assert bench.said("Failed") == ("PodFailed", "pod digits-master-0 failed with exit code 1 (Error)")
         assert (bench.names(), bench.services()) == (["digits-master-0"], [])
 
-    def test_a_finished_job_goes_when_its_time_has_come(self, bench: Bench) -> None:
+    def test_finished_job_is_deleted_after_its_ttl(self, bench: Bench) -> None:
         bench.submit(ttlSecondsAfterFinished=0)
         bench.pick()
         bench.reconcile()
@@ -341,7 +341,7 @@ class Behind:
         raise AssertionError("an outdated cache was believed")
 
 
-def test_a_cache_that_is_behind_is_not_believed(bench: Bench) -> None:
+def test_observer_reads_pods_from_server_when_cache_is_behind(bench: Bench) -> None:
     bench.submit()
     bench.pick()
     bench.reconcile()

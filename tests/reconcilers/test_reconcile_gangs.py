@@ -42,7 +42,7 @@ def begin(bench: Bench, tasks: dict[str, Any] | None = None, **fields: Any) -> N
     bench.reconcile()
 
 
-def test_a_life(gang: Bench) -> None:
+def test_gang_job_succeeds_with_group_and_gates(gang: Bench) -> None:
     begin(gang)
     assert gang.names() == []
     made = group(gang)
@@ -75,7 +75,7 @@ def test_a_life(gang: Bench) -> None:
     assert (calls["create PodGroup"], calls["delete PodGroup"], calls["patch PodGroup"]) == (1, 1, 0)
 
 
-def test_stages(gang: Bench) -> None:
+def test_next_stage_gets_its_group_when_previous_succeeds(gang: Bench) -> None:
     begin(gang, {"Prepare": task(), "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])})
     let_in(gang)
     gang.reconcile()
@@ -91,7 +91,7 @@ def test_stages(gang: Bench) -> None:
     assert gang.names() == ["digits-master-0"], "what is done is done, whether its pod is there or not"
 
 
-def test_a_queue_that_is_not_open(gang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_closed_gang_queue_is_reported(gang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_group_view, "REMEMBERED_SECONDS", 0.0)
     begin(gang, schedulingPolicy={"gangQueue": "closed-one"})
     gang.reconcile()
@@ -116,7 +116,7 @@ def strange(gang: Bench, uid: str, *, owned: bool) -> None:
     gang.cluster.create(POD_GROUPS, {**body, "spec": {"minMember": 9}}, gang.namespace)
 
 
-def test_a_group_of_an_earlier_job_of_the_name_makes_room(gang: Bench) -> None:
+def test_group_of_earlier_job_with_the_name_is_deleted(gang: Bench) -> None:
     strange(gang, "earlier", owned=True)
     gang.submit(PAIR)
     gang.pick()
@@ -126,7 +126,7 @@ def test_a_group_of_an_earlier_job_of_the_name_makes_room(gang: Bench) -> None:
     assert group(gang)["metadata"]["labels"][labels.JOB_UID] == gang.key.uid
 
 
-def test_a_group_that_is_only_labelled_is_left_alone(gang: Bench) -> None:
+def test_group_with_only_the_label_raises_name_taken(gang: Bench) -> None:
     gang.submit(PAIR)
     strange(gang, gang.key.uid, owned=False)
     gang.pick()
@@ -140,7 +140,7 @@ def test_a_group_that_is_only_labelled_is_left_alone(gang: Bench) -> None:
     assert "deletionTimestamp" not in group(gang)["metadata"]
 
 
-def test_it_is_resized_in_its_own_fields_alone(gang: Bench) -> None:
+def test_resize_changes_only_fields_of_torchq(gang: Bench) -> None:
     begin(gang)
     let_in(gang, phase="Running")
     spec = {"minMember": 9, "minTaskMember": {"master": 1, "worker": 8}, "weight": 3}

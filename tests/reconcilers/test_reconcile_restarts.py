@@ -149,7 +149,7 @@ def rules(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
     yield from benches(cluster, namespace, in_place="kubernetes")
 
 
-def test_kubernetes_own_rules(rules: Wide) -> None:
+def test_restart_rules_of_kubernetes_are_counted_once(rules: Wide) -> None:
     rules.runs(restartScope="Task")
     before = rules.uids()
     spec = rules.cluster.get(PODS, WORKER_0, rules.namespace)["spec"]
@@ -164,7 +164,7 @@ def test_kubernetes_own_rules(rules: Wide) -> None:
     assert rules.job.status.restart_count == 1
 
 
-def test_the_embedded_driver(local: Wide) -> None:
+def test_embedded_driver_restarts_other_pods_in_place(local: Wide) -> None:
     local.runs()
     before = local.uids()
     local.move("Failed", WORKER_0, exit_code=137)
@@ -200,7 +200,7 @@ def complete(bench: Wide, pod: str, **how: str) -> None:
     assert bench.requests.wait_for(version, SECONDS)
 
 
-def test_kruise(kruise: Wide) -> None:
+def test_kruise_restarts_pods_in_order(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()
     kruise.run(WORKER_0, restarts=1)  # its node has restarted what failed
@@ -232,7 +232,7 @@ def test_kruise(kruise: Wide) -> None:
     assert kruise.job.status.restart_count == 2
 
 
-def test_a_single_pod_on_request(kruise: Wide) -> None:
+def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     kruise.runs()
     kruise.ask('{"id": "a", "task": "Worker", "index": 1}')
     kruise.reconcile()
@@ -251,7 +251,7 @@ def test_a_single_pod_on_request(kruise: Wide) -> None:
     assert kruise.job.status.restart_count == 1
 
 
-def test_kruise_that_refuses(kruise: Wide) -> None:
+def test_pods_are_replaced_when_kruise_refuses(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()
     kruise.ask('{"id": "a"}')
@@ -270,7 +270,7 @@ def test_kruise_that_refuses(kruise: Wide) -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_pod_whose_node_is_dead_is_made_again_elsewhere(cautious: Wide, server: Server, silent: bool) -> None:
+def test_pod_on_dead_node_is_replaced_and_node_is_avoided(cautious: Wide, server: Server, silent: bool) -> None:
     name = f"node-{cautious.namespace}"
     cautious.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     say_of_node(cautious, name, "True")
@@ -302,7 +302,7 @@ def test_a_pod_whose_node_is_dead_is_made_again_elsewhere(cautious: Wide, server
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_no_grace_is_longer_than_an_admin_allows(brief: Wide, server: Server, own: bool) -> None:
+def test_grace_is_limited_to_longest_grace(brief: Wide, server: Server, own: bool) -> None:
     name = f"node-{brief.namespace}"
     brief.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     endless = task()
@@ -337,7 +337,7 @@ def say_of_node(bench: Wide, name: str, ready: str) -> None:
     assert bench.nodes.wait_for(int(made["metadata"]["resourceVersion"]), SECONDS)
 
 
-def test_what_finalizers_keep_is_waited_for(cautious: Wide) -> None:
+def test_job_waits_for_pod_kept_by_finalizers(cautious: Wide) -> None:
     cautious.runs()
     kept = {"metadata": {"finalizers": ["example.com/keep"]}}
     cautious.cluster.patch(PODS, WORKER_0, kept, cautious.namespace)
@@ -360,7 +360,7 @@ def test_what_finalizers_keep_is_waited_for(cautious: Wide) -> None:
     assert cautious.said("Admitted")[0] == "Running"
 
 
-def test_a_namespace_that_is_being_deleted_is_a_clear_condition(cautious: Wide, request: pytest.FixtureRequest) -> None:
+def test_terminating_namespace_is_reported_as_pods_forbidden(cautious: Wide, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["server"] == "embedded":
         pytest.skip("what is in a namespace is gone with it")
     cautious.submit()

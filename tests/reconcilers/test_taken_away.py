@@ -26,23 +26,23 @@ def after(replacing: list[str], *missing: str) -> tuple[dict[str, Any], list[str
     return written, made
 
 
-def test_a_pod_that_its_owner_wanted_replaced_is_made_again_alone() -> None:
+def test_requested_replacement_is_created_alone() -> None:
     written, made = after(["worker-0"], "worker-0")
     assert written.get("disruptions", 0) == 0
     assert "restartGeneration" not in written
     assert made == ["digits-worker-0"]
 
 
-def test_a_pod_that_somebody_else_took_away_as_well_is_a_disruption() -> None:
+def test_loss_beside_requested_replacement_is_a_disruption() -> None:
     written, _ = after(["worker-0"], "worker-0", "worker-1")
     assert (written["disruptions"], written["restartGeneration"]) == (1, 1)
 
 
-def test_so_is_one_that_nobody_wanted_replaced() -> None:
+def test_loss_without_request_is_a_disruption() -> None:
     written, _ = after([], "worker-0")
     assert (written["disruptions"], written["restartGeneration"]) == (1, 1)
 
 
-def test_a_pod_that_is_still_to_go_excuses_no_other() -> None:
+def test_replacement_still_to_come_does_not_excuse_other_loss() -> None:
     written, _ = after(["worker-1"], "worker-0")
     assert written["disruptions"] == 1

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
         (["-m", "torch.distributed.run", "train.py"], 2, "world 4 sum 6"),
     ],
 )
-def test_all_ranks_meet(tmp_path: Path, command: list[str], processes: int, said: str) -> None:
+def test_all_ranks_join_the_process_group(tmp_path: Path, command: list[str], processes: int, said: str) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     described = job({"Master": task(), "Worker": task()}, nprocPerNode=processes)
     found = blueprint_of(described, port=_free_port(), master_address="loopback")
@@ -69,7 +69,7 @@ main()
 """
 
 
-def test_last_words(tmp_path: Path) -> None:
+def test_exit_cause_and_output_are_read_from_real_torchrun(tmp_path: Path) -> None:
     """What torchrun leaves in an error file, where a template names one, and in its log."""
     (tmp_path / "train.py").write_text(FAILING)
     told = tmp_path / "error"

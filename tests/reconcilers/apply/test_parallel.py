@@ -40,7 +40,7 @@ def go(
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 8), (1, 8), (7, 8), (100, 8), (100, 3), (100, 1)])
-def test_everything_is_done_once_and_only_so_many_at_a_time(executor: Executor, count: int, most: int) -> None:
+def test_run_does_every_item_once_within_the_limit(executor: Executor, count: int, most: int) -> None:
     done, busy, busiest = list[int](), threading.Semaphore(most), [True]
 
     def work(thing: int) -> None:
@@ -53,7 +53,7 @@ def test_everything_is_done_once_and_only_so_many_at_a_time(executor: Executor, 
     assert all(busiest)
 
 
-def test_nothing_waits_for_the_slowest(executor: Executor) -> None:
+def test_slow_item_does_not_delay_others(executor: Executor) -> None:
     others = threading.Event()
     done = list[int]()
 
@@ -68,7 +68,7 @@ def test_nothing_waits_for_the_slowest(executor: Executor) -> None:
     assert done[-1] == 0
 
 
-def test_others_get_their_turn(executor: Executor) -> None:
+def test_run_gives_up_its_threads_for_other_work(executor: Executor) -> None:
     """Who has all threads gives them up again and again, long before it has done everything."""
     all_busy, asked, turn = threading.Barrier(10), threading.Event(), threading.Event()
 
@@ -88,7 +88,7 @@ def test_others_get_their_turn(executor: Executor) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 8])
-def test_after_a_failure_nothing_more_is_begun(executor: Executor, most: int) -> None:
+def test_run_begins_nothing_after_a_failure(executor: Executor, most: int) -> None:
     begun = list[int]()
 
     def work(thing: int) -> None:
@@ -103,7 +103,7 @@ def test_after_a_failure_nothing_more_is_begun(executor: Executor, most: int) ->
 
 
 @pytest.mark.parametrize("most", [1, 8])
-def test_what_may_not_begin_does_not(executor: Executor, most: int) -> None:
+def test_run_begins_nothing_after_may_begin_raises(executor: Executor, most: int) -> None:
     begun = list[int]()
 
     def may_begin(at: int) -> None:
@@ -139,7 +139,7 @@ class Fenced:
     ("step", "parallel", "questions"),
     [(0.0, 8, 4), (0.001, 8, 4), (0.6 * FENCE_SECONDS, 8, 16), (2 * FENCE_SECONDS, 8, 32), (0.0, 1, 32), (-1.0, 8, 32)],
 )
-def test_the_fence_is_asked_before_each_few_and_when_its_answer_is_old(
+def test_fence_is_checked_per_batch_and_when_its_answer_is_old(
     executor: Executor, step: float, parallel: int, questions: int
 ) -> None:
     server: Any = Fenced(step)

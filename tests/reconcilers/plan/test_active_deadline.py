@@ -16,20 +16,20 @@ SINCE_ADMISSION = 245
 """Seconds from the admission until NOW."""
 
 
-def test_a_job_that_is_resumed_before_its_pods_are_gone_does_not_begin_its_time_again() -> None:
+def test_job_resumed_while_its_pods_exist_keeps_its_start_time() -> None:
     resumed = leaving("Suspending", activeDeadlineSeconds=300)
     change = written(decide(observe(resumed, *all_pods(deleting=True))))
     assert change["startTime"] == ADMISSION["admittedAt"]
 
 
-def test_an_admission_of_a_version_that_wrote_no_time_begins_when_the_job_is_resumed() -> None:
+def test_resumed_job_without_admission_time_starts_now() -> None:
     undated = leaving("Suspending").status.manifest() | {"admission": {**ADMISSION, "admittedAt": None}}
     change = written(decide(observe(job(status=undated), *all_pods(deleting=True))))
     assert change["startTime"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
-def test_a_job_whose_pods_cannot_be_made_ends_in_time(seconds: int, ends: bool) -> None:
+def test_job_with_blocked_pods_fails_at_its_deadline(seconds: int, ends: bool) -> None:
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
     hindered = replace(observe(running, *all_pods()), blocker=Blocker("NameTaken", "a name is taken"))
     found = decide(hindered)
@@ -39,7 +39,7 @@ def test_a_job_whose_pods_cannot_be_made_ends_in_time(seconds: int, ends: bool) 
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
-def test_a_pod_that_is_in_the_way_does_not_keep_the_job_from_ending(seconds: int, ends: bool) -> None:
+def test_foreign_pod_does_not_keep_job_from_failing_at_its_deadline(seconds: int, ends: bool) -> None:
     """Anybody who may make pods can make one that looks like an old pod of the job, and keep it with a finalizer."""
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
     stays = pod("Worker", 7, deleting=True, has_finalizers=True, deadline=NOW.timestamp() - 999)
@@ -50,7 +50,7 @@ def test_a_pod_that_is_in_the_way_does_not_keep_the_job_from_ending(seconds: int
 
 
 @pytest.mark.parametrize(("seconds", "stays"), [(SINCE_ADMISSION, False), (SINCE_ADMISSION + 1, True)])
-def test_pods_that_outlive_a_succeeded_job_go_when_its_time_is_over(seconds: int, stays: bool) -> None:
+def test_pods_kept_after_success_are_deleted_at_the_deadline(seconds: int, stays: bool) -> None:
     done = status("Succeeded", admission=ADMISSION, attempt=1, startTime=ADMISSION["admittedAt"])
     kept = job(status=done, cleanPodPolicy="None", activeDeadlineSeconds=seconds)
     found = decide(observe(kept, pod(phase="Succeeded"), pod("Worker", 0), pod("Worker", 1)))
@@ -61,7 +61,7 @@ def test_pods_that_outlive_a_succeeded_job_go_when_its_time_is_over(seconds: int
     assert (deleted(settled), settled.requeue_after) == ([], None)
 
 
-def test_a_pause_before_a_restart_counts() -> None:
+def test_backoff_pause_counts_toward_the_deadline() -> None:
     later = (NOW + timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
     paused = job(status=status("Admitted", restartNotBefore=later), activeDeadlineSeconds=SINCE_ADMISSION)
     assert written(plan(observe(paused), ReconcileSettings(), NOW))["phase"] == "Failed"

@@ -35,21 +35,21 @@ class TestThePauses:
     @pytest.mark.parametrize(
         ("number", "most"), [(1, 0), (2, 10), (3, 20), (4, 40), (5, 80), (6, 160), (7, 320), (8, 360), (10**6, 360)]
     )
-    def test_they_double_from_ten_seconds_to_six_minutes(self, number: int, most: float) -> None:
+    def test_pause_doubles_from_ten_seconds_to_six_minutes(self, number: int, most: float) -> None:
         assert 0.75 * most <= backoff.pause(KEY, number, SETTINGS) <= most
 
-    def test_each_job_has_its_own_and_always_the_same(self) -> None:
+    def test_pause_differs_between_jobs_and_is_constant_for_one_job(self) -> None:
         keys = [JobKey("team", "digits", f"uid-{number}") for number in range(20)]
         assert len({backoff.pause(each, 3, SETTINGS) for each in keys}) == len(keys)
         assert [backoff.pause(each, 3, SETTINGS) for each in keys] == [
             backoff.pause(each, 3, SETTINGS) for each in keys
         ]
 
-    def test_an_admin_can_do_without(self) -> None:
+    def test_pause_is_zero_when_restart_backoff_is_zero(self) -> None:
         assert backoff.pause(KEY, 9, ReconcileSettings(restart_backoff=0.0)) == 0
 
     @given(st.integers(0, 12), st.floats(-(10**6), 10**6), st.booleans(), st.lists(st.sampled_from(ALL), unique=True))
-    def test_whatever_the_clock_does_no_pause_is_longer_than_the_longest(
+    def test_remaining_pause_is_bounded_for_any_clock(
         self, number: int, step: float, known: bool, pods: list[str]
     ) -> None:
         before = TorchJobStatus(consecutive_restarts=number, restart_not_before=NOW if known else None)
@@ -60,7 +60,7 @@ class TestThePauses:
             "as written, so decided"
         )
 
-    def test_it_is_forgotten_after_ten_minutes_that_the_job_runs(self) -> None:
+    def test_backoff_is_forgotten_after_ten_minutes_of_running(self) -> None:
         ran = status("Running", restartNotBefore="2026-01-02T03:01:00Z", consecutiveRestarts=4)
         assert job(status=ran).status.conditions[1].last_transition_time < after(-200)
         at = job(status=ran).status
@@ -70,7 +70,7 @@ class TestThePauses:
         assert backoff.forget_if_stable(at, after(415)).consecutive_restarts == 0
         assert backoff.seconds_until_forgotten(job(status=ran | {"conditions": []}).status, after(9999)) is None
 
-    def test_many_disruptions_are_spaced_and_few_are_not(self) -> None:
+    def test_pauses_begin_only_after_many_disruptions(self) -> None:
         found, waited = TorchJobStatus(), []
         for _ in range(13):
             now = after(sum(waited))
@@ -166,7 +166,7 @@ SCOPES = pytest.mark.parametrize("scope", ["Job", "Task"])
 class TestAJobThatFailsAgainAndAgain:
     @DRIVERS
     @SCOPES
-    def test_it_costs_little(self, driver: Any, scope: str) -> None:
+    def test_job_that_keeps_failing_costs_few_writes(self, driver: Any, scope: str) -> None:
         world = trouble(settings=replace(SETTINGS, in_place=driver), restartScope=scope)
         world.go_on(3600)
         assert world.now - NOW == HOUR
@@ -175,7 +175,7 @@ class TestAJobThatFailsAgainAndAgain:
         assert world.status.phase != "Failed"
 
     @SCOPES
-    def test_two_tasks_that_fail_in_turn_are_one_trouble(self, scope: str) -> None:
+    def test_failures_of_two_tasks_in_turn_share_one_backoff(self, scope: str) -> None:
         world = trouble(restartScope=scope)
         turns = iter(range(10**6))
         world.ends = lambda pod: {"exit_code": 1} if pod.name == ALL[next(turns) % 3] else None
@@ -183,7 +183,7 @@ class TestAJobThatFailsAgainAndAgain:
         assert world.status.restart_count <= 60
         assert world.done.total() < 600, world.done
 
-    def test_a_kill_by_itself_is_the_same(self) -> None:
+    def test_repeated_out_of_memory_kills_cost_few_writes(self) -> None:
         world = trouble("ExitCode")
         world.ends = only(WORKER_0, how={"exit_code": 137, "reason": "OOMKilled"})
         world.go_on(3600)
@@ -199,7 +199,7 @@ class TestAJobThatFailsAgainAndAgain:
             {"disruption": "EvictionByEvictionAPI"},
         ],
     )
-    def test_disruptions_without_end_are_spaced(self, scope: str, how: dict[str, Any]) -> None:
+    def test_endless_disruptions_are_spaced(self, scope: str, how: dict[str, Any]) -> None:
         world = trouble(restartScope=scope, settings=replace(SETTINGS, most_disruptions=10**6))
         world.ends = only(MASTER, how=how)
         world.go_on(600)
@@ -207,13 +207,13 @@ class TestAJobThatFailsAgainAndAgain:
         assert (world.status.restart_count, world.status.consecutive_restarts) == (0, 0)
         assert world.done.total() < 900, world.done
 
-    def test_the_trouble_of_a_second_leaves_restarts(self) -> None:
+    def test_failures_within_one_second_use_up_few_restarts(self) -> None:
         world = trouble(backoffLimit=6)
         world.ends = lambda _: {"exit_code": 1} if world.now < after(1) else None
         world.go_on(120)
         assert (world.status.phase, world.status.restart_count) == ("Running", 2)
 
-    def test_the_first_restart_is_immediate_and_the_next_ones_are_not(self) -> None:
+    def test_first_restart_is_immediate_and_later_ones_wait(self) -> None:
         world = trouble()
         world.go_on(100)
         made = world.restarts_at
@@ -222,7 +222,7 @@ class TestAJobThatFailsAgainAndAgain:
         for gap, most in zip(gaps[1:], (10, 20, 40), strict=False):
             assert 0.7 * most <= gap <= most + 2
 
-    def test_after_ten_good_minutes_it_begins_again_and_the_status_says_nothing(self) -> None:
+    def test_backoff_starts_over_after_ten_minutes_without_failure(self) -> None:
         world = trouble()
         world.go_on(100)
         count = world.status.restart_count
@@ -248,7 +248,7 @@ def paused(scope: str = "Job", seconds: float = 30.0, **spec: Any) -> Trouble:
 
 
 class TestInThePause:
-    def test_the_job_keeps_its_room_and_says_when_it_goes_on(self) -> None:
+    def test_paused_job_keeps_its_admission_and_states_when_it_restarts(self) -> None:
         world = paused()
         (said,) = (each for each in world.status.conditions if each.type == "Admitted")
         assert (world.pods, world.status.phase, said.reason) == ({}, "Admitted", "Restarting")
@@ -258,12 +258,12 @@ class TestInThePause:
         assert not world.plan().actions
         assert world.plan().requeue_after == pytest.approx(world.left)
 
-    def test_of_a_single_pod_the_others_run_on(self) -> None:
+    def test_pause_of_a_single_pod_leaves_other_pods_running(self) -> None:
         world = paused("Task")
         assert (sorted(world.pods), world.status.phase) == ([MASTER, WORKER_1], "Running")
         assert world.status.backing_off == (WORKER_0,)
 
-    def test_another_pod_that_is_lost_is_made_at_once(self) -> None:
+    def test_pod_deleted_during_the_pause_is_recreated_at_once(self) -> None:
         world = paused("Task")
         before, left = world.status, world.left
         world.pods[WORKER_1] = replace(world.pods[WORKER_1], deleting=True)
@@ -273,7 +273,7 @@ class TestInThePause:
         assert world.left == pytest.approx(left - 1)
         assert world.status.consecutive_restarts == before.consecutive_restarts
 
-    def test_another_pod_that_fails_waits_with_it_and_makes_it_no_longer(self) -> None:
+    def test_pod_that_fails_during_the_pause_waits_without_extending_it(self) -> None:
         world = paused("Task")
         before = world.status
         world.ends = only(WORKER_1)
@@ -282,7 +282,7 @@ class TestInThePause:
         assert world.status.restart_not_before == before.restart_not_before
         assert world.status.restart_count == before.restart_count + 1
 
-    def test_a_deleted_pod_of_the_failure_is_not_made_sooner(self) -> None:
+    def test_failed_pod_that_is_removed_is_not_recreated_before_the_pause_ends(self) -> None:
         world = paused("Task")
         world.pods.pop(WORKER_0, None)
         world.go_on(1)
@@ -290,7 +290,7 @@ class TestInThePause:
 
     @SCOPES
     @pytest.mark.parametrize("request_", ['{"id": "a"}', '{"id": "a", "task": "Worker"}'])
-    def test_its_owner_may_restart_it_at_once(self, scope: str, request_: str) -> None:
+    def test_restart_request_ends_the_pause(self, scope: str, request_: str) -> None:
         world = paused(scope)
         count = world.status.consecutive_restarts
         world.annotate(request_)
@@ -299,7 +299,7 @@ class TestInThePause:
         assert sorted(world.pods) == ALL
         assert (world.left, world.status.consecutive_restarts) == (0, count)
 
-    def test_a_job_that_is_suspended_and_resumed_waits_for_nothing(self) -> None:
+    def test_suspending_and_resuming_ends_the_pause(self) -> None:
         world = paused()
         world.say(spec={"suspend": True})
         world.go_on(1)
@@ -310,7 +310,7 @@ class TestInThePause:
         world.go_on(1)
         assert sorted(world.pods) == ALL
 
-    def test_its_time_may_be_over(self) -> None:
+    def test_active_deadline_fails_job_during_the_pause(self) -> None:
         world = paused(activeDeadlineSeconds=35)
         world.go_on(10)
         (said,) = (each for each in world.status.conditions if each.status == "True")
@@ -318,7 +318,7 @@ class TestInThePause:
         assert world.status.restart_not_before is None
 
     @SCOPES
-    def test_a_worker_that_ends_anywhere_in_between_changes_nothing(self, scope: str) -> None:
+    def test_interrupted_reconcile_after_the_pause_counts_failure_once(self, scope: str) -> None:
         for most in range(5):
             world = paused(scope)
             world.go_on(world.left + 0.5)
@@ -328,7 +328,7 @@ class TestInThePause:
             assert world.left > 50
             assert WORKER_0 not in world.pods
 
-    def test_admissions_time_begins_after_it(self) -> None:
+    def test_admission_timeout_starts_after_the_pause(self) -> None:
         world = paused()
         found = world.job
         assert found is not None
@@ -337,7 +337,7 @@ class TestInThePause:
         world.now += timedelta(seconds=world.left + 10)
         assert Deadline(600.0, world.now).remaining(found, ()) == pytest.approx(590.0)
 
-    def test_pods_that_are_well_are_restarted_in_place_after_it(self) -> None:
+    def test_healthy_pods_restart_in_place_after_the_pause(self) -> None:
         world = trouble(settings=replace(SETTINGS, in_place="local"))
         world.ends = only(WORKER_0)
         described = status("Running", restartNotBefore="2026-01-02T03:03:00Z", consecutiveRestarts=2)
@@ -350,7 +350,7 @@ class TestInThePause:
         world.go_on(world.left + 0.1)
         assert world.pods[MASTER].requested_restart == "1"
 
-    def test_what_a_node_restarts_meanwhile_is_counted_once_when_it_is_over(self) -> None:
+    def test_node_restarts_during_the_pause_count_as_one_restart(self) -> None:
         world = trouble(settings=replace(SETTINGS, in_place="kubernetes"), restartScope="Task")
         again = lambda pod: {"phase": "Running", "restarts": pod.restarts + 1, "exit_code": 1}  # noqa: E731
         world.ends = lambda pod: again(pod) if pod.name == WORKER_0 else None
@@ -360,7 +360,7 @@ class TestInThePause:
         assert world.done.total() < 40, world.done
 
 
-def test_a_status_of_the_version_before_is_read_as_one_without_a_pause() -> None:
+def test_status_without_backoff_fields_has_no_pause() -> None:
     old = job(status=status("Running", restartCount=5)).status
     assert (
         old.consecutive_restarts,

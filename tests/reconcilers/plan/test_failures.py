@@ -19,7 +19,7 @@ def failed(code: int | None, reason: str = "Error", **fields: Any) -> PodView:
 
 
 @pytest.mark.parametrize("code", range(256))
-def test_every_exit_code_under_every_policy(code: int) -> None:
+def test_classify_every_exit_code_by_restart_policy(code: int) -> None:
     found = {policy: failures.classify(policy, failed(code)) for policy in ("Never", "ExitCode", "OnFailure", "Always")}
     assert found == {
         "Never": "Permanent",
@@ -52,7 +52,7 @@ def test_every_exit_code_under_every_policy(code: int) -> None:
         (None, "", "DDDD"),  # lost
     ],
 )
-def test_reasons_under_never_exit_code_on_failure_always(exit_code: int | None, reason: str, kinds: str) -> None:
+def test_classify_reasons_by_restart_policy(exit_code: int | None, reason: str, kinds: str) -> None:
     found = [
         failures.classify(policy, failed(exit_code, reason)) for policy in ("Never", "ExitCode", "OnFailure", "Always")
     ]
@@ -68,7 +68,7 @@ def test_reasons_under_never_exit_code_on_failure_always(exit_code: int | None, 
         'Container torch exceeded its local ephemeral storage limit "1Ki". ',
     ],
 )
-def test_a_pod_that_goes_beyond_its_own_limits_counts_as_one_that_is_out_of_memory(said: str) -> None:
+def test_pod_evicted_for_its_own_storage_limit_is_classified_as_out_of_memory(said: str) -> None:
     status = {"phase": "Failed", "reason": "Evicted", "message": said}
     words = {"exitCode": 137, "message": "The node was low on resource: memory."}
     container = {"name": "torch", "restartCount": 0, "state": {"terminated": words}}
@@ -100,7 +100,9 @@ def trimmed(status: dict[str, Any]) -> PodView:
         (2, 137, True, False),  # not torchrun's word
     ],
 )
-def test_an_exit_code_of_one_is_looked_through(code: int, cause: int | None, lost_peer: bool, retried: bool) -> None:
+def test_exit_code_1_of_torchrun_is_classified_by_its_cause(
+    code: int, cause: int | None, lost_peer: bool, retried: bool
+) -> None:
     assert failures.is_retryable(failed(code, cause=cause, lost_peer=lost_peer)) is retried
 
 
@@ -116,7 +118,7 @@ def verdict(
 
 
 class TestBlame:
-    def test_one_that_fails_for_good_decides_whoever_else_failed(self) -> None:
+    def test_permanent_failure_decides_over_retryable_failures(self) -> None:
         worker = replace(WORKER, phase="Failed", exit_code=1)
         found = verdict(worker, replace(MASTER, phase="Failed", exit_code=2))
         assert found is not None
@@ -140,7 +142,7 @@ class TestBlame:
             ({"ended": 9.0, "lost_peer": True}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, False),
         ],
     )
-    def test_who_failed_first_is_to_blame(
+    def test_first_failure_decides_the_verdict(
         self, master: dict[str, Any], worker: dict[str, Any], permanent: bool
     ) -> None:
         pods = (replace(MASTER, phase="Failed", exit_code=1, **master), replace(WORKER, phase="Failed", **worker))
@@ -148,7 +150,7 @@ class TestBlame:
         assert found is not None
         assert found.permanent is permanent
 
-    def test_its_node_is_to_blame_too_unless_somebody_else_was(self) -> None:
+    def test_node_is_blamed_only_for_failures_without_another_cause(self) -> None:
         def blamed(**fields: Any) -> str:
             found = verdict(MASTER, OTHER, replace(WORKER, node="n1", **fields))
             assert found is not None
@@ -166,7 +168,7 @@ class TestBlame:
             assert blamed(phase="Failed", reason="Terminated", exit_code=code, disruption=shut_down) == ""
 
     @pytest.mark.parametrize("fields", [{"exit_code": 1, "lost_peer": True}, {"exit_code": 143}])
-    def test_what_follows_from_another_one_waits_for_that(self, fields: dict[str, Any]) -> None:
+    def test_consequential_failure_waits_for_the_original_one(self, fields: dict[str, Any]) -> None:
         master = replace(MASTER, phase="Failed", ended=NOW.timestamp(), **fields)
         found = verdict(master, WORKER, OTHER, now=NOW.timestamp() + 0.5)
         assert found is not None
@@ -176,7 +178,7 @@ class TestBlame:
         assert known is not None
         assert (known.wait, "digits-worker-0" in known.message) == (0.0, True)
 
-    def test_the_word_of_one_of_several_waits_for_a_better_explanation(self) -> None:
+    def test_failure_of_one_of_several_pods_waits_for_other_failures(self) -> None:
         master = replace(MASTER, phase="Failed", exit_code=1, ended=NOW.timestamp())
         found = verdict(master, WORKER, OTHER, now=NOW.timestamp() + 0.5)
         assert found is not None
@@ -190,12 +192,12 @@ class TestBlame:
 
 
 class TestWhatCounts:
-    def test_a_limit_of_none(self) -> None:
+    def test_backoff_limit_of_zero_fails_job_at_its_first_failure(self) -> None:
         found = verdict(replace(WORKER, phase="Failed", exit_code=1), of=job(backoffLimit=0))
         assert found is not None
         assert (found.permanent, found.reason) == (True, "BackoffLimitExceeded")
 
-    def test_a_disruption_is_not_counted_against_it_but_has_a_limit_of_its_own(self) -> None:
+    def test_disruptions_have_their_own_limit(self) -> None:
         evicted = replace(WORKER, phase="Failed", reason="Evicted")
         for times, permanent in ((2, False), (3, True)):
             found = verdict(evicted, of=job(status=status("Running", disruptions=times), backoffLimit=0))
@@ -203,28 +205,28 @@ class TestWhatCounts:
             assert found.permanent is permanent
         assert found.reason == "DisruptionLimitExceeded"
 
-    def test_pods_that_are_lost_or_deleted(self) -> None:
+    def test_lost_or_deleted_pod_is_a_disruption_of_the_whole_job(self) -> None:
         lost = replace(WORKER, node="n1")
         for pods, dead in (([lost], {"n1"}), ([replace(lost, deleting=True)], set())):
             found = verdict(MASTER, OTHER, *pods, dead=frozenset(dead))
             assert found is not None
             assert (found.kind, found.whole, found.marks) == ("Disruption", True, ("worker-0",))
 
-    def test_one_that_has_finished_cannot_be_lost(self) -> None:
+    def test_finished_pod_on_a_dead_node_is_not_lost(self) -> None:
         done = replace(WORKER, phase="Succeeded", node="n1")
         assert verdict(done, replace(done, deleting=True), dead=frozenset({"n1"})) is None
 
-    def test_one_that_failed_before_its_node_was_lost_failed_by_itself(self) -> None:
+    def test_pod_that_failed_before_its_node_died_is_retryable(self) -> None:
         found = verdict(replace(WORKER, phase="Failed", exit_code=1, node="n1"), dead=frozenset({"n1"}))
         assert found is not None
         assert found.kind == "Retryable"
 
-    def test_what_was_counted_is_not_counted_again(self) -> None:
+    def test_counted_failure_is_not_counted_again(self) -> None:
         bad = replace(WORKER, phase="Failed", exit_code=1)
         assert verdict(replace(bad, restart=1)) is None  # of another generation
         assert verdict(bad, of=job(status=status("Running", replacing=["worker-0"]))) is None
 
-    def test_a_pod_that_its_node_restarts(self) -> None:
+    def test_container_restarted_by_its_node_is_counted_once(self) -> None:
         again = replace(WORKER, self_healing=True, restarts=2, counted_restarts=1, exit_code=1)
         found = verdict(again)
         assert found is not None
@@ -245,7 +247,9 @@ class TestWhatCounts:
             ({"auxiliary": True}, "Job", False),
         ],
     )
-    def test_whom_a_failure_takes_with_it(self, fields: dict[str, Any], scope: str, whole: bool) -> None:
+    def test_failure_restarts_whole_job_depending_on_scope_and_task(
+        self, fields: dict[str, Any], scope: str, whole: bool
+    ) -> None:
         described = job({"Master": task(), "Worker": task(2, **fields)}, restartScope=scope)
         found = verdict(replace(WORKER, phase="Failed", exit_code=1), of=described)
         assert found is not None
@@ -282,7 +286,7 @@ class TestWhatCounts:
         ),
     ],
 )
-def test_the_sentence(fields: dict[str, Any], sentence: str) -> None:
+def test_describe_failed_pod(fields: dict[str, Any], sentence: str) -> None:
     assert failures.describe(pod(phase="Failed", **{"reason": "Error", **fields})) == sentence
 
 
@@ -295,7 +299,7 @@ def test_the_sentence(fields: dict[str, Any], sentence: str) -> None:
          "pod digits-worker-0 was deleted (Evict): Pod is evicted, because of preempt"),
     ],
 )  # fmt: skip
-def test_who_deleted_it_is_told_in_its_own_words(disruption: str, sentence: str) -> None:
+def test_message_of_deleted_pod_quotes_its_disruption(disruption: str, sentence: str) -> None:
     found = verdict(replace(WORKER, deleting=True, disruption=disruption))
     assert found is not None
     assert (found.message, found.kind) == (sentence, "Disruption")

@@ -48,7 +48,7 @@ def changes(found: GroupView, *pods: PodView) -> list[Action]:
     return [each for each in done.actions if isinstance(each, PatchObject)]
 
 
-def test_a_group_that_is_pending_again_asks_for_nothing_beside_what_its_pods_have() -> None:
+def test_partly_bound_pending_group_requests_no_resources() -> None:
     """It asks for nothing, not for anything: a group without minResources would pass a closed queue."""
     (change,) = changes(group("Pending"), MASTER, on(FIRST), on(SECOND))
     assert isinstance(change, PatchObject)
@@ -56,7 +56,7 @@ def test_a_group_that_is_pending_again_asks_for_nothing_beside_what_its_pods_hav
     assert changes(group("Pending", {}), MASTER, on(FIRST), on(SECOND)) == []
 
 
-def test_and_for_all_of_it_once_it_is_let_in() -> None:
+def test_group_requests_all_resources_once_it_is_admitted() -> None:
     (change,) = changes(group("Inqueue", {}), MASTER, on(FIRST), on(SECOND))
     assert isinstance(change, PatchObject)
     assert change.change == {"spec": {"minResources": {"cpu": "3"}}, "metadata": {"uid": "g"}}
@@ -73,10 +73,10 @@ def test_and_for_all_of_it_once_it_is_let_in() -> None:
         ("Inqueue", (MASTER, on(FIRST), on(SECOND))),
     ],
 )
-def test_else_it_stays_as_it_is(phase: str, pods: tuple[PodView, ...]) -> None:
+def test_group_that_is_not_partly_bound_and_pending_stays_unchanged(phase: str, pods: tuple[PodView, ...]) -> None:
     assert changes(group(phase), *pods) == []
 
 
-def test_who_has_succeeded_is_not_asked_for_again() -> None:
+def test_group_whose_other_pods_succeeded_requests_no_resources() -> None:
     pods = (MASTER, on(FIRST, "Succeeded"), on(SECOND, "Succeeded"))
     assert changes(group("Pending"), *pods) != []

@@ -91,22 +91,22 @@ def deleted(found: Plan) -> list[str]:
 
 
 class TestWaiting:
-    def test_a_new_job_is_queued_once(self) -> None:
+    def test_new_job_is_queued_once(self) -> None:
         change = written(decide(observe(job(), reservation=None)))
         assert (change["phase"], true(change), change["observedGeneration"]) == ("Queued", {"Queued"}, 1)
         assert not decide(observe(job(status=status("Queued")), reservation=None)).actions
 
-    def test_the_coordinators_part_of_the_status_is_left_alone(self) -> None:
+    def test_plan_does_not_write_status_fields_of_coordinator(self) -> None:
         waiting = job(status={"queue": {"name": "team", "reason": "QuotaExceeded", "message": "full"}})
         assert "queue" not in written(decide(observe(waiting, reservation=None)))
 
-    def test_a_changed_spec_is_acknowledged(self) -> None:
+    def test_changed_spec_is_recorded_as_observed_generation(self) -> None:
         waiting = job(status=status("Queued", observedGeneration=0))
         change = written(decide(observe(waiting, reservation=None)))
         assert (change["observedGeneration"], change.keys() & {"phase"}) == (1, set())
 
     @pytest.mark.parametrize("phase", ["Queued", "Suspended", "Admitted", "Running", "Succeeded", "Failed"])
-    def test_and_by_every_condition_or_nobody_who_waits_for_one_believes_it(self, phase: str) -> None:
+    def test_changed_spec_is_recorded_in_every_condition(self, phase: str) -> None:
         fields = {"suspend": True} if phase == "Suspended" else {}
         held = RESERVATION if phase in ("Admitted", "Running") else None
         before = status(phase, observedGeneration=0)
@@ -116,7 +116,7 @@ class TestWaiting:
         assert {each["observedGeneration"] for each in written(found)["conditions"]} == {1}
         assert not decide(observe(job(status=before | written(found), **fields), *pods, reservation=held)).actions
 
-    def test_pods_of_nobody_knows_when_go_before_the_word_is_given(self) -> None:
+    def test_pods_of_unadmitted_job_are_deleted_before_status_is_written(self) -> None:
         found = decide(observe(job(), pod(), reservation=None))
         assert kinds(found) == ["DeletePods"]
 
@@ -124,7 +124,7 @@ class TestWaiting:
         ("phase", "left_behind", "granted"),
         [("Queued", 0, True), ("Queued", 1, False), ("Suspended", 1, True), ("Queued", 2, False)],
     )
-    def test_a_reservation_of_an_attempt_left_behind_grants_nothing(
+    def test_reservation_of_ended_attempt_grants_nothing_to_queued_job(
         self, phase: str, left_behind: int, granted: bool
     ) -> None:
         waiting = job(status=status(phase, attempt=left_behind))
@@ -134,7 +134,7 @@ class TestWaiting:
         ("edited", "host_network"),
         [({"charge": {"jobs": 1, "pods": 3, "cpu": 2000}}, False), ({"queue": "other"}, False), ({"port": 0}, True)],
     )
-    def test_nor_does_one_of_a_job_that_its_owner_has_edited_since(
+    def test_reservation_that_does_not_fit_edited_job_grants_nothing(
         self, edited: dict[str, Any], host_network: bool
     ) -> None:
         tasks = {"Master": task(), "Worker": task(2)}
@@ -143,13 +143,13 @@ class TestWaiting:
         assert "CreatePods" in kinds(decide(observe(waiting)))
         assert not decide(observe(waiting, reservation=replace(RESERVATION, **edited))).actions
 
-    def test_neither_does_one_that_is_older_than_the_admission(self) -> None:
+    def test_reservation_older_than_admission_grants_nothing(self) -> None:
         admitted = status("Running", attempt=2, admission=ADMISSION | {"attempt": 2})
         assert written(decide(observe(job(status=admitted))))["admission"] is None
 
 
 class TestAdmission:
-    def test_the_fence_stands_before_the_pods(self) -> None:
+    def test_admission_is_written_before_pods_are_created(self) -> None:
         found = decide(observe(job(status=status("Queued"))))
         assert kinds(found) == ["WriteStatus", "CreateService", "CreatePods", "CreatePods"]
         change = written(found)
@@ -160,27 +160,27 @@ class TestAdmission:
         assert change["admission"] == ADMISSION | {"admittedAt": "2026-01-02T03:04:05Z"}
         assert made(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
-    def test_the_patch_names_the_version_it_was_made_for(self) -> None:
+    def test_status_patch_contains_resource_version_of_job(self) -> None:
         (write, *_) = decide(observe(job())).actions
         assert isinstance(write, WriteStatus)
         assert write.resource_version == "100"
 
-    def test_no_service_where_all_pods_share_an_address(self) -> None:
+    def test_loopback_address_needs_no_service(self) -> None:
         assert kinds(decide(observe(job()), LOOPBACK)) == ["WriteStatus", "CreatePods", "CreatePods"]
 
-    def test_missing_pods_are_made_under_the_written_admission(self) -> None:
+    def test_missing_pods_of_admitted_job_are_created(self) -> None:
         found = decide(observe(job(status=status("Admitted")), pod("Master"), pod("Worker", 1)))
         assert kinds(found) == ["CreatePods"]
         assert made(found) == ["digits-worker-0"]
 
-    def test_where_somebody_else_runs_the_jobs_the_admission_is_all(self) -> None:
+    def test_plan_without_make_pods_writes_only_the_admission(self) -> None:
         elsewhere = ReconcileSettings(make_pods=False)
         found = decide(observe(job(status=status("Queued"))), elsewhere)
         assert kinds(found) == ["WriteStatus"]
         assert true(written(found)) == {"Admitted"}
         assert not decide(observe(job(status=status("Admitted"))), elsewhere).actions
 
-    def test_an_admission_without_a_reservation_is_revoked_pods_first(self) -> None:
+    def test_admission_without_reservation_is_revoked_after_its_pods_are_deleted(self) -> None:
         admitted = job(status=status("Running"))
         assert deleted(decide(observe(admitted, *all_pods(), reservation=None))) == [each.name for each in all_pods()]
         assert not decide(observe(admitted, *all_pods(deleting=True), reservation=None)).actions
@@ -190,7 +190,7 @@ class TestAdmission:
         assert true(change) == {"Queued"}
         assert "attempt" not in change
 
-    def test_pods_of_a_foreign_attempt_go_before_the_new_ones_come(self) -> None:
+    def test_pods_of_other_attempt_are_deleted_before_new_admission(self) -> None:
         admitted = job(status=status("Running"))
         mixed = decide(observe(admitted, *all_pods(), reservation=NEXT))
         assert kinds(mixed) == ["DeletePods"]
@@ -199,25 +199,25 @@ class TestAdmission:
         assert written(fresh)["admission"] == {"attempt": 2, "admittedAt": "2026-01-02T03:04:05Z"}
         assert len(made(fresh)) == 3
 
-    def test_a_pod_the_job_does_not_have_goes(self) -> None:
+    def test_unexpected_pod_is_deleted(self) -> None:
         found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
         assert deleted(found) == ["digits-worker-2"]
 
     @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("", 2), ("10000000000000007", 2)])
-    def test_who_was_restarted_in_place_with_the_job_waited_for_nobody(self, asked: str, expected: int) -> None:
+    def test_pod_restarted_in_place_with_job_does_not_prove_that_upstream_ran(self, asked: str, expected: int) -> None:
         graph = {"Prepare": task(), "Worker": task(2, dependsOn=[{"taskType": "Prepare", "phase": "Running"}])}
         restarted = job(graph, status("Admitted", restartGeneration=1))
         found = made(decide(observe(restarted, pod("Worker", 1, restart=1, requested_restart=asked))))
         assert found == ["digits-prepare-0", "digits-worker-0"][:expected]
 
-    def test_no_pod_is_deleted_twice(self) -> None:
+    def test_lost_outdated_pod_is_deleted_once(self) -> None:
         """One of another restart that is to be replaced as well, on a node that is no more."""
         lost = observe(job(status=status("Admitted", replacing=["worker-1"])), pod("Worker", 1, restart=1, node="n1"))
         assert deleted(decide(replace(lost, dead_nodes=frozenset({"n1"})))) == ["digits-worker-1"]
 
 
 class TestRunning:
-    def test_every_task_has_its_minimum(self) -> None:
+    def test_job_runs_when_every_task_has_its_minimum(self) -> None:
         change = written(decide(observe(job(status=status("Admitted")), *all_pods())))
         assert change["phase"] == "Running"
         assert true(change) == {"Admitted", "Running"}
@@ -226,24 +226,24 @@ class TestRunning:
     @pytest.mark.parametrize(
         "late", [pod("Worker", 1, each) for each in ("Pending", "Unknown")] + [pod("Worker", 1, problem="ErrImagePull")]
     )
-    def test_not_while_one_is_missing(self, late: PodView) -> None:
+    def test_job_does_not_run_while_a_pod_is_not_running(self, late: PodView) -> None:
         assert not decide(observe(job(status=status("Admitted")), pod(), pod("Worker"), late)).actions
 
-    def test_the_users_minimum_is_enough(self) -> None:
+    def test_job_runs_with_min_members(self) -> None:
         small = job(status=status("Admitted"), minMembers={"Worker": 1})
         found = decide(observe(small, pod(), pod("Worker"), pod("Worker", 1, "Pending")))
         assert written(found)["phase"] == "Running"
 
-    def test_nothing_is_left_to_do(self) -> None:
+    def test_plan_of_running_job_is_empty(self) -> None:
         assert decide(observe(job(status=status("Running")), *all_pods())) == Plan()
 
-    def test_counts_alone_are_not_written(self) -> None:
+    def test_changed_counts_alone_are_not_written(self) -> None:
         pods = (pod(), pod("Worker"), pod("Worker", 1, "Succeeded"))
         assert not decide(observe(job(status=status("Running")), *pods)).actions
 
 
 class TestSuccess:
-    def test_the_masters_success_is_the_jobs(self) -> None:
+    def test_job_succeeds_with_its_master(self) -> None:
         found = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker"), pod("Worker", 1)))
         change = written(found)
         assert (change["phase"], true(change)) == ("Succeeded", {"Succeeded"})
@@ -252,20 +252,20 @@ class TestSuccess:
         assert change["taskStatuses"]["Master"]["succeeded"] == 1
         assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
 
-    def test_without_a_master_all_must_succeed(self) -> None:
+    def test_job_without_master_succeeds_when_all_pods_succeed(self) -> None:
         tasks = {"Trainer": task(2)}
         running = job(tasks, status=status("Running"))
         one, two = pod("Trainer", 0, "Succeeded"), pod("Trainer", 1)
         assert not decide(observe(running, one, two)).actions
         assert written(decide(observe(running, one, replace(two, phase="Succeeded"))))["phase"] == "Succeeded"
 
-    def test_a_service_task_decides_nothing(self) -> None:
+    def test_task_with_restart_policy_always_does_not_decide_success(self) -> None:
         running = job({"Trainer": task(), "Board": task(restartPolicy="Always")}, status=status("Running"))
         found = decide(observe(running, pod("Trainer", 0, "Succeeded"), pod("Board")))
         assert written(found)["phase"] == "Succeeded"
         assert deleted(found) == ["digits-board-0"]
 
-    def test_a_success_outlives_a_suspension_and_a_lost_reservation(self) -> None:
+    def test_success_is_kept_despite_suspension_or_lost_reservation(self) -> None:
         suspended = job(status=status("Running"), suspend=True)
         pods = (pod(phase="Succeeded", deleting=True), pod("Worker"), pod("Worker", 1))
         assert written(decide(observe(suspended, *pods)))["phase"] == "Succeeded"
@@ -279,7 +279,7 @@ class TestSuccess:
             ("None", []),
         ],
     )
-    def test_what_the_end_takes_with_it(self, policy: str, left: list[str]) -> None:
+    def test_finished_job_deletes_pods_and_services_by_clean_pod_policy(self, policy: str, left: list[str]) -> None:
         pods = (pod(phase="Succeeded", service="digits-master-0"), pod("Worker"), pod("Worker", 1))
         found = decide(observe(job(status=status("Running"), cleanPodPolicy=policy), *pods))
         assert deleted(found) == left
@@ -289,7 +289,7 @@ class TestSuccess:
         assert deleted(decide(observe(ended, *pods))) == left
         assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
 
-    def test_the_end_takes_services_that_no_pod_shows(self) -> None:
+    def test_finished_job_deletes_services_of_missing_pods(self) -> None:
         refused = decide(observe(job(status=status("Admitted")), refused="spec: bad"))
         assert DeleteService("digits-master-0") in refused.actions
         there = (pod(phase="Succeeded", service="digits-master-0", deleting=True), pod("Worker"))
@@ -297,18 +297,18 @@ class TestSuccess:
         nameless = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker")))
         assert not any(isinstance(each, DeleteService) for each in nameless.actions)
 
-    def test_the_word_is_given_before_the_pods_that_prove_it_go(self) -> None:
+    def test_success_is_written_before_pods_are_deleted(self) -> None:
         running = job(status=status("Running"), cleanPodPolicy="All")
         assert kinds(decide(observe(running, *all_pods("Succeeded")))) == ["WriteStatus", "DeletePods"]
 
 
 class TestSuspension:
-    def test_a_waiting_job_is_suspended_at_once_and_once(self) -> None:
+    def test_queued_job_is_suspended_at_once(self) -> None:
         change = written(decide(observe(job(status=status("Queued"), suspend=True), reservation=None)))
         assert (change["phase"], true(change)) == ("Suspended", {"Suspended"})
         assert not decide(observe(job(status=status("Suspended"), suspend=True), reservation=None)).actions
 
-    def test_an_admitted_one_when_no_pod_is_left(self) -> None:
+    def test_admitted_job_is_suspended_after_its_pods_are_deleted(self) -> None:
         suspended = job(status=status("Running"), suspend=True)
         found = decide(observe(suspended, *all_pods()))
         assert kinds(found) == ["WriteStatus", "DeletePods"]
@@ -322,7 +322,7 @@ class TestSuspension:
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
     @pytest.mark.parametrize("why", ["Suspending", "Draining", "Resizing"])
-    def test_what_it_did_to_itself_is_no_disruption(self, why: str, scope: str) -> None:
+    def test_job_that_continues_before_its_pods_are_deleted_counts_no_disruption(self, why: str, scope: str) -> None:
         """It goes on while its pods are still going: it waits for them, and begins anew."""
         held = leaving(why, restartScope=scope)
         change = written(decide(observe(held, *all_pods(deleting=True))))
@@ -332,11 +332,11 @@ class TestSuspension:
         assert not decide(observe(waits, pod("Worker", 0, "Failed", exit_code=1, deleting=True))).actions
         assert made(decide(observe(waits))) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
-    def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(self) -> None:
+    def test_pods_that_succeed_during_suspension_do_not_complete_job(self) -> None:
         suspended = leaving("Suspending", suspend=True)
         assert not decide(observe(suspended, *all_pods("Succeeded", deleting=True))).actions
 
-    def test_resumed_it_waits_again(self) -> None:
+    def test_resumed_job_is_queued(self) -> None:
         change = written(decide(observe(job(status=status("Suspended", attempt=1)), reservation=None)))
         assert (change["phase"], true(change)) == ("Queued", {"Queued"})
 
@@ -350,13 +350,13 @@ class TestResizing:
         admission = {"admission": ADMISSION | {"workers": 2}} if phase != "Queued" else {}
         return job(tasks, status=status(phase, **admission, **fields), torchElasticPolicy=self.BOUNDS)
 
-    def test_an_elastic_job_is_admitted_with_its_size(self) -> None:
+    def test_admission_of_elastic_job_records_its_workers(self) -> None:
         found = decide(observe(self.elastic(2, "Queued")))
         assert written(found)["admission"]["workers"] == 2
         assert not decide(observe(self.elastic(2), *all_pods())).actions
 
     @pytest.mark.parametrize("workers", [1, 3])
-    def test_one_of_another_size_gives_its_room_back_and_comes_first(self, workers: int) -> None:
+    def test_resized_job_gives_back_its_resources_and_is_queued_first(self, workers: int) -> None:
         found = decide(observe(self.elastic(workers), *all_pods()))
         assert kinds(found) == ["WriteStatus", "DeletePods"]
         assert (reason(written(found)), len(deleted(found))) == ("Resizing", 3)
@@ -375,7 +375,7 @@ class TestResizing:
         found = decide(observe(back, reservation=replace(RESERVATION, attempt=2, charge=charge)))
         assert len(made(found)) == 1 + workers
 
-    def test_one_that_is_its_old_size_again_before_its_pods_are_gone_keeps_its_room(self) -> None:
+    def test_job_resized_back_before_its_pods_are_deleted_keeps_its_admission(self) -> None:
         going = leaving("Resizing").status.manifest() | {"admission": ADMISSION | {"workers": 2}}
         held = job(status=going, torchElasticPolicy=self.BOUNDS)
         change = written(decide(observe(held, *all_pods(deleting=True))))
@@ -384,17 +384,17 @@ class TestResizing:
 
 class TestTime:
     @pytest.mark.parametrize(("seconds", "left"), [(246, 1.0), (300, 55.0)])
-    def test_it_comes_back_when_its_time_is_over(self, seconds: int, left: float) -> None:
+    def test_running_job_is_requeued_at_its_active_deadline(self, seconds: int, left: float) -> None:
         running = job(status=status("Running"), activeDeadlineSeconds=seconds)
         assert decide(observe(running, *all_pods())) == Plan(requeue_after=left)
 
-    def test_a_job_whose_time_is_over_fails(self) -> None:
+    def test_job_beyond_its_active_deadline_fails(self) -> None:
         found = decide(observe(job(status=status("Running"), activeDeadlineSeconds=245), *all_pods()))
         said = next(each for each in written(found)["conditions"] if each["type"] == "Failed")
         assert (said["reason"], said["message"]) == ("DeadlineExceeded", "ran longer than activeDeadlineSeconds 245")
         assert len(deleted(found)) == 3
 
-    def test_a_finished_job_goes_when_its_time_has_come(self) -> None:
+    def test_finished_job_is_deleted_after_its_ttl(self) -> None:
         done = status("Succeeded", completionTime="2026-01-02T03:04:00Z")
         early = decide(observe(job(status=done, ttlSecondsAfterFinished=60), pod(phase="Succeeded")))
         assert early == Plan(requeue_after=55.0)
@@ -403,11 +403,11 @@ class TestTime:
 
 
 class TestGone:
-    def test_its_pods_and_service_go(self) -> None:
+    def test_deleted_job_loses_its_pods_and_services(self) -> None:
         pods = (pod(service="digits-master-0"), pod("Worker", 0, "Succeeded"))
         assert decide(observe(None, *pods)) == Plan((DeleteService("digits-master-0"), DeletePods(pods)))
 
-    def test_then_nothing_is_left_to_do(self) -> None:
+    def test_plan_of_deleted_job_without_pods_is_empty(self) -> None:
         assert not decide(observe(None)).actions
         assert not decide(observe(None, pod(deleting=True, service="digits-master-0"))).actions
 
@@ -432,7 +432,7 @@ class TestGracePeriods:
 
     MASTER, OTHER = pod(grace=ENDLESS), pod("Worker", 0, grace=30)
 
-    def test_a_drained_queue_waits_for_the_longest_grace_and_an_event_says_so(self) -> None:
+    def test_draining_shortens_grace_to_the_longest_and_emits_event(self) -> None:
         running = job(status=status("Running"))
         found = decide(replace(observe(running, self.MASTER, self.OTHER), draining=True))
         assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
@@ -440,7 +440,7 @@ class TestGracePeriods:
         assert "up to 2147483648 s of grace, get 3600 s (setting longest_grace): digits-master-0" in said
 
     @pytest.mark.parametrize("phase", ["Running", "Suspended"])
-    def test_a_pod_that_its_owner_has_deleted_with_more_is_given_less_then(self, phase: str) -> None:
+    def test_grace_of_terminating_pod_is_shortened_when_its_resources_are_needed(self, phase: str) -> None:
         going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS)
         observed = observe(job(status=status("Running"), suspend=phase == "Suspended"), going, self.OTHER)
         found = decide(replace(observed, draining=phase == "Running"))
@@ -449,7 +449,7 @@ class TestGracePeriods:
         again = decide(replace(observed, pods=(short, replace(self.OTHER, deleting=True)), draining=phase == "Running"))
         assert (graces(again), shortened(again)) == ({}, [])
 
-    def test_so_it_is_where_room_is_lost_for_another_reason(self) -> None:
+    def test_grace_is_shortened_for_lost_ended_and_late_jobs(self) -> None:
         running = job(status=status("Running"))
         lost = observe(running, self.MASTER, reservation=None)
         ended = observe(job(status=status("Failed", completionTime="2026-01-02T03:04:00Z")), self.MASTER)
@@ -462,32 +462,32 @@ class TestGracePeriods:
         over = observe(job(status=status("Running"), activeDeadlineSeconds=1), self.MASTER)
         assert graces(plan(over, times, NOW)) == {"digits-master-0": 60}
 
-    def test_pods_of_a_job_that_its_owner_deletes_keep_theirs_until_the_queue_is_drained(self) -> None:
+    def test_pods_of_deleted_job_keep_their_grace_until_queue_is_drained(self) -> None:
         gone = observe(None, self.MASTER)
         assert (graces(decide(gone)), shortened(decide(gone))) == ({"digits-master-0": None}, [])
         going = observe(None, pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS))
         assert graces(decide(going)) == {}
         assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
 
-    def test_a_drained_queue_gets_back_what_a_finished_job_leaves_running(self) -> None:
+    def test_draining_deletes_running_containers_of_finished_job(self) -> None:
         lingers = pod(phase="Succeeded", has_running_containers=True)
         done = job(status=status("Succeeded", admission=ADMISSION, attempt=1), cleanPodPolicy="None")
         observed = observe(done, lingers, pod("Worker", 0, "Succeeded"))
         assert deleted(decide(observed)) == []
         assert deleted(decide(replace(observed, draining=True))) == ["digits-master-0"]
 
-    def test_a_dead_node_does_not_keep_a_pod_for_as_long_as_it_asked_for(self) -> None:
+    def test_grace_of_terminating_pod_on_dead_node_is_shortened(self) -> None:
         going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS, node="n1")
         observed = replace(observe(job(status=status("Running")), going), dead_nodes=frozenset({"n1"}), draining=True)
         assert graces(decide(observed)) == {"digits-master-0": 3600}
 
-    def test_a_pod_that_has_ended_is_not_worth_an_event(self) -> None:
+    def test_shortened_grace_of_ended_pod_emits_no_event(self) -> None:
         done = replace(self.MASTER, phase="Failed", exit_code=1)
         assert shortened(decide(replace(observe(job(status=status("Running")), done), draining=True))) == []
 
 
 class TestRefusals:
-    def test_an_invalid_job_says_so_once(self) -> None:
+    def test_invalid_job_fails_once_with_its_problem(self) -> None:
         problem = Problem("spec.torchTaskSpecs", "dependency cycle Master -> Worker -> Master")
         broken = InvalidJob(problems=(problem,), status=TorchJobStatus(), generation=3, resource_version="9")
         change = written(decide(observe(broken, reservation=None)))
@@ -501,7 +501,7 @@ class TestRefusals:
         assert decide(observe(replace(said, time_to_live=9), reservation=None)).requeue_after == 9
         assert decide(observe(replace(said, time_to_live=0), reservation=None)).actions == (DeleteJob(),)
 
-    def test_a_template_the_server_does_not_take_fails_the_job(self) -> None:
+    def test_refused_template_fails_job(self) -> None:
         refused = "pod digits-worker-0: spec.containers[0].image: Required value"
         found = decide(observe(job(status=status("Admitted")), pod(), refused=refused))
         change = written(found)
@@ -511,7 +511,7 @@ class TestRefusals:
 
 
 class TestFailures:
-    def test_a_failure_restarts_the_whole_job_and_counts_once(self) -> None:
+    def test_failure_of_two_pods_restarts_job_and_counts_once(self) -> None:
         both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
@@ -523,7 +523,7 @@ class TestFailures:
         again = decide(observe(counted, *both))
         assert kinds(again) == ["DeletePods"]
 
-    def test_new_pods_wait_until_the_last_old_one_is_gone(self) -> None:
+    def test_new_pods_are_created_after_all_old_pods_are_deleted(self) -> None:
         counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
         assert not decide(observe(counted, pod("Worker", 1, deleting=True))).actions
         found = decide(observe(counted))
@@ -531,7 +531,7 @@ class TestFailures:
         pods = [each for action in found.actions if isinstance(action, CreatePods) for each in action.manifests]
         assert {each["metadata"]["labels"]["train.distributed.io/restart"] for each in pods} == {"1"}
 
-    def test_the_master_fails_for_good_on_an_exit_code_of_its_program(self) -> None:
+    def test_permanent_failure_of_master_fails_job(self) -> None:
         failed = pod(phase="Failed", exit_code=1, reason="Error", message="ValueError: no data")
         found = decide(observe(job(status=status("Running")), failed, pod("Worker"), pod("Worker", 1)))
         change = written(found)
@@ -541,7 +541,7 @@ class TestFailures:
         assert change["phase"] == "Failed"
         assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
 
-    def test_the_limit_ends_it(self) -> None:
+    def test_job_fails_at_its_backoff_limit(self) -> None:
         last = job(status=status("Running", restartCount=2, restartGeneration=2), backoffLimit=2)
         failed = pod("Worker", 0, "Failed", restart=2, exit_code=1)
         change = written(decide(observe(last, pod(restart=2), failed, pod("Worker", 1, restart=2))))
@@ -550,7 +550,7 @@ class TestFailures:
         assert "digits-worker-0 failed with exit code 1" in said["message"]
         assert "restartCount" not in change
 
-    def test_in_the_scope_of_a_task_only_the_failed_pods_are_replaced(self) -> None:
+    def test_task_scope_replaces_only_failed_pods(self) -> None:
         running = job(status=status("Running"), restartScope="Task")
         failed = pod("Worker", 0, "Failed", exit_code=1)
         found = decide(observe(running, pod(), failed, pod("Worker", 1)))
@@ -564,13 +564,13 @@ class TestFailures:
         assert made(decide(observe(counted, pod(), pod("Worker", 1)))) == ["digits-worker-0"]
         assert not decide(observe(counted, pod(), replace(failed, deleting=True), pod("Worker", 1))).actions
 
-    def test_a_pod_that_somebody_deletes_is_a_disruption(self) -> None:
+    def test_deleted_pod_is_a_disruption(self) -> None:
         going = pod("Worker", 0, "Failed", exit_code=143, deleting=True)
         change = written(decide(observe(job(status=status("Running")), pod(), going, pod("Worker", 1))))
         assert (change["disruptions"], change["restartGeneration"], change["phase"]) == (1, 1, "Admitted")
         assert "restartCount" not in change
 
-    def test_so_is_one_of_which_nothing_is_left(self) -> None:
+    def test_vanished_pod_is_a_disruption_if_it_was_counted(self) -> None:
         counts = {"Worker": {"active": 2, "ready": 2}, "Master": {"active": 1, "ready": 1}}
         change = written(decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1))))
         assert (change["disruptions"], change["restartGeneration"]) == (1, 1)
@@ -578,7 +578,7 @@ class TestFailures:
         unknown = decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1)))
         assert made(unknown) == ["digits-worker-0"]
 
-    def test_a_failed_job_keeps_no_pod_that_holds_anything(self) -> None:
+    def test_failed_job_deletes_running_pods_despite_clean_pod_policy_none(self) -> None:
         failed = pod(phase="Failed", exit_code=1)
         described = job(status=status("Running"), cleanPodPolicy="None")
         found = decide(observe(described, failed, pod("Worker"), pod("Worker", 1, "Succeeded")))
@@ -597,7 +597,7 @@ STEPS = {
 
 
 class TestDependencies:
-    def test_a_task_starts_when_its_upstream_has_come_so_far(self) -> None:
+    def test_task_starts_when_its_upstream_reaches_the_phase(self) -> None:
         assert made(decide(observe(job(STEPS)))) == ["digits-prepare-0", "digits-prepare-1"]
         admitted = job(STEPS, status=status("Admitted"))
         prepared = (pod("Prepare", 0, "Succeeded"), pod("Prepare", 1, "Succeeded"))
@@ -606,18 +606,18 @@ class TestDependencies:
         assert made(decide(observe(admitted, pod(phase="Pending"), *prepared))) == []
         assert made(decide(observe(admitted, pod(), *prepared))) == ["digits-worker-0", "digits-worker-1"]
 
-    def test_a_failed_upstream_never_unlocks(self) -> None:
+    def test_failed_upstream_starts_no_downstream_task(self) -> None:
         found = decide(
             observe(job(STEPS, status=status("Admitted")), *[pod("Prepare", each, "Failed") for each in (0, 1)])
         )
         assert made(found) == []
 
-    def test_each_rank_0_gets_its_service_when_it_is_made(self) -> None:
+    def test_service_of_rank_0_is_created_with_its_pod(self) -> None:
         first = decide(observe(job(STEPS)))
         names = [each.manifest["metadata"]["name"] for each in first.actions if isinstance(each, CreateService)]
         assert names == ["digits-prepare-0"]
 
-    def test_a_job_of_one_pod_gets_none(self) -> None:
+    def test_job_of_one_pod_gets_no_service(self) -> None:
         held = replace(RESERVATION, charge={"jobs": 1, "pods": 1, "cpu": 1000})
         found = decide(observe(job({"Master": task()}), reservation=held))
         assert (made(found), [each for each in found.actions if isinstance(each, CreateService)]) == (
@@ -633,23 +633,23 @@ class TestDeadline:
     def left(self, at: datetime, *pods: PodView, **fields: Any) -> float | None:
         return Deadline(600.0, at).remaining(job(fields.pop("tasks", None), status("Admitted", **fields)), pods)
 
-    def test_its_time_begins_with_the_admission(self) -> None:
+    def test_admission_timeout_starts_with_the_admission(self) -> None:
         since = (NOW - datetime(2026, 1, 2, 3, 0, tzinfo=UTC)).total_seconds()
         assert self.left(NOW) == 600 - since
         assert Deadline(0.0, self.LATE).remaining(job(status=status("Admitted")), ()) is None
         assert Deadline(600.0, self.LATE).remaining(job(status=status("Running")), ()) is None
 
-    def test_it_begins_again_with_a_restart(self) -> None:
+    def test_admission_timeout_starts_over_after_restart(self) -> None:
         ran = {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z"}
         assert self.left(NOW, conditions=[*conditions("Admitted"), ran], restartCount=1) == 600
 
-    def test_pods_that_run_have_no_deadline_unless_they_are_going(self) -> None:
+    def test_running_pods_have_no_deadline_unless_terminating(self) -> None:
         assert self.left(self.LATE, *all_pods()) is None
         left = self.left(self.LATE, *all_pods(deleting=True))
         assert left is not None
         assert left < 0
 
-    def test_no_time_passes_while_no_node_is_ready(self) -> None:
+    def test_admission_timeout_pauses_while_no_node_is_ready(self) -> None:
         """A machine that was off for a night does not send a job back that was admitted in the evening."""
         admitted = observe(job(status=status("Admitted")), *all_pods("Pending"))
         assert "NotRunningInTime" in str(plan(admitted, ReconcileSettings(), self.LATE))
@@ -659,12 +659,12 @@ class TestDeadline:
         earlier = NOW - timedelta(days=1)  # that was before its admission
         assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).remaining(admitted.job, ())
 
-    def test_a_later_stage_has_its_time(self) -> None:
+    def test_later_stage_has_no_deadline_before_it_begins(self) -> None:
         assert self.left(self.LATE, pod("Master"), tasks=self.STAGES) is None
         assert self.left(self.LATE, pod("Master", phase="Succeeded"), tasks=self.STAGES) is None
         assert self.left(self.LATE, pod("Master", phase="Pending"), tasks=self.STAGES) is not None
 
-    def test_pods_go_first_and_then_the_admission(self) -> None:
+    def test_late_job_loses_its_pods_before_its_admission(self) -> None:
         late = job(status=status("Admitted"))
         pods = (pod(), *all_pods("Pending", problem="ImagePullBackOff: no such image")[1:])
         first = plan(observe(late, *pods), ReconcileSettings(), self.LATE)
@@ -684,7 +684,7 @@ class TestDeadline:
         assert f": it is tried again later ({why})" in change["conditions"][-1]["message"]
 
     @pytest.mark.parametrize("said", ["Suspending", "Draining", "PodsStuck"])
-    def test_it_begins_again_with_a_job_that_goes_on_before_its_pods_were_gone(self, said: str) -> None:
+    def test_admission_timeout_starts_over_for_job_that_continues_with_old_pods(self, said: str) -> None:
         held = leaving(said)
         going = all_pods(deleting=True, has_finalizers=True, deadline=0.0)
         late = plan(observe(held, *going), ReconcileSettings(), self.LATE)
@@ -693,7 +693,7 @@ class TestDeadline:
         assert [Deadline(600.0, self.LATE).remaining(each, going) for each in (held, after)] == [None, 600]
 
     @pytest.mark.parametrize(("tries", "seconds"), [(0, 60), (1, 120), (2, 240), (6, 3600), (80, 3600)])
-    def test_it_waits_twice_as_long_each_time(self, tries: int, seconds: int) -> None:
+    def test_pause_of_late_job_doubles_with_each_try(self, tries: int, seconds: int) -> None:
         after = late_status(job(status=status("Admitted", queue={"tries": tries})), 60.0, 1000, NOW).queue
         assert after is not None
         assert (after.tries, after.parked) == (tries + 1, False)
@@ -701,7 +701,7 @@ class TestDeadline:
         waits = (after.not_before - NOW) / timedelta(seconds=seconds)
         assert 0.75 < waits <= 1.0
 
-    def test_those_that_failed_together_do_not_come_back_in_step(self) -> None:
+    def test_pauses_of_late_jobs_differ_by_uid(self) -> None:
         late = job(status=status("Admitted"))
         metadata = [late.metadata.model_copy(update={"uid": f"uid-{number}"}) for number in range(20)]
         found = [late.model_copy(update={"metadata": each}) for each in metadata]
@@ -710,7 +710,7 @@ class TestDeadline:
         assert len({each.not_before for each in times[0] if each}) == 20
 
     @pytest.mark.parametrize(("asked", "expected"), [("2026-01-02T03:00:01Z", 0), ("2026-01-02T02:59:59Z", 3)])
-    def test_whoever_asks_for_another_try_begins_to_count_anew(self, asked: str, expected: int) -> None:
+    def test_retry_request_resets_tries_if_it_is_newer(self, asked: str, expected: int) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
         assert admission_tries(found, NOW) == expected
@@ -721,7 +721,7 @@ class TestDeadline:
             )
 
     @pytest.mark.parametrize("asked", ["9999-12-31T23:59:59Z", "2026-01-02T03:05:06Z", "9999-12-31T23:59:59-23:59"])
-    def test_a_try_that_is_asked_for_in_the_future_does_not_count_yet(self, asked: str) -> None:
+    def test_retry_request_in_the_future_is_ignored(self, asked: str) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: asked})
         assert found.retry_at is not None
@@ -732,12 +732,12 @@ class TestDeadline:
         assert parked.queue is not None
         assert (parked.queue.tries, parked.queue.parked) == (4, True)
 
-    def test_the_clock_of_a_users_machine_may_be_a_minute_ahead(self) -> None:
+    def test_retry_request_may_be_one_minute_ahead(self) -> None:
         waits = {"tries": 3, "parked": True, "since": "2026-01-02T03:00:00Z"}
         found = job(status=status("Queued", queue=waits), annotations={labels.RETRY_AT: "2026-01-02T03:05:05Z"})
         assert (admission_tries(found, NOW), admission_tries(found, NOW - timedelta(seconds=1))) == (0, 3)
 
-    def test_a_queue_that_drains_takes_its_room_back(self) -> None:
+    def test_draining_deletes_pods_and_then_requeues_job(self) -> None:
         running = job(status=status("Running"))
         draining = [replace(observe(running, *pods), draining=True) for pods in (all_pods(), ())]
         plans = [plan(each, ReconcileSettings(), NOW) for each in draining]

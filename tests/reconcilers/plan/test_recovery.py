@@ -52,7 +52,7 @@ def marked(found: Plan) -> list[str]:
 RUNNING = job(status=status("Running"))
 
 
-def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
+def test_replaced_pod_does_not_excuse_later_loss() -> None:
     counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 2}}
     before = status("Running", taskStatuses=counts, replacing=["the-old-one"])
     found = decide(job(status=before), *all_pods())
@@ -64,18 +64,18 @@ def test_who_was_replaced_excuses_nobody_who_vanishes_later() -> None:
 class TestOthersBesideTheMainContainer:
     """They run on, and the main one has ended for good."""
 
-    def test_a_success_is_one_and_the_pod_goes_with_the_end(self) -> None:
+    def test_success_of_main_container_completes_job_and_deletes_pod(self) -> None:
         done = replace(MASTER, phase="Succeeded", has_running_containers=True)
         found = decide(RUNNING, done, WORKER, OTHER)
         assert written(found)["phase"] == "Succeeded"
         assert deleted(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 
-    def test_a_failure_is_one_and_the_pod_is_replaced(self) -> None:
+    def test_failure_of_main_container_replaces_pod(self) -> None:
         lost = replace(WORKER, phase="Failed", exit_code=137, has_running_containers=True)
         found = decide(RUNNING, MASTER, lost, OTHER)
         assert (written(found)["restartCount"], deleted(found)) == (1, ["digits-worker-0"])
 
-    def test_they_make_room_before_a_later_stage_takes_it(self) -> None:
+    def test_completed_pod_is_deleted_before_next_stage_is_created(self) -> None:
         tasks = {"Prepare": task(), "Worker": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}])}
         prepared = pod("Prepare", phase="Succeeded", has_running_containers=True)
         found = decide(job(tasks, status("Running")), prepared)
@@ -89,7 +89,7 @@ class TestOthersBesideTheMainContainer:
 
 
 class TestByTheirNodes:
-    def test_a_container_that_its_node_has_restarted_is_counted_and_then_marked(self) -> None:
+    def test_container_restarted_by_its_node_is_counted_before_it_is_marked(self) -> None:
         again = replace(WORKER, self_healing=True, restarts=1, exit_code=137, reason="Error")
         elastic = job(status=status("Running"), restartScope="Task")
         found = decide(elastic, MASTER, again, OTHER)
@@ -99,7 +99,7 @@ class TestByTheirNodes:
         assert marked(decide(counted, MASTER, again, OTHER)) == ["digits-worker-0"]
         assert written(decide(counted, MASTER, replace(again, counted_restarts=1), OTHER))["replacing"] == []
 
-    def test_what_is_over_is_forgotten_with_the_next_word(self) -> None:
+    def test_handled_replacements_are_removed_with_next_status_write(self) -> None:
         before = job(status=status("Running", replacing=["gone", "worker-1/1", "worker-1/2"]), restartScope="Task")
         found = decide(before, MASTER, replace(WORKER, phase="Failed", exit_code=1), replace(OTHER, counted_restarts=1))
         assert written(found)["replacing"] == ["worker-1/2", "worker-0"]
@@ -108,20 +108,20 @@ class TestByTheirNodes:
 
 
 class TestInPlace:
-    def test_a_failure_is_counted_first_and_the_others_restart_in_place(self) -> None:
+    def test_failure_is_counted_before_other_pods_restart_in_place(self) -> None:
         found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
         assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods", "PatchPodMetadata"]
         assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
         assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
 
-    def test_the_event_says_which_one_it_is(self) -> None:
+    def test_event_contains_number_of_restart_or_disruption(self) -> None:
         again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
         failed = replace(WORKER, phase="Failed", exit_code=137)
         for pods, number in (((failed,), "restart 3 of 5: "), ((replace(WORKER, deleting=True),), "disruption 5: ")):
             (said, *_) = (each for each in decide(again, MASTER, *pods, OTHER).actions if isinstance(each, EmitEvent))
             assert said.message.startswith(number)
 
-    def test_no_new_pod_meets_an_old_one(self) -> None:
+    def test_new_pods_wait_until_all_pods_are_restarted(self) -> None:
         counted = job(status=status("Admitted", restartCount=1, restartGeneration=1))
         waiting = replace(OTHER, requested_restart="1", restart_requested_at=T - 1)
         found = decide(counted, replace(MASTER, restart=1), waiting)
@@ -130,7 +130,7 @@ class TestInPlace:
         assert (marked(done), told(done)) == (["digits-worker-1"], ["RestartedInPlace"])
         assert any(isinstance(each, CreatePods) for each in decide(counted, *all_pods(restart=1)[::2]).actions)
 
-    def test_one_that_does_not_come_off_is_said(self) -> None:
+    def test_late_restart_in_place_replaces_pod_and_emits_event(self) -> None:
         counted = job(status=status("Admitted", restartGeneration=1))
         found = decide(counted, replace(MASTER, requested_restart="1", restart_requested_at=T - 61))
         assert (deleted(found), told(found)) == (["digits-master-0"], ["NotRestartedInPlace"])
@@ -143,7 +143,7 @@ class TestInPlace:
             (frozenset({RECREATE_REQUESTS}), Blocker("ContainerRecreateRequestMissing", "install it")),
         ],
     )
-    def test_where_nobody_takes_a_request_pods_are_replaced(
+    def test_pods_are_replaced_when_recreate_requests_are_unavailable(
         self, served: frozenset[Resource], blocker: Blocker | None
     ) -> None:
         settings = ReconcileSettings(in_place="kruise", served=served)
@@ -158,7 +158,7 @@ def ask(text: str, scope: str = "Job", **fields: Any) -> Any:
 
 
 class TestRequests:
-    def test_of_the_whole_job(self) -> None:
+    def test_request_restarts_whole_job_once(self) -> None:
         found = decide(ask('{"id": "a"}'), *all_pods())
         change = written(found)
         assert (change["restartGeneration"], change["restartRequest"], change["phase"]) == (1, "a", "Admitted")
@@ -166,13 +166,13 @@ class TestRequests:
         assert (marked(found), told(found)) == (["digits-master-0"], ["RestartRequested"])
         assert decide(ask('{"id": "a"}', restartRequest="a"), *all_pods()) == Plan()
 
-    def test_with_new_pods(self) -> None:
+    def test_request_to_recreate_deletes_all_pods(self) -> None:
         found = decide(ask('{"id": "a", "how": "Recreate"}'), *all_pods())
         assert written(found)["recreateGeneration"] == 1
         assert len(deleted(found)) == 3
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
-    def test_of_single_pods_in_place(self, scope: str) -> None:
+    def test_request_restarts_pods_of_task_in_place(self, scope: str) -> None:
         found = decide(ask('{"id": "a", "task": "Worker"}', scope), *all_pods())
         assert kinds(found) == [
             "PatchPodMetadata",
@@ -183,7 +183,7 @@ class TestRequests:
         assert written(found).keys().isdisjoint({"restartGeneration", "restartCount", "replacing", "phase"})
 
     @pytest.mark.parametrize("scope", ["Job", "Task"])
-    def test_of_a_single_pod_by_a_new_one(self, scope: str) -> None:
+    def test_request_to_recreate_replaces_a_single_pod(self, scope: str) -> None:
         text = '{"id": "a", "task": "Worker", "index": 1, "how": "Recreate"}'
         found = decide(ask(text, scope), *all_pods())
         assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]
@@ -194,21 +194,21 @@ class TestRequests:
         assert written(decide(again, MASTER, WORKER, replace(OTHER, deleting=True))) == {}
         assert [type(each) for each in decide(again, MASTER, WORKER).actions] == [CreatePods]
 
-    def test_one_that_does_not_come_off_is_done_by_a_new_pod(self) -> None:
+    def test_late_requested_restart_replaces_pod_without_counting(self) -> None:
         late = replace(OTHER, requested_restart="1000000000000007", restart_requested_at=T - 61)
         found = decide(ask("", restartRequest="a"), MASTER, WORKER, late)
         assert (kinds(found), written(found)["replacing"]) == (["WriteStatus", "EmitEvent"], ["worker-1"])
         assert "restartCount" not in written(found)
 
-    def test_of_nobody(self) -> None:
+    def test_request_for_unknown_task_is_acknowledged(self) -> None:
         found = decide(ask('{"id": "a", "task": "Evaluator"}'), *all_pods())
         assert (kinds(found), written(found)["restartRequest"]) == (["WriteStatus", "EmitEvent"], "a")
 
     @pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"id": "a", "how": "Gently"}', '{"id": 3}'])
-    def test_one_that_makes_no_sense_is_none(self, text: str) -> None:
+    def test_invalid_request_is_ignored(self, text: str) -> None:
         assert decide(ask(text), *all_pods()) == Plan()
 
-    def test_of_a_job_that_waits_is_obeyed_by_its_start(self) -> None:
+    def test_request_for_queued_job_is_acknowledged_at_admission(self) -> None:
         waiting = job(status=status("Queued"), annotations={labels.RESTART_REQUEST: '{"id": "a"}'})
         assert written(decide(waiting))["restartRequest"] == "a"
 
@@ -216,14 +216,14 @@ class TestRequests:
 class TestNodes:
     ON = replace(WORKER, node="n1")
 
-    def test_a_pod_on_a_dead_node_is_lost(self) -> None:
+    def test_pod_on_dead_node_is_replaced_as_disruption(self) -> None:
         found = decide(RUNNING, MASTER, self.ON, OTHER, dead_nodes=frozenset({"n1"}))
         change = written(found)
         assert (change["disruptions"], change["nodeFailures"]) == (1, {"n1": 1})
         assert "restartCount" not in change
         assert (deleted(found, at_once=True), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
 
-    def test_a_node_that_failed_it_repeatedly_is_avoided(self) -> None:
+    def test_node_with_repeated_failures_is_excluded(self) -> None:
         twice = job(status=status("Running", nodeFailures={"n1": 2, "n2": 1}))
         found = decide(twice, MASTER, replace(self.ON, phase="Failed", exit_code=137), OTHER)
         assert written(found)["excludedNodes"] == ["n1"]
@@ -231,19 +231,19 @@ class TestNodes:
         before = restart_counts.new_exclusions(twice.status, twice.status)
         assert before == ()
 
-    def test_a_new_admission_forgets_them(self) -> None:
+    def test_new_admission_clears_node_failures(self) -> None:
         again = job(status=status("Queued", attempt=0, nodeFailures={"n1": 3}, excludedNodes=["n1"], replacing=["x"]))
         change = written(decide(again))
         assert (change["nodeFailures"], change["excludedNodes"], change["replacing"]) == ({"n1": None}, [], [])
 
-    def test_pods_are_kept_away(self) -> None:
+    def test_new_pods_avoid_excluded_nodes(self) -> None:
         avoids = job(status=status("Admitted", nodeFailures={"n1": 3}, excludedNodes=["n1"]))
         for others, field in ((True, "required"), (False, "preferred")):
             create, _ = (each for each in decide(avoids, other_nodes=others).actions if isinstance(each, CreatePods))
             (rule,) = create.manifests[0]["spec"]["affinity"]["nodeAffinity"]
             assert rule == f"{field}DuringSchedulingIgnoredDuringExecution"
 
-    def test_it_comes_back_when_a_silent_node_is_dead(self) -> None:
+    def test_plan_requeues_when_silent_node_becomes_dead(self) -> None:
         assert decide(RUNNING, *all_pods(), next_dead=12.5) == Plan(requeue_after=12.5)
 
 
@@ -262,19 +262,21 @@ class TestDepartures:
             ({"deleting": True, "deadline": T - 61, "has_finalizers": True}, True, []),
         ],
     )
-    def test_how_a_pod_goes(self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]) -> None:
+    def test_deletion_depends_on_node_and_finalizers(
+        self, fields: dict[str, Any], dead: bool, expected: list[tuple[str, bool]]
+    ) -> None:
         deletion = PodDeletion(T, 60.0, frozenset({"n1"} if dead else ()))
         found = deletion.delete([replace(WORKER, node="n1", **fields)])
         assert [(each.pods[0].name, each.at_once) for each in found] == expected
 
-    def test_how_long_it_is_waited_for(self) -> None:
+    def test_next_change_follows_deadline_of_terminating_pod(self) -> None:
         deletion = PodDeletion(T, 60.0)
         assert deletion.next_change([self.GOING]) == 30.0
         assert deletion.next_change([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
         assert PodDeletion(T, 0.0).next_change([self.GOING]) == 1.0
         assert deletion.next_change([WORKER, replace(self.GOING, deadline=None)]) is None
 
-    def test_what_finalizers_keep_is_said_once(self) -> None:
+    def test_pod_kept_by_finalizers_is_reported_once(self) -> None:
         kept = replace(self.GOING, has_finalizers=True, deadline=T - 100, restart=0)
         counted = job(status=status("Admitted", restartGeneration=1))
         found = decide(counted, *all_pods(restart=1)[::2], kept)
@@ -286,7 +288,7 @@ class TestDepartures:
         assert decide(said, *all_pods(restart=1)[::2], kept) == Plan(requeue_after=60.0)
 
 
-def test_a_job_that_runs_on_says_what_is_stuck_until_it_is_not() -> None:
+def test_running_job_reports_stuck_pod_until_it_is_deleted() -> None:
     kept = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
     before = status("Running", replacing=["worker-0"])
     spec: dict[str, Any] = {"restartScope": "Task", "minMembers": {"Worker": 1}}
@@ -310,7 +312,7 @@ STUCK = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
         (None, ["EmitEvent"]),
     ],
 )
-def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[str]) -> None:
+def test_job_that_should_have_no_pods_reports_stuck_pod(of: Any, kinds_of: list[str]) -> None:
     found = decide(of, STUCK, reservation=None)
     assert kinds(found) == kinds_of
     assert found.requeue_after == 60.0
@@ -323,7 +325,7 @@ def test_whoever_should_have_no_pods_says_what_is_stuck(of: Any, kinds_of: list[
         assert written(decide(job(status=said, suspend=True), reservation=None))["phase"] == "Suspended"
 
 
-def test_the_word_of_one_of_several_waits_for_a_better_explanation() -> None:
+def test_failure_of_one_of_several_pods_waits_for_other_failures() -> None:
     master = replace(MASTER, phase="Failed", exit_code=1, ended=T - 0.5)
     assert decide(RUNNING, master, WORKER, OTHER) == Plan(requeue_after=1.5)
     killed = replace(WORKER, phase="Failed", exit_code=137, ended=T - 0.5)
@@ -358,15 +360,15 @@ class TestSight:
         nodes.failing, nodes.synced = failing, synced
         return node_view.node_health(nodes, [pod(node=name, since=since) for name in names], 60.0, T)
 
-    def test_silent_nodes_have_a_grace(self) -> None:
+    def test_silent_node_is_dead_after_its_grace(self) -> None:
         assert self.see("well", "silent", "dead", "") == NodeHealth(frozenset({"dead"}), 40.0)
 
-    def test_a_node_that_is_not_there_is_gone_for_pods_that_were_there(self) -> None:
+    def test_missing_node_is_dead_for_older_pods(self) -> None:
         assert self.see("gone").dead == {"gone"}
         assert self.see("gone", since=T - 20) == NodeHealth(frozenset(), 40.0)  # perhaps it has just come
         assert self.see("gone", since=None) == NodeHealth()
 
-    def test_a_cache_that_may_be_behind_is_not_believed(self) -> None:
+    def test_missing_node_is_not_dead_while_cache_may_be_outdated(self) -> None:
         assert self.see("gone", failing="Unreachable").dead == frozenset()
         assert self.see("gone", "dead", synced=False) == NodeHealth()
         assert node_view.node_health(None, [pod(node="n1")], 60.0, T) == NodeHealth()
@@ -383,7 +385,7 @@ class TestSight:
             ([], [], False),
         ],
     )
-    def test_whether_the_whole_job_would_fit_on_others(
+    def test_fits_elsewhere_needs_room_for_the_whole_job(
         self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
     ) -> None:
         each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
@@ -402,7 +404,7 @@ class TestSight:
             ([("a", True, None), ("b", True, T + 40)], None),
         ],
     )
-    def test_when_a_cluster_without_a_ready_node_has_one_again(
+    def test_ready_again_returns_when_a_first_node_became_ready(
         self, nodes: list[tuple[str, bool, float | None]], expected: float | None
     ) -> None:
         cache = Nodes(*(NodeView(name, ready, since, True) for name, ready, since in nodes))
@@ -411,13 +413,13 @@ class TestSight:
         assert node_view.ready_again(cache, T) is None
         assert node_view.ready_again(None, T) is None
 
-    def test_closed_and_silent_nodes_take_nobody(self) -> None:
+    def test_fits_elsewhere_ignores_unschedulable_and_silent_nodes(self) -> None:
         much = {"cpu": 99_000, "pods": 110}
         closed, silent = NodeView("closed", True, T, False, much), NodeView("silent", False, T, True, much)
         assert not node_view.fits_elsewhere(Nodes(closed, silent), [], job().spec)
         assert not node_view.fits_elsewhere(None, [], job().spec)
 
-    def test_what_is_kept_of_a_node(self) -> None:
+    def test_trim_keeps_readiness_and_allocatable_of_node(self) -> None:
         ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"}
         told: dict[str, Any] = {"conditions": [ready]}
         manifest = {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}, "status": told}
@@ -441,24 +443,24 @@ class TestAvoidance:
         found: dict[str, Any] = spec["affinity"]["nodeAffinity"]
         return found
 
-    def test_strictly(self) -> None:
+    def test_avoid_nodes_strictly_sets_required_affinity(self) -> None:
         assert self.avoid(None) == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [NOT_IN]}]}}
 
-    def test_every_alternative_of_the_template_gets_it(self) -> None:
+    def test_avoid_nodes_extends_every_term_of_template(self) -> None:
         field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}
         theirs = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [GPU]}, field, {}]}, PREFERRED: []}
         terms = [{"matchExpressions": [GPU, NOT_IN]}, field | {"matchExpressions": [NOT_IN]}]
         assert self.avoid(theirs) == {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: []}
 
-    def test_a_term_that_matches_nothing_goes_on_matching_nothing(self) -> None:
+    def test_avoid_nodes_keeps_empty_term(self) -> None:
         assert self.avoid({REQUIRED: {"nodeSelectorTerms": [{}]}}) == {REQUIRED: {"nodeSelectorTerms": [{}]}}
 
-    def test_as_long_as_there_are_others(self) -> None:
+    def test_avoid_nodes_loosely_adds_preferred_affinity(self) -> None:
         preferred = {"weight": 100, "preference": {"matchExpressions": [NOT_IN]}}
         theirs = {"weight": 1, "preference": {"matchExpressions": [GPU]}}
         assert self.avoid({PREFERRED: [theirs]}, strictly=False) == {PREFERRED: [theirs, preferred]}
 
-    def test_nobody_is_avoided(self) -> None:
+    def test_avoid_nodes_without_nodes_changes_nothing(self) -> None:
         spec: dict[str, Any] = {}
         avoid_nodes(spec, [], strictly=True)
         assert spec == {}
@@ -477,7 +479,9 @@ class TestAvoidance:
         ("Always", "Task", "kruise", "Always", False),
     ],
 )
-def test_what_nodes_do_about_containers_that_end(policy: str, scope: str, driver: str, pods: str, ruled: bool) -> None:
+def test_restart_policy_depends_on_policy_scope_and_driver(
+    policy: str, scope: str, driver: str, pods: str, ruled: bool
+) -> None:
     spec: dict[str, Any] = {"containers": [{"name": "log"}, {"name": "torch"}]}
     set_restart_policy(spec, policy, scope, driver)
     assert spec["restartPolicy"] == pods

@@ -70,7 +70,7 @@ def through(step: RestartStep) -> list[str]:
 
 class TestTheWholeJob:
     @pytest.mark.parametrize("driver", ["local", "kruise"])
-    def test_a_rank_0_comes_before_those_who_look_for_it(self, driver: Any) -> None:
+    def test_rank_0_restarts_before_other_pods(self, driver: Any) -> None:
         assert asked(scene(MASTER, WORKER, OTHER, driver=driver).job_step()) == ["digits-master-0"]
         led = scene(replace(MASTER, restart=1), WORKER, OTHER, driver=driver).job_step()
         assert asked(led) == ["digits-worker-0", "digits-worker-1"]
@@ -80,7 +80,7 @@ class TestTheWholeJob:
         assert asked(scene(WORKER, driver=driver).job_step()) == ["digits-worker-0"]
 
     @pytest.mark.parametrize("driver", ["recreate", "kubernetes"])
-    def test_where_nobody_can_be_asked_all_are_replaced(self, driver: Any) -> None:
+    def test_driver_without_requests_replaces_all_pods(self, driver: Any) -> None:
         step = scene(MASTER, WORKER, replace(OTHER, deleting=True), driver=driver).job_step()
         assert deleted(step) == ["digits-master-0", "digits-worker-0"]
         assert asked(step) == []
@@ -95,34 +95,34 @@ class TestTheWholeJob:
             {"restart": -1},
         ],
     )
-    def test_who_is_not_well_is_replaced_at_once(self, fields: dict[str, Any]) -> None:
+    def test_unhealthy_pod_is_replaced_at_once(self, fields: dict[str, Any]) -> None:
         step = scene(MASTER, replace(WORKER, **fields), OTHER).job_step()
         assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
 
-    def test_a_restart_that_was_asked_for_in_the_future_is_not_waited_for(self) -> None:
+    def test_restart_requested_in_the_future_fails(self) -> None:
         late = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 10**9)).job_step()
         assert [pod.name for pod, _ in late.failed] == ["digits-master-0"]
         soon = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 30)).job_step()
         assert (soon.failed, soon.requeue_after) == ((), 90.0)
 
-    def test_who_is_on_a_dead_node_is_replaced_at_once(self) -> None:
+    def test_pod_on_dead_node_is_replaced_at_once(self) -> None:
         step = scene(replace(WORKER, node="n1"), dead={"n1"}).job_step()
         assert step.actions == (DeletePods((replace(WORKER, node="n1"),), at_once=True),)
 
-    def test_the_owner_may_want_new_pods(self) -> None:
+    def test_recreate_generation_replaces_pods(self) -> None:
         fresh = job(status=status("Admitted", restartGeneration=2, recreateGeneration=2))
         assert deleted(scene(replace(MASTER, restart=1), of=fresh).job_step()) == ["digits-master-0"]
         later = job(status=status("Admitted", restartGeneration=3, recreateGeneration=2))
         assert deleted(scene(replace(MASTER, restart=2), of=later).job_step()) == []
 
-    def test_nothing_is_under_way(self) -> None:
+    def test_step_of_restarted_pods_is_empty(self) -> None:
         assert scene(*all_pods(restart=1)).job_step() == RestartStep()
 
 
 class TestLocal:
     ASKED = replace(MASTER, requested_restart="1", restart_requested_at=T - 10)
 
-    def test_it_is_asked_for_once_with_the_time(self) -> None:
+    def test_restart_is_requested_once_with_its_time(self) -> None:
         (mark,) = scene(MASTER).job_step().actions
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
@@ -131,13 +131,13 @@ class TestLocal:
         step = scene(self.ASKED).job_step()
         assert (step.actions, step.requeue_after, step.blocked) == ((), 50.0, True)
 
-    def test_an_older_request_is_none(self) -> None:
+    def test_older_request_is_replaced(self) -> None:
         assert asked(scene(replace(self.ASKED, requested_restart="0", completed_restart="0")).job_step()) == [
             "digits-master-0"
         ]
         assert asked(scene(replace(self.ASKED, restart_requested_at=None)).job_step()) == ["digits-master-0"]
 
-    def test_the_nodes_word_makes_it_done(self) -> None:
+    def test_restart_is_done_when_node_reports_it(self) -> None:
         step = scene(replace(self.ASKED, completed_restart="1")).job_step()
         assert (through(step), step.done) == (["digits-master-0"], True)
         assert not scene(replace(self.ASKED, completed_restart="1"), WORKER).job_step().done
@@ -149,18 +149,18 @@ class TestLocal:
             ({"restart_requested_at": T - 61}, "not done within 60 s"),
         ],
     )
-    def test_what_does_not_come_off_is_done_by_replacing_the_pod(self, fields: dict[str, Any], why: str) -> None:
+    def test_failed_or_late_restart_replaces_pod(self, fields: dict[str, Any], why: str) -> None:
         late = replace(self.ASKED, **fields)
         step = scene(late).job_step()
         assert (deleted(step), step.failed) == (["digits-master-0"], ((late, why),))
 
-    def test_a_refusal_of_an_older_request_says_nothing(self) -> None:
+    def test_refusal_of_older_request_is_ignored(self) -> None:
         step = scene(replace(self.ASKED, failed_restart="0: PodFinished")).job_step()
         assert (deleted(step), step.failed) == ([], ())
 
 
 class TestKruise:
-    def test_the_request(self) -> None:
+    def test_recreate_request_has_names_owner_and_deadline(self) -> None:
         (make,) = scene(replace(MASTER, restarts=2), driver="kruise").job_step().actions
         assert isinstance(make, CreateObject)
         assert make.resource == RECREATE_REQUESTS
@@ -180,7 +180,7 @@ class TestKruise:
     def judge(self, pod: PodView, **fields: Any) -> RestartStep:
         return scene(pod, driver="kruise", requests=(request(**fields),)).job_step()
 
-    def test_it_is_done_when_the_main_container_has_been_restarted_too(self) -> None:
+    def test_request_is_done_once_main_container_restarted(self) -> None:
         again = replace(MASTER, self_healing=True, restarts=1)
         (mark,) = self.judge(again, verdict="Done").actions
         assert isinstance(mark, PatchPodMetadata)
@@ -200,28 +200,28 @@ class TestKruise:
             ({"created": None}, True),
         ],
     )
-    def test_what_becomes_of_it(self, fields: dict[str, Any], failed: bool) -> None:
+    def test_failed_or_late_request_replaces_pod(self, fields: dict[str, Any], failed: bool) -> None:
         step = self.judge(MASTER, **fields)
         assert bool(step.failed) is failed
         assert deleted(step) == (["digits-master-0"] if failed else [])
 
     @pytest.mark.parametrize("fields", [{"pod_uid": "another"}, {"generation": 0}])
-    def test_a_namesakes_and_an_older_one_say_nothing(self, fields: dict[str, Any]) -> None:
+    def test_request_for_other_pod_or_older_generation_is_ignored(self, fields: dict[str, Any]) -> None:
         assert asked(self.judge(MASTER, verdict="Done", **fields)) == ["digits-master-0"]
 
-    def test_requests_for_pods_that_are_no_more_go(self) -> None:
+    def test_requests_for_missing_pods_are_deleted(self) -> None:
         assert scene(MASTER, requests=(request(), request(WORKER))).delete_orphans() == (
             DeleteObject(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
         )
 
-    def test_one_that_is_seen_to_is_over(self) -> None:
+    def test_handled_request_is_not_under_way(self) -> None:
         done = replace(MASTER, restart=1, self_healing=True, restarts=1, counted_restarts=1)
         again = scene(done, driver="kruise", requests=(request(verdict="Done"),))
         assert (again.pod_step(), again.pods_in_restart()) == (RestartStep(), frozenset())
         under_way = scene(replace(done, counted_restarts=0), driver="kruise", requests=(request(),))
         assert under_way.pods_in_restart() == {"master-0"}
 
-    def test_one_for_a_pod_that_its_node_starts_again_for_ever_is_seen_to(self) -> None:
+    def test_request_for_always_restarted_pod_marks_its_restarts(self) -> None:
         serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
         done = replace(MASTER, restart=1, restarts=5)
         (mark,) = (
@@ -234,7 +234,7 @@ class TestKruise:
 
 
 class TestSinglePods:
-    def test_they_have_a_number_of_their_own(self) -> None:
+    def test_single_restarts_have_distinct_numbers(self) -> None:
         (mark,) = scene(MASTER).request_restart((MASTER,), "once")
         (again,) = scene(MASTER).request_restart((MASTER,), "twice")
         assert isinstance(mark, PatchPodMetadata)
@@ -243,7 +243,7 @@ class TestSinglePods:
         assert all(each.isdecimal() and int(each) >= restarts.UNPLANNED for each in numbers)
         assert len(set(numbers)) == 2
 
-    def test_what_does_not_come_off_fails(self) -> None:
+    def test_late_single_restart_fails(self) -> None:
         late = replace(MASTER, restart=1, requested_restart="1000000000000001", restart_requested_at=T - 61)
         assert scene(late).pod_step().failed == ((late, "not done within 60 s"),)
         assert scene(replace(late, restart_requested_at=T - 1)).pod_step().requeue_after == 59.0
@@ -256,17 +256,17 @@ class TestSinglePods:
     ("pod", "purpose", "name"),
     [("digits-master-0", "12", "digits-master-0-12"), ("d" * 60, "12", "d" * 60 + "-12")],
 )
-def test_names_of_requests(pod: str, purpose: str, name: str) -> None:
+def test_request_name_joins_pod_and_purpose(pod: str, purpose: str, name: str) -> None:
     assert restarts.request_name(pod, purpose) == name
 
 
-def test_long_names_are_cut_and_stay_apart() -> None:
+def test_long_request_names_are_cut_and_unique() -> None:
     names = {restarts.request_name("d" * 63, purpose) for purpose in ("1", "2", "12")}
     assert len(names) == 3
     assert {len(each) for each in names} == {63}
 
 
-def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> None:
+def test_mark_counted_marks_counted_restarts_of_node() -> None:
     counted = job(status=status("Running", replacing=["worker-0/2", "master-0"]), restartScope="Task")
     (mark,) = restarts.mark_counted(counted, (MASTER, replace(WORKER, restarts=2, counted_restarts=1)))
     assert isinstance(mark, PatchPodMetadata)
@@ -274,7 +274,7 @@ def test_what_a_node_has_restarted_by_itself_is_marked_once_it_is_counted() -> N
     assert restarts.mark_counted(counted, (replace(WORKER, counted_restarts=2),)) == ()
 
 
-def test_who_can_be_restarted_in_place() -> None:
+def test_can_restart_needs_running_pod_on_live_node() -> None:
     found = scene(MASTER, dead={"n1"})
     assert found.can_restart(MASTER)
     assert not found.can_restart(replace(MASTER, node="n1"))
@@ -282,7 +282,7 @@ def test_who_can_be_restarted_in_place() -> None:
     assert not scene(MASTER, driver="recreate").can_restart(MASTER)
 
 
-def test_what_kruise_ends_somebody_has_to_start_again() -> None:
+def test_can_restart_with_kruise_needs_self_healing_pod() -> None:
     serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
     assert not scene(driver="kruise").can_restart(MASTER)
     assert scene(driver="kruise").can_restart(replace(MASTER, self_healing=True))
@@ -299,6 +299,6 @@ def test_what_kruise_ends_somebody_has_to_start_again() -> None:
         (None, None, ""),
     ],
 )
-def test_a_request_is_a_jobs_if_it_goes_with_the_pod_that_it_names(owners: Any, notes: Any, uid: str) -> None:
+def test_request_belongs_to_job_if_its_owner_is_the_named_pod(owners: Any, notes: Any, uid: str) -> None:
     metadata = {"labels": {labels.JOB_UID: "u"}, "annotations": notes, "ownerReferences": owners}
     assert recreate_request.job_uid(metadata) == uid

@@ -20,16 +20,16 @@ objects = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 
 
 @given(objects, objects)
-def test_the_difference_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_difference_merged_into_before_gives_after(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merged(before, status.difference(before, after)) == after
 
 
 @given(objects)
-def test_there_is_none_between_equals(before: dict[str, Any]) -> None:
+def test_difference_of_equal_objects_is_empty(before: dict[str, Any]) -> None:
     assert status.difference(before, before) == {}
 
 
-def test_an_old_charge_does_not_stay_beside_the_new_one() -> None:
+def test_patch_removes_amounts_of_the_old_charge() -> None:
     admitted = job(status=status_of("Admitted"))
     assert admitted.admission is not None
     other = admitted.admission.model_copy(update={"charge": {"jobs": 1, "memory": 5}})
@@ -37,7 +37,7 @@ def test_an_old_charge_does_not_stay_beside_the_new_one() -> None:
     assert change["admission"]["charge"] == {"memory": 5, "cpu": None, "pods": None}
 
 
-def test_counts() -> None:
+def test_count_pods_counts_by_task_and_phase() -> None:
     evicted = pod("Worker", 0, "Failed", reason="Evicted")
     found = status.count_pods(job(), (pod(), evicted, pod("Worker", 1, "Succeeded")))
     assert found == {
@@ -46,7 +46,7 @@ def test_counts() -> None:
     }
 
 
-def test_counts_alone_are_no_reason_to_write() -> None:
+def test_patch_is_empty_if_only_counts_changed() -> None:
     running = job(status=status_of("Running"))
     counted = running.status.model_copy(update={"task_statuses": status.count_pods(running, all_pods())})
     assert status.patch_from(running.status, counted) == {}

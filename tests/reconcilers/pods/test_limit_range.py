@@ -34,7 +34,7 @@ def go(bench: Bench, answer: Refusal, times: int) -> list[Amounts]:
     return asked
 
 
-def test_a_job_without_requests_is_charged_for_the_devices_that_a_limit_range_adds(bench: Bench) -> None:
+def test_job_is_charged_for_devices_that_a_limit_range_adds(bench: Bench) -> None:
     limit(bench, **{"cpu": "2", GPU: "8"})
     bench.submit({"Master": task(template=BARE), "Worker": task(3, template=BARE, dependsOn=[])})
     bench.pick()
@@ -48,7 +48,7 @@ def test_a_job_without_requests_is_charged_for_the_devices_that_a_limit_range_ad
     assert admission.charge == {"jobs": 1, "pods": 4, "cpu": 8000, GPU: 32}
 
 
-def test_it_is_sent_back_where_the_quota_does_not_hold_them(bench: Bench) -> None:
+def test_job_is_sent_back_when_quota_cannot_hold_added_devices(bench: Bench) -> None:
     limit(bench, **{GPU: "8"})
     bench.submit({"Worker": task(4, template=BARE)})
     bench.pick()
@@ -62,7 +62,7 @@ def test_it_is_sent_back_where_the_quota_does_not_hold_them(bench: Bench) -> Non
     assert bench.job.charge == {"jobs": 1, "pods": 4, GPU: 32}
 
 
-def test_the_overhead_of_a_runtime_class_counts(bench: Bench) -> None:
+def test_job_is_charged_for_overhead_of_runtime_class(bench: Bench) -> None:
     name = f"sandboxed-{bench.namespace}"
     body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "sandboxed"}
     bench.cluster.create(RUNTIME_CLASSES, {**body, "overhead": {"podFixed": {"cpu": "250m", "memory": "1Mi"}}})
@@ -79,7 +79,7 @@ def test_the_overhead_of_a_runtime_class_counts(bench: Bench) -> None:
     assert admission.charge == {"jobs": 1, "pods": 2, "cpu": 2500, "memory": 2 << 20}
 
 
-def test_what_a_server_without_resources_of_a_whole_pod_drops_is_charged(bench: Bench) -> None:
+def test_job_is_charged_for_pod_level_resources_that_the_server_drops(bench: Bench) -> None:
     """Whether the server knows `spec.resources` or not, no pod takes more than its share."""
     spec = template(resources={"requests": {"cpu": "4"}})["spec"] | {"resources": {"requests": {"cpu": "5"}}}
     bench.submit({"Worker": task(2, template={"spec": spec})})

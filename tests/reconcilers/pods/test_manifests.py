@@ -35,7 +35,7 @@ def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
     return dict(found)
 
 
-def test_labels_and_annotations() -> None:
+def test_pod_has_labels_annotations_and_owner() -> None:
     made = make(job(annotations={f"{PREFIX}/submit-directory": "/home/ann/digits"}))
     worker = made["digits-worker-1"]["metadata"]
     assert (worker["name"], worker["namespace"]) == ("digits-worker-1", "team")
@@ -60,7 +60,7 @@ def test_labels_and_annotations() -> None:
     assert owner["blockOwnerDeletion"]
 
 
-def test_the_templates_own_labels_stay_but_ours_win() -> None:
+def test_template_labels_are_kept_except_reserved_ones() -> None:
     marked = template() | {
         "metadata": {"labels": {"team": "vision", f"{PREFIX}/attempt": "9"}, "annotations": {"a": "b"}}
     }
@@ -72,7 +72,7 @@ def test_the_templates_own_labels_stay_but_ours_win() -> None:
     )
 
 
-def test_the_template_itself_is_not_touched() -> None:
+def test_creating_pods_does_not_change_template() -> None:
     original = job()
     before = original.model_dump_json()
     make(original)
@@ -80,7 +80,7 @@ def test_the_template_itself_is_not_touched() -> None:
     assert original.model_dump_json() == before
 
 
-def test_world_by_service() -> None:
+def test_environment_with_service_address() -> None:
     made = make(job())
     shared = {
         "PYTHONUNBUFFERED": "1",
@@ -101,7 +101,7 @@ def test_world_by_service() -> None:
     assert "hostname" not in worker
 
 
-def test_world_on_one_machine() -> None:
+def test_environment_with_loopback_address() -> None:
     made = make(job(), master_address="loopback")
     for pod in made.values():
         assert environment(pod)["MASTER_ADDR"] == environment(pod)["PET_MASTER_ADDR"] == "127.0.0.1"
@@ -111,7 +111,7 @@ def test_world_on_one_machine() -> None:
     assert "hostname" not in made["digits-master-0"]["spec"]
 
 
-def test_the_declared_port_is_the_one() -> None:
+def test_declared_port_is_used() -> None:
     declared = template(ports=[{"name": "torchjob-port", "containerPort": 29400}, {"name": "web", "containerPort": 80}])
     described = job({"Master": {"template": declared}, "Worker": task()})
     made = make(described)
@@ -124,7 +124,7 @@ def test_the_declared_port_is_the_one() -> None:
     ]
 
 
-def test_what_the_user_set_wins_and_stands_once_behind_ours() -> None:
+def test_environment_of_user_overrides_and_comes_last() -> None:
     users = [{"name": "MASTER_PORT", "value": "1"}, {"name": "ME", "value": "rank $(RANK)"}]
     made = make(job({"Master": {"template": template(env=users)}}))["digits-master-0"]
     assert environment(made)["MASTER_PORT"] == "1"
@@ -132,7 +132,7 @@ def test_what_the_user_set_wins_and_stands_once_behind_ours() -> None:
     assert names.index("RANK") < names.index("ME")
 
 
-def test_every_container_gets_the_environment_and_says_why_it_ended() -> None:
+def test_every_container_gets_environment_and_termination_message_policy() -> None:
     spec = {
         "initContainers": [{"name": "fetch"}],
         "containers": [{"name": "side", "terminationMessagePolicy": "File"}, {"name": "torch"}],
@@ -147,12 +147,12 @@ def test_every_container_gets_the_environment_and_says_why_it_ended() -> None:
 @pytest.mark.parametrize(
     ("policy", "pods_policy"), [("Always", "Always"), ("OnFailure", "Never"), ("ExitCode", "Never"), ("Never", "Never")]
 )
-def test_failures_are_judged_here_and_not_by_the_node(policy: str, pods_policy: str) -> None:
+def test_restart_policy_of_pod_is_never_unless_always(policy: str, pods_policy: str) -> None:
     made = make(job({"Trainer": task(restartPolicy=policy)}))["digits-trainer-0"]
     assert made["spec"]["restartPolicy"] == pods_policy
 
 
-def test_a_pod_that_nobody_looks_for_is_its_own_master() -> None:
+def test_single_pod_uses_loopback_as_master_address() -> None:
     alone = job({"Master": task()})
     made = make(alone)["digits-master-0"]
     assert (environment(made)["MASTER_ADDR"], environment(made)["PET_MASTER_ADDR"]) == ("127.0.0.1", "127.0.0.1")
@@ -163,7 +163,7 @@ def test_a_pod_that_nobody_looks_for_is_its_own_master() -> None:
         assert environment(made)["MASTER_ADDR"] == made["spec"]["subdomain"] == "digits-master-0"
 
 
-def test_without_a_master_the_first_pod_of_the_first_task_plays_it() -> None:
+def test_first_pod_of_first_task_is_rank_0_without_master() -> None:
     made = make(job({"Trainer": task(2), "Evaluator": task()}))
     assert {environment(each)["MASTER_ADDR"] for each in made.values()} == {"digits-evaluator-0"}
     assert {name: environment(each)["RANK"] for name, each in made.items()} == {
@@ -174,7 +174,7 @@ def test_without_a_master_the_first_pod_of_the_first_task_plays_it() -> None:
     assert made["digits-evaluator-0"]["spec"]["subdomain"] == "digits-evaluator-0"
 
 
-def test_an_aimaster_is_outside_of_the_world() -> None:
+def test_aimaster_has_no_rank() -> None:
     made = make(job({"AIMaster": task(), "Master": task(), "Worker": task()}))
     brain = environment(made["digits-aimaster-0"])
     assert (brain["MASTER_ADDR"], "RANK" in brain, "WORLD_SIZE" in brain) == ("digits-master-0", False, False)
@@ -183,7 +183,7 @@ def test_an_aimaster_is_outside_of_the_world() -> None:
     assert set(environment(make(job({"AIMaster": task()}))["digits-aimaster-0"])) == {"PYTHONUNBUFFERED"}
 
 
-def test_what_never_runs_together_is_no_world() -> None:
+def test_each_stage_has_its_own_ranks_and_gang() -> None:
     steps = {
         "Prepare": task(),
         "Master": task(dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),
@@ -233,31 +233,31 @@ def processes(made: dict[str, dict[str, Any]]) -> dict[str, str]:
         ({"nprocPerNode": 1}, "1", "1"),
     ],
 )
-def test_processes_per_pod(spec: dict[str, Any], master: str, worker: str) -> None:
+def test_processes_per_pod_follow_gpus_or_spec(spec: dict[str, Any], master: str, worker: str) -> None:
     made = admitted(job(EIGHT, **spec))
     assert processes(made) == {"digits-master-0": master, "digits-worker-0": worker, "digits-worker-1": worker}
     assert {environment(pod)["WORLD_SIZE"] for pod in made.values()} == {"3"}
 
 
-def test_the_number_of_processes_of_the_user_wins() -> None:
+def test_environment_of_user_overrides_number_of_processes() -> None:
     own = template(resources=GPUS, env=[{"name": "PET_NPROC_PER_NODE", "value": "5"}])
     made = admitted(job({"Worker": task(template=own)}, nprocPerNode=2))
     assert processes(made) == {"digits-worker-0": "5"}
 
 
 @pytest.mark.parametrize(("spec", "count"), [({}, "1"), ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4")])
-def test_a_job_that_an_earlier_version_admitted_keeps_its_number_of_processes(spec: dict[str, Any], count: str) -> None:
+def test_admission_without_processes_keeps_the_earlier_default(spec: dict[str, Any], count: str) -> None:
     assert set(processes(make(job(EIGHT, **spec))).values()) == {count}
 
 
-def test_a_pod_that_is_made_after_a_restart_joins_the_gang_of_those_that_stayed() -> None:
+def test_pod_created_after_restart_keeps_gang_annotation() -> None:
     gang = f"{PREFIX}/gang"
     again = make(job(status={"restartCount": 3, "restartGeneration": 2}))["digits-master-0"]["metadata"]
     assert again["annotations"][gang] == make(job())["digits-master-0"]["metadata"]["annotations"][gang]
     assert again["labels"][f"{PREFIX}/restart"] == "2"
 
 
-def test_the_service_finds_rank_0_before_it_is_ready() -> None:
+def test_service_selects_rank_0_before_it_is_ready() -> None:
     blueprint = blueprint_of(job())
     made = manifests.service(blueprint, blueprint.members["digits-master-0"])
     spec = made["spec"]
@@ -287,7 +287,7 @@ def bound(described: TorchJob, scheduler: str = "volcano", port: int = 0, **sett
     return {name: manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
 
 
-def test_who_is_bound_with_a_gang_says_so_in_its_schedulers_words_alone() -> None:
+def test_gang_pod_has_only_the_fields_of_its_scheduler() -> None:
     described = template()
     described["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "mine", "a": "b"}}
     made = bound(job({"Master": {"template": described}, "AIMaster": task()}))
@@ -306,7 +306,7 @@ def test_who_is_bound_with_a_gang_says_so_in_its_schedulers_words_alone() -> Non
 
 
 @pytest.mark.parametrize("container", [{}, {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}])
-def test_a_gate_asks_for_nothing_more(container: dict[str, Any]) -> None:
+def test_gate_does_not_raise_requests_of_pod(container: dict[str, Any]) -> None:
     described = job({"Master": task(), "Worker": {"template": template(**container)}})
     made = bound(described)["digits-worker-0"]["spec"]
     assert made["initContainers"][0]["name"] == "torchq-start"
@@ -314,7 +314,7 @@ def test_a_gate_asks_for_nothing_more(container: dict[str, Any]) -> None:
     assert list(make(described)["digits-worker-0"]["spec"].get("initContainers", [])) == []
 
 
-def test_spot_tasks_are_the_last_ones() -> None:
+def test_last_pods_of_task_are_spot_tasks() -> None:
     spot = {"numSpotTasks": 2, "priorityClassName": "cheap", "labels": {"spot": "yes", f"{PREFIX}/attempt": "9"}}
     described = template()
     described["metadata"] = {"labels": {"spot": "no"}}
@@ -329,7 +329,7 @@ def test_spot_tasks_are_the_last_ones() -> None:
     assert kept["digits-worker-2"]["spec"]["priorityClassName"] == "dear"
 
 
-def test_the_jobs_priority_class_is_that_of_the_pods_of_its_gang() -> None:
+def test_priority_class_of_job_applies_to_gang_pods_without_their_own() -> None:
     named = template()
     named["spec"]["priorityClassName"] = "mine"
     tasks_of = {"Master": {"template": named}, "Worker": task(), "AIMaster": task()}
@@ -346,7 +346,7 @@ class TestHostNetwork:
         shared["spec"]["hostNetwork"] = True
         return job({"Master": {"template": shared}, "Worker": {"template": shared}})
 
-    def test_the_port_that_is_held_is_the_one(self) -> None:
+    def test_reserved_port_is_used_on_host_network(self) -> None:
         made = bound(self.described(), port=31_007)
         master, worker = made["digits-master-0"], made["digits-worker-0"]
         port = {"name": "torchjob-port", "containerPort": 31_007, "protocol": "TCP", "hostPort": 31_007}
@@ -356,13 +356,13 @@ class TestHostNetwork:
         assert "ports" not in worker["spec"]["containers"][0]
         assert {each["spec"]["dnsPolicy"] for each in made.values()} == {"ClusterFirstWithHostNet"}
 
-    def test_without_one_it_is_the_declared_one(self) -> None:
+    def test_declared_port_is_used_on_host_network_without_reserved_port(self) -> None:
         ports = [{"name": "torchjob-port", "containerPort": 29_400}]
         made = bound(self.described(ports=ports))["digits-master-0"]
         assert environment(made)["MASTER_PORT"] == "29400"
         assert made["spec"]["containers"][0]["ports"][0]["hostPort"] == 29_400
 
-    def test_a_policy_of_its_own_stays(self) -> None:
+    def test_dns_policy_of_template_is_kept(self) -> None:
         own = template()
         own["spec"] |= {"hostNetwork": True, "dnsPolicy": "None"}
         assert make(job({"Master": {"template": own}}))["digits-master-0"]["spec"]["dnsPolicy"] == "None"

@@ -49,7 +49,7 @@ ADMITTED = job(status=status("Admitted"))
 
 
 class TestExcess:
-    def test_pods_that_ask_for_their_share_or_less_are_paid_for(self) -> None:
+    def test_pods_within_their_share_have_no_excess(self) -> None:
         assert (
             measure.find_excess(
                 ADMITTED, CHARGED, [pod(requests=(("cpu", 1000),)), pod("Worker", requests=(("cpu", 1),))]
@@ -58,7 +58,7 @@ class TestExcess:
         )
         assert measure.find_excess(ADMITTED, CHARGED, []) is None
 
-    def test_one_larger_pod_speaks_for_all_pods_of_its_task(self) -> None:
+    def test_excess_of_one_pod_counts_for_all_pods_of_its_task(self) -> None:
         found = measure.find_excess(ADMITTED, CHARGED, [pod(requests=(("cpu", 1000),)), pod("Worker", requests=LARGE)])
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 16}
@@ -68,7 +68,7 @@ class TestExcess:
             "as the API server created them, its pods request more than their templates: nvidia.com/gpu 16 more"
         )
 
-    def test_what_was_measured_before_is_known_and_what_is_measured_now_is_added(self) -> None:
+    def test_new_measurements_are_added_to_recorded_ones(self) -> None:
         known = job(status=status("Admitted", measured=measured(ADMITTED, Worker={GPU: 8})))
         paid = {**CHARGED, GPU: 16}
         assert measure.find_excess(known, paid, [pod("Worker", requests=LARGE)]) is None
@@ -77,10 +77,10 @@ class TestExcess:
         assert found.charge == {**CHARGED, GPU: 17}
         assert found.measured.pods == {"Worker": {GPU: 8}, "Master": {GPU: 1}}
 
-    def test_a_charge_that_covers_them_is_enough_whatever_it_was_made_of(self) -> None:
+    def test_charge_that_covers_all_pods_has_no_excess(self) -> None:
         assert measure.find_excess(ADMITTED, {**CHARGED, GPU: 16}, [pod("Worker", requests=LARGE)]) is None
 
-    def test_what_was_measured_says_nothing_of_other_templates(self) -> None:
+    def test_measurements_hold_only_for_unchanged_templates(self) -> None:
         known = status("Queued", measured=measured(ADMITTED, Worker={GPU: 8}))
         assert job(status=known).charge == {**CHARGED, GPU: 16}
         assert job(status=known, suspend=True, backoffLimit=3).charge == {**CHARGED, GPU: 16}
@@ -98,7 +98,7 @@ class TestExcess:
             max_size=6,
         )
     )
-    def test_the_raised_charge_covers_all_pods_and_is_enough_for_them(self, asked: list[tuple[str, Amounts]]) -> None:
+    def test_raised_charge_covers_all_pods_without_excess(self, asked: list[tuple[str, Amounts]]) -> None:
         pods = [pod(kind, requests=tuple(sorted(amounts.items()))) for kind, amounts in asked]
         found = measure.find_excess(ADMITTED, CHARGED, pods)
         charge = CHARGED if found is None else found.charge
@@ -115,7 +115,7 @@ class TestExcess:
             assert all(charge[name] >= amount for name, amount in after.charge.items())
             assert measure.find_excess(after, charge, pods) is None
 
-    def test_what_no_charge_can_hold_is_said_to_be_so(self) -> None:
+    def test_excess_beyond_the_largest_charge_is_uncountable(self) -> None:
         many = {"spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.b/r{n}": 1 for n in range(99)}}}]}}
         for asks in (pod_view.pod_requests(many["spec"]), ((GPU, demand.LARGEST),)):
             found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", requests=asks)])
@@ -128,7 +128,7 @@ class TestExcess:
 
 
 class TestPlan:
-    def test_the_first_pod_of_each_task_is_made_before_the_others(self) -> None:
+    def test_first_pod_of_each_task_is_created_before_the_others(self) -> None:
         first, rest = (
             [each["metadata"]["name"] for each in action.manifests]
             for action in decide(observe(ADMITTED)).actions
@@ -137,7 +137,7 @@ class TestPlan:
         assert first == ["digits-master-0", "digits-worker-0"]
         assert rest == ["digits-worker-1"]
 
-    def test_a_larger_pod_has_the_charge_raised_before_anything_else_is_done(self) -> None:
+    def test_charge_is_raised_before_anything_else_for_larger_pod(self) -> None:
         found = decide(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)))
         assert kinds(found) == ["RaiseCharge", "WriteStatus"]
         assert found.actions[0] == RaiseCharge(1, {**CHARGED, GPU: 16})
@@ -146,7 +146,7 @@ class TestPlan:
         assert after["admission"] == {"charge": {GPU: 16}}
         assert after["measured"] == measured(ADMITTED, Worker=dict(LARGE))
 
-    def test_the_other_pods_are_made_with_their_share_of_the_raised_charge(self) -> None:
+    def test_other_pods_get_their_share_of_raised_charge(self) -> None:
         raised = status(
             "Admitted",
             admission={**ADMISSION, "charge": {**CHARGED, GPU: 16}},
@@ -163,7 +163,7 @@ class TestPlan:
         ("by", "room"),
         [("quota", "the quota of queue team"), ("cohort", "the cohort of queue team"), ("pool", "the pool")],
     )
-    def test_a_job_for_which_there_is_no_room_loses_its_pods_and_says_why(self, by: Any, room: str) -> None:
+    def test_job_without_room_for_its_excess_loses_its_pods(self, by: Any, room: str) -> None:
         found = decide(replace(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)), no_room=by))
         assert kinds(found) == ["WriteStatus", "DeletePods"]
         after = change(found)
@@ -174,7 +174,7 @@ class TestPlan:
         assert after["measured"] == measured(ADMITTED, Worker=dict(LARGE))
         assert after["restartGeneration"] == 1, "its pods are of the past"
 
-    def test_they_get_no_grace_that_a_template_asks_for_as_nothing_pays_for_them(self) -> None:
+    def test_uncharged_pods_are_deleted_with_at_most_30_seconds_grace(self) -> None:
         large = pod("Worker", requests=LARGE, grace=3600)
         found = decide(replace(observe(ADMITTED, pod(grace=30), large), no_room="quota"))
         deleted = {each.name: action.seconds for action in found.actions if isinstance(action, DeletePods)
@@ -188,7 +188,7 @@ class TestPlan:
         assert isinstance(again, DeletePods)
         assert again.seconds == 30
 
-    def test_it_is_sent_back_once_its_pods_are_gone_and_asks_for_what_they_asked_for(self) -> None:
+    def test_job_is_queued_with_measured_requests_once_its_pods_are_deleted(self) -> None:
         leaving = status("Admitted", restartGeneration=1, measured=measured(ADMITTED, Worker={GPU: 8}))
         leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs, 16 more"}
         left = decide(observe(job(status=leaving), pod(deleting=True), pod("Worker", 1)))
@@ -201,14 +201,14 @@ class TestPlan:
         assert (said["reason"], said["message"]) == ("ExceedsQuota", "GPUs, 16 more")
         assert [each.reason for each in found.actions if isinstance(each, EmitEvent)] == ["ExceedsQuota"]
 
-    def test_the_room_it_comes_back_to_is_that_of_its_measured_pods(self) -> None:
+    def test_measured_job_is_admitted_only_with_its_measured_charge(self) -> None:
         waits = job(status=status("Queued", attempt=1, measured=measured(ADMITTED, Worker={GPU: 8})))
         small = replace(RESERVATION, attempt=2)
         assert not decide(observe(waits, reservation=small)).actions, "a pick of before it was measured"
         large = replace(small, charge={**CHARGED, GPU: 16})
         assert change(decide(observe(waits, reservation=large)))["admission"]["charge"] == {**CHARGED, GPU: 16}
 
-    def test_a_job_whose_pods_no_charge_can_hold_fails(self) -> None:
+    def test_job_with_uncountable_requests_fails(self) -> None:
         found = decide(observe(ADMITTED, pod("Worker", requests=((GPU, demand.LARGEST),))))
         after = change(found)
         assert after["phase"] == "Failed"
@@ -237,7 +237,7 @@ class TestOnAServer:
         bench.pick()
         bench.counting._cluster = Adding(bench.counting._cluster, **added)
 
-    def test_no_second_pod_of_a_task_is_made_before_the_charge_is_raised(
+    def test_no_second_pod_of_task_is_created_before_charge_is_raised(
         self, bench: Bench, asked: list[tuple[int, Amounts]]
     ) -> None:
         self.start(bench, memory="1Gi")
@@ -255,7 +255,7 @@ class TestOnAServer:
         assert admission.charge == bench.job.charge == {"jobs": 1, "pods": 5, "cpu": 5000, "memory": 5 * 2**30}
 
     @pytest.mark.parametrize("refused", ["quota", "cohort", "pool"])
-    def test_a_job_for_which_there_is_no_room_is_sent_back_before_another_pod(
+    def test_job_without_room_is_sent_back_before_another_pod_is_created(
         self, bench: Bench, asked: list[tuple[int, Amounts]], refused: Refusal
     ) -> None:
         self.start(bench, memory="1Gi")
@@ -276,7 +276,7 @@ class TestOnAServer:
         assert found.charge["memory"] > 0
         assert bench.counting.calls["create Pod"] == len(made)
 
-    def test_a_run_that_lost_the_key_leaves_it_to_the_next(
+    def test_reconcile_with_lost_reservation_writes_nothing(
         self, bench: Bench, asked: list[tuple[int, Amounts]]
     ) -> None:
         self.start(bench, memory="1Gi")
@@ -286,7 +286,7 @@ class TestOnAServer:
         assert bench.raw() == before
         assert len(asked) == 1
 
-    def test_an_api_server_that_adds_nothing_is_asked_nothing_more(
+    def test_charge_is_not_raised_when_server_adds_nothing(
         self, bench: Bench, asked: list[tuple[int, Amounts]]
     ) -> None:
         self.start(bench)
@@ -300,7 +300,7 @@ def worker(bench: Bench) -> list[str]:
     return [name for name in bench.names() if "worker" in name]
 
 
-def test_pods_are_measured_by_what_they_are_made_of() -> None:
+def test_pod_requests_include_limits_and_overhead() -> None:
     view: PodView = pod_view.trim(
         {
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {}, "labels": {}},

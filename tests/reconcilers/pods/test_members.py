@@ -38,7 +38,7 @@ def after(upstream: str, phase: str = "Succeeded") -> dict[str, Any]:
         ),
     ],
 )
-def test_whose_success_is_the_jobs(declared: dict[str, Any], decisive: set[str]) -> None:
+def test_decisive_tasks_depend_on_graph_and_policies(declared: dict[str, Any], decisive: set[str]) -> None:
     assert task_members.decisive_tasks(job(declared).spec) == decisive
 
 
@@ -58,7 +58,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(specs())
-def test_a_world_has_the_ranks_from_0_to_its_size_once_each(declared: dict[str, Any]) -> None:
+def test_stage_has_every_rank_once(declared: dict[str, Any]) -> None:
     described = job(declared)
     found = task_members.members(described, 1)
     assert len(found) == sum(each["numTasks"] for each in declared.values())
@@ -74,7 +74,7 @@ def test_a_world_has_the_ranks_from_0_to_its_size_once_each(declared: dict[str, 
 
 
 @given(specs())
-def test_a_gang_needs_no_more_pods_than_its_stage_has(declared: dict[str, Any]) -> None:
+def test_gang_size_is_within_pods_of_its_stage(declared: dict[str, Any]) -> None:
     described = job(declared, minMembers={name: 1 for name in declared if name != "Master"})
     scheduling = Scheduling(
         job=described, admission=Admission(queue="a", attempt=1, epoch=1), backend=backends.get_backend("volcano")

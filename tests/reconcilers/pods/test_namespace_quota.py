@@ -38,7 +38,7 @@ def go(bench: Bench, times: int = 6) -> None:
         bench.remove(*going)
 
 
-def test_it_waits_again_without_pods_and_says_which_quota_refused_it(bench: Bench) -> None:
+def test_refused_job_is_queued_without_pods_and_names_the_quota(bench: Bench) -> None:
     quota(bench, pods="2")
     bench.submit({"Worker": task(4)})
     bench.pick()
@@ -57,7 +57,7 @@ def test_it_waits_again_without_pods_and_says_which_quota_refused_it(bench: Benc
     assert len(told) == 1
 
 
-def test_the_first_pod_refused_costs_one_write(bench: Bench) -> None:
+def test_refusal_of_first_pod_costs_one_status_write(bench: Bench) -> None:
     quota(bench, limits_memory="1Gi")
     bench.submit({"Worker": task(2, template=LIMITED)})
     bench.pick()
@@ -70,7 +70,7 @@ def test_the_first_pod_refused_costs_one_write(bench: Bench) -> None:
     assert bench.names() == [], "the attempt is over"
 
 
-def test_a_service_and_a_pod_that_are_there_already_are_not_asked_of_the_quota(bench: Bench) -> None:
+def test_existing_service_and_pods_are_not_refused_by_full_quota(bench: Bench) -> None:
     quota(bench, services="1", pods="2")
     bench.submit({"Worker": task(2)})
     bench.pick()
@@ -92,7 +92,7 @@ def test_a_service_and_a_pod_that_are_there_already_are_not_asked_of_the_quota(b
     assert bench.job.admission is not None
 
 
-def test_its_services_go_with_its_room(bench: Bench) -> None:
+def test_refused_job_loses_its_services(bench: Bench) -> None:
     quota(bench, services="1", pods="1")
     bench.submit({"Worker": task(2)})
     bench.pick()
@@ -102,7 +102,7 @@ def test_its_services_go_with_its_room(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("hard", [{"services": "0"}, {"count/services": "0"}, {"count/pods": "1"}])
-def test_objects_are_counted_too(bench: Bench, hard: dict[str, str]) -> None:
+def test_quota_on_object_counts_sends_job_back(bench: Bench, hard: dict[str, str]) -> None:
     quota(bench, **hard)
     bench.submit({"Worker": task(2)})
     bench.pick()
@@ -111,7 +111,7 @@ def test_objects_are_counted_too(bench: Bench, hard: dict[str, str]) -> None:
     assert bench.said("Queued")[0] == "NamespaceQuota"
 
 
-def test_a_quota_that_wants_limits_the_template_does_not_give_is_one_too(bench: Bench) -> None:
+def test_quota_that_requires_missing_limits_sends_job_back(bench: Bench) -> None:
     quota(bench, limits_memory="100Gi")
     bench.submit({"Worker": task()})
     bench.pick()
@@ -125,7 +125,7 @@ def test_a_quota_that_wants_limits_the_template_does_not_give_is_one_too(bench: 
     assert waits.refused_by.hard == {"limits.memory": ""}
 
 
-def test_a_job_that_loses_a_pod_it_cannot_have_again_gives_its_room_back(bench: Bench) -> None:
+def test_running_job_is_sent_back_when_quota_refuses_a_replacement_pod(bench: Bench) -> None:
     quota(bench, pods="2")
     bench.submit({"Worker": task(2)})
     bench.pick()
@@ -141,7 +141,7 @@ def test_a_job_that_loses_a_pod_it_cannot_have_again_gives_its_room_back(bench: 
     assert bench.job.status.restart_count == 1
 
 
-def test_a_job_that_may_run_with_fewer_pods_keeps_its_room(bench: Bench) -> None:
+def test_job_with_its_minimum_of_pods_keeps_its_admission(bench: Bench) -> None:
     quota(bench, pods="3")
     bench.submit({"Worker": task(4)}, minMembers={"Worker": 2})
     bench.pick()
@@ -163,7 +163,7 @@ def test_a_job_that_may_run_with_fewer_pods_keeps_its_room(bench: Bench) -> None
     assert len(bench.names()) == 4
 
 
-def test_the_same_limits_refuse_it_after_longer_and_longer_pauses(bench: Bench) -> None:
+def test_pauses_double_while_the_same_limits_refuse_job(bench: Bench) -> None:
     quota(bench, limits_memory="100Gi")
     bench.submit({"Worker": task()})
     pauses, times = [], []
@@ -182,7 +182,7 @@ def test_the_same_limits_refuse_it_after_longer_and_longer_pauses(bench: Bench) 
 
 
 @pytest.mark.parametrize("name", ["count/podgroups.scheduling.volcano.sh", "pods"])
-def test_a_gang_gives_its_room_back_with_its_group(cluster: KubernetesCluster, namespace: str, name: str) -> None:
+def test_refused_gang_loses_its_group_and_admission(cluster: KubernetesCluster, namespace: str, name: str) -> None:
     kinds.install_gangs(cluster)
     for bench in benches(cluster, namespace, gang_scheduler="volcano"):
         quota(bench, **{name: "0"})

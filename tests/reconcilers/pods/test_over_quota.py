@@ -32,7 +32,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("said", "name", "hard"), WORDS)
-def test_a_refusal_for_a_quota_names_it_and_its_limits(said: str, name: str, hard: dict[str, str]) -> None:
+def test_parse_refusal_returns_quota_and_limits(said: str, name: str, hard: dict[str, str]) -> None:
     assert over_quota.parse_refusal(BEGIN + said) == OverQuota(name, hard, said)
 
 
@@ -46,11 +46,11 @@ def test_a_refusal_for_a_quota_names_it_and_its_limits(said: str, name: str, har
         "",
     ],
 )
-def test_any_other_refusal_is_none(said: str) -> None:
+def test_parse_refusal_ignores_other_refusals(said: str) -> None:
     assert over_quota.parse_refusal(BEGIN + said) is None
 
 
-def test_what_is_remembered_fits_into_a_status() -> None:
+def test_recorded_refusal_fits_into_status() -> None:
     limits = ",".join(f"count/{'x' * 400}{number}={'9' * 400}" for number in range(200))
     found = over_quota.parse_refusal(
         f"exceeded quota: {'q' * 900}, requested: {limits}, used: {limits}, limited: {limits}"
@@ -64,7 +64,7 @@ def refused(**hard: str) -> OverQuota:
     return OverQuota("compute", hard, "exceeded quota: compute")
 
 
-def test_refusals_count_until_a_limit_is_changed() -> None:
+def test_refusals_are_counted_until_limit_changes() -> None:
     job = parse(manifest())
     once = over_quota.count_refusal(job, refused(pods="4"))
     known = job.model_copy(update={"status": job.status.model_copy(update={"queue": once})})
@@ -82,7 +82,7 @@ def test_refusals_count_until_a_limit_is_changed() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 7, 8, 1000, 2**40])
-def test_pauses_grow_to_a_bound(times: int) -> None:
+def test_pauses_grow_up_to_the_longest_pause(times: int) -> None:
     noted = over_quota.count_refusal(parse(manifest()), refused(pods="4")).refused_by
     assert noted is not None
     after = over_quota.send_back(parse(manifest()), noted.model_copy(update={"times": times}), "said", NOW).queue
@@ -93,7 +93,7 @@ def test_pauses_grow_to_a_bound(times: int) -> None:
     assert 0.75 * most - 1 <= seconds <= most
 
 
-def test_a_job_may_run_with_its_least_number_of_pods() -> None:
+def test_job_may_run_with_its_minimum_of_pods() -> None:
     spec: dict[str, Any] = {"Master": task(), "Worker": task(3, dependsOn=[])}
     whole, fewer = parse(manifest(spec)), parse(manifest(spec, minMembers={"Worker": 2}))
     pods = [pod("Master"), pod("Worker", 0), pod("Worker", 1)]

@@ -29,7 +29,7 @@ def definition(largest: int) -> Manifest:
     return found
 
 
-def test_its_status_can_still_be_written(cluster: KubernetesCluster, namespace: str) -> None:
+def test_status_of_job_beyond_new_limit_can_be_written(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(CRDS, definition(2**31 - 1))
     try:
         body = manifest(backoffLimit=5000)

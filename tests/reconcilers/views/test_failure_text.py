@@ -54,7 +54,7 @@ def fail(bench: Bench, name: str, log: str, second: int = 5) -> None:
     bench.cluster.patch(PODS, name, {"status": status}, bench.namespace, subresource="status")
 
 
-def test_the_exception_is_further_back_in_the_log(bench: Bench) -> None:
+def test_failure_message_takes_the_exception_from_the_pod_log(bench: Bench) -> None:
     logs = Logs({"digits-worker-1": RECORDED})
     run(bench, logs)
     fail(bench, "digits-worker-1", RECORDED)
@@ -65,7 +65,7 @@ def test_the_exception_is_further_back_in_the_log(bench: Bench) -> None:
     assert len(logs.read) == 1, "a job that has failed is not asked about"
 
 
-def test_a_pod_that_lost_its_peer_is_not_to_blame_though_it_ended_first(bench: Bench) -> None:
+def test_pod_that_lost_its_peer_is_not_blamed_even_if_it_ended_first(bench: Bench) -> None:
     lost = ranks(0, f"{BEGIN}{LOST}") + "step\n" * 500 + report(0)
     logs = Logs({"digits-master-0": lost, "digits-worker-0": lost, "digits-worker-1": RECORDED})
     run(bench, logs)
@@ -76,7 +76,7 @@ def test_a_pod_that_lost_its_peer_is_not_to_blame_though_it_ended_first(bench: B
     assert logs.read == [f"{name}/torch" for name in EVERY]
 
 
-def test_all_of_them_lost_a_peer(bench: Bench) -> None:
+def test_first_pod_is_blamed_when_all_pods_lost_a_peer(bench: Bench) -> None:
     lost = ranks(0, f"{BEGIN}{LOST}") + "step\n" * 500 + report(0)
     logs = Logs(dict.fromkeys(EVERY, lost))
     run(bench, logs)
@@ -87,7 +87,7 @@ def test_all_of_them_lost_a_peer(bench: Bench) -> None:
     assert len(logs.read) == 3 <= failure_text.MOST
 
 
-def test_a_log_that_cannot_be_read_hinders_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_job_fails_with_exit_code_when_the_log_cannot_be_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def forbidden() -> None:
         raise errors.Forbidden("not allowed to read the log")
 
@@ -100,7 +100,7 @@ def test_a_log_that_cannot_be_read_hinders_nothing(bench: Bench, caplog: pytest.
     assert "not allowed to read the log" in caplog.text
 
 
-def test_the_condition_has_the_whole_message(bench: Bench) -> None:
+def test_condition_contains_the_whole_message_without_reading_logs(bench: Bench) -> None:
     logs = Logs({})
     run(bench, logs)
     whole = "KeyError: no such volume: " + " ".join(f"TORCHQ_VOLUME_DATA_{number}" for number in range(60))
@@ -110,7 +110,7 @@ def test_the_condition_has_the_whole_message(bench: Bench) -> None:
     assert logs.read == [], "its status has all of it"
 
 
-def test_a_pod_that_its_node_did_not_take(bench: Bench) -> None:
+def test_condition_contains_the_whole_message_of_a_rejected_pod(bench: Bench) -> None:
     run(bench, Logs({}))
     why = "volume data is mounted at /data: " + "a mount at an absolute path is not there on one machine, " * 5
     whole = why + "find the folder by TORCHQ_VOLUME_DATA"
@@ -120,7 +120,7 @@ def test_a_pod_that_its_node_did_not_take(bench: Bench) -> None:
     assert bench.said("Failed")[1] == f"pod digits-worker-0 failed without an exit code (NotSupported): {whole}"
 
 
-def test_a_pod_that_is_gone_when_it_is_asked_about(bench: Bench) -> None:
+def test_job_fails_when_the_failed_pod_disappears_meanwhile(bench: Bench) -> None:
     run(bench, Logs({}))
     fail(bench, "digits-worker-1", RECORDED)
     bench.catch_up()

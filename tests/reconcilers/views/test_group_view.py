@@ -25,7 +25,7 @@ class Behind:
         return []
 
 
-def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind() -> None:
+def test_reader_finds_groups_of_finished_job_despite_outdated_cache() -> None:
     cluster = ApiClient(Api(lambda: 0.0))
     assert VOLCANO.resource is not None
     kind = {"apiVersion": VOLCANO.resource.api_version, "kind": VOLCANO.resource.kind}
@@ -47,7 +47,7 @@ def test_of_a_job_that_is_over_no_group_is_overlooked_by_a_cache_that_is_behind(
 
 
 @pytest.mark.parametrize(("later", "asked"), [(0.0, 1), (4.9, 1), (5.0, 2), (-100.0, 2)])
-def test_a_queue_that_is_closed_is_not_asked_for_at_every_look(later: float, asked: int) -> None:
+def test_reader_caches_state_of_closed_queue(later: float, asked: int) -> None:
     now, questions = [100.0], []
 
     class Counting(ApiClient):

@@ -52,14 +52,14 @@ def trim(*args: Any, **status: Any) -> PodView:
 @pytest.mark.parametrize(
     "owners", [None, [], [{"uid": KEY.uid}], [{"uid": "another", "controller": True}, {"uid": KEY.uid}]]
 )
-def test_a_label_makes_no_pod_a_jobs(owners: Any) -> None:
+def test_pod_without_controller_reference_belongs_to_no_job(owners: Any) -> None:
     forged = manifest()
     forged["metadata"]["ownerReferences"] = owners
     assert (pod_view.trim(forged).job_uid, views.pod_view(forged).job) == ("", None)
     assert views.pod_view(manifest()).job == JobKey("team", "", KEY.uid)
 
 
-def test_what_is_kept() -> None:
+def test_trim_keeps_these_fields() -> None:
     assert trim() == PodView(
         namespace="team",
         name="digits-worker-3",
@@ -88,7 +88,9 @@ def test_what_is_kept() -> None:
         ("Failed", True, False, False),
     ],
 )
-def test_who_occupies_and_who_runs(phase: str, deleting: bool, occupies: bool, running: bool) -> None:
+def test_phase_and_deletion_decide_whether_pod_occupies_and_runs(
+    phase: str, deleting: bool, occupies: bool, running: bool
+) -> None:
     described = manifest(phase)
     if deleting:
         described["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
@@ -115,14 +117,14 @@ UP: dict[str, Any] = {"running": {}}
         (None, CRASHED, True, ""),
     ],
 )
-def test_it_runs_when_its_main_container_does(torch: Any, log: Any, running: bool, ailment: str) -> None:
+def test_pod_runs_when_its_main_container_runs(torch: Any, log: Any, running: bool, ailment: str) -> None:
     found = trim(containerStatuses=[{"name": each, "state": state} for each, state in (("log", log), ("torch", torch))])
     assert (found.running, found.started, found.problem) == (running, True, ailment)
     side = [{"name": "torch", "state": CRASHED}]
     assert trim(initContainerStatuses=side).running, "a sidecar of that name is another container"
 
 
-def test_what_it_waits_for() -> None:
+def test_problem_of_pending_pod_is_bounded() -> None:
     waits = [
         {
             "type": "PodScheduled",
@@ -149,41 +151,43 @@ def test_what_it_waits_for() -> None:
         ([], [], None, ""),
     ],
 )
-def test_whose_exit_code_it_is(inits: list[Any], containers: list[Any], code: int | None, reason: str) -> None:
+def test_exit_code_comes_from_the_decisive_container(
+    inits: list[Any], containers: list[Any], code: int | None, reason: str
+) -> None:
     view = trim("Failed", initContainerStatuses=inits, containerStatuses=containers)
     assert (view.exit_code, view.reason) == (code, reason)
     assert view.message == {7: "container fetch: no such bucket", 3: "container log"}.get(code or 0, "")
 
 
-def test_success_has_the_main_containers_code() -> None:
+def test_succeeded_pod_has_exit_code_of_main_container() -> None:
     statuses = [ended("log", 0), ended("torch", 0, "Completed")]
     assert trim("Succeeded", containerStatuses=statuses).exit_code == 0
 
 
-def test_without_a_container_named_torch_the_first_is_the_main_one() -> None:
+def test_first_container_is_main_without_container_named_torch() -> None:
     described = manifest("Failed", containerStatuses=[ended("side", 1), ended("train", 2)])
     described["spec"]["containers"] = [{"name": "train"}, {"name": "side"}]
     assert pod_view.trim(described).exit_code == 2
 
 
-def test_a_running_pod_has_no_exit_code_yet() -> None:
+def test_running_pod_has_no_exit_code() -> None:
     assert trim(containerStatuses=[ended("log", 1)]).exit_code is None
 
 
-def test_the_pods_own_reason_comes_first_and_the_last_line_is_kept() -> None:
+def test_reason_of_pod_precedes_that_of_container() -> None:
     statuses = [ended("torch", 137, "Error", "Traceback:\n  deep\nValueError: no data\n\n")]
     view = trim("Failed", reason="Evicted", message="The node was low on memory.", containerStatuses=statuses)
     assert (view.reason, view.message) == ("Evicted", "ValueError: no data")
 
 
-def test_labels_that_are_not_numbers_match_nothing() -> None:
+def test_labels_that_are_not_numbers_become_minus_one() -> None:
     described = manifest()
     described["metadata"]["labels"] |= {"train.distributed.io/attempt": "two", "train.distributed.io/restart": "²"}
     view = pod_view.trim(described)
     assert (view.attempt, view.restart) == (-1, -1)
 
 
-def test_it_is_small() -> None:
+def test_view_takes_less_than_one_kibibyte() -> None:
     said = [ended("torch", 1, "Error", "no data " * 500)]
     view = trim("Failed", containerStatuses=said)
     kept = [getattr(view, each.name) for each in fields(view)]
@@ -192,7 +196,7 @@ def test_it_is_small() -> None:
     assert sys.getsizeof(view) + sum(sys.getsizeof(each) for each in kept if each not in shared) < 1024
 
 
-def test_what_became_of_it_in_place() -> None:
+def test_trim_reads_restart_and_deletion_fields() -> None:
     described = manifest(
         containerStatuses=[
             {"name": "log", "restartCount": 9},
@@ -249,7 +253,7 @@ EVICTED = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByE
         ("Never", {}, None, {}, "Running"),
     ],
 )
-def test_its_main_containers_end_is_its_own(
+def test_phase_follows_the_main_container(
     policy: str, main: dict[str, Any], code: int | None, status: dict[str, Any], phase: str
 ) -> None:
     state = UP if code is None else ended("torch", code)["state"]
@@ -276,7 +280,7 @@ def test_its_main_containers_end_is_its_own(
         (None, "Succeeded"),
     ],
 )
-def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(finished: str | None, phase: str) -> None:
+def test_pod_that_succeeds_after_its_deletion_counts_as_failed(finished: str | None, phase: str) -> None:
     done = ended("torch", 0, "Completed")
     done["state"]["terminated"]["finishedAt"] = finished
     described = manifest("Succeeded", containerStatuses=[done])
@@ -297,7 +301,7 @@ def test_who_ends_well_because_it_was_told_to_stop_has_not_succeeded(finished: s
         (None, 0, "Failed"),
     ],
 )
-def test_who_ends_well_because_its_node_shuts_down_has_not_succeeded(
+def test_pod_that_succeeds_after_node_shutdown_counts_as_failed(
     of_pod: str, finished: str | None, code: int, phase: str
 ) -> None:
     done = ended("torch", code, "Completed")
@@ -326,17 +330,17 @@ def test_who_ends_well_because_its_node_shuts_down_has_not_succeeded(
         ("Ready", "True", "Evict", "", ""),
     ],
 )
-def test_why_it_was_taken_off_its_node(kind: str, status: str, reason: str, message: str, expected: str) -> None:
+def test_disruption_is_read_from_conditions(kind: str, status: str, reason: str, message: str, expected: str) -> None:
     condition = {"type": kind, "status": status, "reason": reason, "message": message}
     assert trim(conditions=[condition]).disruption == expected
 
 
-def test_a_restart_that_could_not_be_done() -> None:
+def test_failed_restart_is_read_from_condition() -> None:
     refused = {"type": "train.distributed.io/ContainersRestarted", "status": "False", "reason": "PodFinished"}
     assert trim(conditions=[refused | {"message": "3"}]).failed_restart == "3: PodFinished"
 
 
-def test_torchruns_words_are_looked_through() -> None:
+def test_cause_and_message_are_read_from_torchrun_output() -> None:
     said = "Root Cause (first observed failure):\n exitcode  : -9\n error_file: <N/A>\n traceback : %s\n====="
     words = said % "Signal 9 (SIGKILL) received by PID 5"
     killed = trim("Failed", containerStatuses=[ended("torch", 1, "Error", words)])
@@ -348,7 +352,7 @@ def test_torchruns_words_are_looked_through() -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "9" * 60, "-1", "٣", "1e3", ""])
-def test_no_number_that_a_user_wrote_stops_the_pod_from_being_seen(text: str) -> None:
+def test_invalid_numbers_in_labels_are_tolerated(text: str) -> None:
     body = manifest()
     found = {name: text for name in LABELS if not name.endswith("uid")}
     body["metadata"]["labels"] |= found
@@ -366,7 +370,7 @@ class Beyond(dict[str, Any]):
         raise AssertionError("it was looked at")
 
 
-def test_of_very_many_containers_those_are_counted_that_a_pod_may_have() -> None:
+def test_requests_of_containers_beyond_the_limit_are_ignored() -> None:
     asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
     remembered = pod_view._parse_requests.cache_info().currsize
@@ -376,6 +380,6 @@ def test_of_very_many_containers_those_are_counted_that_a_pod_may_have() -> None
 
 @pytest.mark.parametrize("count", [1, pod_view.MOST_CONTAINERS, pod_view.MOST_CONTAINERS + 1, 100])
 @pytest.mark.parametrize("name", ["cpu", "example.org/" + "x" * 60])
-def test_what_a_pod_asks_for_is_the_sum_however_many_containers_it_has(count: int, name: str) -> None:
+def test_pod_requests_are_the_sum_over_containers(count: int, name: str) -> None:
     spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
     assert dict(pod_view.pod_requests(spec)) == demand.pod_demand(spec)

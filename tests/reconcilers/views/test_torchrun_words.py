@@ -25,14 +25,14 @@ RECORDED = """{"message": {"message": "ValueError: no data", "errorCode": "%s", 
         ("mounted", 1),
     ],
 )
-def test_the_root_cause(name: str, cause: int) -> None:
+def test_exit_cause_of_recorded_message(name: str, cause: int) -> None:
     said = (MESSAGES / f"{name}.txt").read_text()
     assert torchrun.exit_cause(said) == cause
     assert torchrun.exit_cause(said[-1200:]) in (cause, None)
     assert not torchrun.blames_peer(said)
 
 
-def test_an_error_file() -> None:
+def test_error_file_gives_exit_cause_and_output() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
     assert torchrun.exit_cause(written) == 1
     assert [torchrun.root_cause_output(each) for each in (written, written[:50])] == ["ValueError: no data"] * 2
@@ -40,7 +40,7 @@ def test_an_error_file() -> None:
     assert torchrun.root_cause_output("ValueError: {no data}") == "ValueError: {no data}"
 
 
-def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
+def test_output_ends_with_exception_when_error_file_was_unwritable() -> None:
     assert (
         torchrun.root_cause_output((MESSAGES / "mounted.txt").read_text())
         .rstrip("= \n")
@@ -48,20 +48,20 @@ def test_what_torchrun_could_not_write_down_is_not_the_jobs_word() -> None:
     )
 
 
-def test_an_error_file_whose_beginning_was_cut() -> None:
+def test_error_file_without_its_beginning_is_read() -> None:
     written = (MESSAGES / "error_file.txt").read_text()
     for cut in (1, 60, 300):
         assert torchrun.root_cause_output(written[cut:]).splitlines()[-1] == "ValueError: no data"
         assert torchrun.exit_cause(written[cut:]) == 1
 
 
-def test_an_error_file_that_was_cut() -> None:
+def test_error_file_without_its_end_gives_exit_cause() -> None:
     assert torchrun.exit_cause(RECORDED % "-9") == 137
     assert torchrun.exit_cause(RECORDED % "77") == 77
 
 
 @pytest.mark.parametrize("said", ["", "ValueError: no data", "exitcode : 3", "Root Cause: exitcode : 999"])
-def test_nothing_is_read_into_other_words(said: str) -> None:
+def test_exit_cause_of_other_text_is_none(said: str) -> None:
     assert torchrun.exit_cause(said) is None
 
 
@@ -75,22 +75,22 @@ def test_nothing_is_read_into_other_words(said: str) -> None:
         "BrokenPipeError: [Errno 32] Broken pipe",
     ],
 )
-def test_who_blames_another_one(said: str) -> None:
+def test_lost_connection_blames_peer(said: str) -> None:
     assert torchrun.blames_peer(said)
 
 
 @pytest.mark.parametrize("said", ["", "ValueError: no data", "CUDA out of memory", "FileNotFoundError: data.pt"])
-def test_who_does_not(said: str) -> None:
+def test_other_errors_do_not_blame_peer(said: str) -> None:
     assert not torchrun.blames_peer(said)
 
 
 @pytest.mark.parametrize(("code", "shell"), [(-9, 137), (-11, 139), (3, 3), (0, None), (256, None), (-65, None)])
-def test_exit_codes_of_python(code: int, shell: int | None) -> None:
+def test_shell_code_of_python_exit_code(code: int, shell: int | None) -> None:
     assert torchrun.shell_code(code) == shell
 
 
 @pytest.mark.parametrize(("code", "name"), [(137, "SIGKILL"), (1, ""), (128, ""), (255, "")])
-def test_names(code: int, name: str) -> None:
+def test_signal_name_of_exit_code(code: int, name: str) -> None:
     assert torchrun.signal_name(code) == name
 
 
@@ -98,5 +98,5 @@ def test_names(code: int, name: str) -> None:
     "said", ["Root Cause\n exitcode : {}", '"errorCode": {}', "SignalException: Process 1 got signal: {}"]
 )
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 60, "9" * 10, "٣"])
-def test_a_number_of_any_length_is_no_exit_code(said: str, number: str) -> None:
+def test_exit_cause_of_huge_number_is_none(said: str, number: str) -> None:
     assert torchrun.exit_cause(said.format(number)) is None

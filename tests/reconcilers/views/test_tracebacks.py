@@ -59,7 +59,7 @@ def report(rank: int, code: int = 1, others: str = "  <NO_OTHER_FAILURES>\n") ->
         ("says", "no such config: small.yaml"),
     ],
 )
-def test_what_torchrun_2_13_leaves_in_a_log(name: str, expected: str) -> None:
+def test_last_output_of_recorded_torchrun_log(name: str, expected: str) -> None:
     log = (LOGS / f"{name}.txt").read_text()
     assert torchrun.last_output(log) == torchrun.LastOutput(expected, lost_peer=False)
     kept = log.encode()[-2048:].decode(errors="replace")
@@ -96,7 +96,7 @@ def test_what_torchrun_2_13_leaves_in_a_log(name: str, expected: str) -> None:
         ("", ""),
     ],
 )  # fmt: skip
-def test_what_a_program_prints(printed: str, expected: str) -> None:
+def test_last_output_of_printed_text(printed: str, expected: str) -> None:
     found = torchrun.last_output(printed).text
     assert found == expected or (expected.startswith("traceback") and found == "exitcode  : -9 (pid: 900) (SIG9)")
 
@@ -104,64 +104,64 @@ def test_what_a_program_prints(printed: str, expected: str) -> None:
 class TestWhoFailedFirst:
     """Of several processes of one pod."""
 
-    def test_the_rank_that_torchrun_names(self) -> None:
+    def test_exception_of_rank_named_by_torchrun_is_returned(self) -> None:
         log = ranks(0, f"{BEGIN}KeyError: 'a'") + ranks(2, f"{BEGIN}{SHAPES}") + report(2, others=failure(0, 1, 1))
         assert torchrun.last_output(log).text == SHAPES
 
-    def test_not_one_that_lost_a_peer_though_torchrun_names_it(self) -> None:
+    def test_rank_that_lost_a_peer_is_skipped_though_torchrun_names_it(self) -> None:
         log = ranks(0, f"{BEGIN}{LOST}") + ranks(2, f"{BEGIN}{SHAPES}") + report(0, others=failure(2, 1, 1))
         assert torchrun.last_output(log) == torchrun.LastOutput(SHAPES, lost_peer=False)
 
-    def test_nor_one_that_torchrun_ended(self) -> None:
+    def test_rank_ended_by_torchrun_is_skipped(self) -> None:
         log = ranks(1, f"{BEGIN}{SHAPES}") + report(0, -15, others=failure(1, 1, 1))
         assert torchrun.last_output(log).text == SHAPES
 
-    def test_lines_of_ranks_that_write_side_by_side(self) -> None:
+    def test_interleaved_lines_of_named_ranks_are_separated(self) -> None:
         one, other = ranks(1, f"{BEGIN}{SHAPES}").splitlines(), ranks(0, f"{BEGIN}{LOST}").splitlines()
         mixed = "\n".join(line for pair in zip(one, other, strict=True) for line in pair) + "\n"
         assert torchrun.last_output(mixed + report(1, others=failure(0, 1, 1))).text == SHAPES
 
-    def test_lines_of_processes_without_a_name_side_by_side(self) -> None:
+    def test_interleaved_lines_of_unnamed_processes_are_separated(self) -> None:
         lines = f"{BEGIN}{SHAPES}".splitlines()
         mixed = "\n".join(line for line in lines for _ in range(2)) + "\n"
         assert torchrun.last_output(mixed + report(1, others=failure(0, 1, 1))).text == SHAPES
 
-    def test_lines_that_torchrun_copied(self) -> None:
+    def test_lines_copied_by_torchrun_are_read(self) -> None:
         tee = "".join(f"[default1]:{line}\n" for line in ranks(1, f"{BEGIN}{SHAPES}").splitlines())
         other = "".join(f"[default0]:{line}\n" for line in f"{BEGIN}KeyError: 'handled'\nstep 2".splitlines())
         assert torchrun.last_output(tee + other + report(1, others=failure(0, -15, 1))).text == SHAPES
 
-    def test_a_pod_all_of_whose_ranks_lost_a_peer(self) -> None:
+    def test_lost_peer_is_returned_if_all_ranks_lost_one(self) -> None:
         found = torchrun.last_output(ranks(0, f"{BEGIN}{LOST}") + ranks(1, f"{BEGIN}{LOST}") + report(0))
         assert (found.text, found.lost_peer) == (LOST, True)
 
-    def test_what_was_handled_before_a_peer_was_lost_is_not_to_blame(self) -> None:
+    def test_handled_exception_before_lost_peer_is_ignored(self) -> None:
         found = torchrun.last_output(f"{BEGIN}KeyError: 'handled'\nwent on\n{BEGIN}{LOST}\n" + report(0))
         assert (found.text, found.lost_peer) == (LOST, True)
 
-    def test_an_exception_that_a_lost_peer_led_to(self) -> None:
+    def test_exception_chained_to_lost_peer_is_marked(self) -> None:
         chained = f"{BEGIN}{LOST}\n\nThe above exception was the direct cause of the following exception:\n\n{BEGIN}"
         found = torchrun.last_output(ranks(0, f"{chained}RuntimeError: no step") + report(0))
         assert (found.text, found.lost_peer) == ("RuntimeError: no step", True)
 
-    def test_the_last_of_several_torchruns_counts(self) -> None:
+    def test_last_of_several_torchruns_decides(self) -> None:
         first = ranks(1, f"{BEGIN}KeyError: 'first'") + report(1, others=failure(0, -15, 1))
         last = ranks(0, f"{BEGIN}{SHAPES}") + report(0, others=failure(1, -15, 1))
         assert torchrun.last_output(first + "again\n" + last).text == SHAPES
 
-    def test_a_crash_is_its_own_although_others_lost_a_peer(self) -> None:
+    def test_crash_is_not_a_lost_peer(self) -> None:
         found = torchrun.last_output(ranks(0, f"{BEGIN}{LOST}") + report(1, -11, others=failure(0, 1, 1)))
         assert not found.lost_peer
         assert "Connection" not in found.text
 
 
-def test_a_message_is_bounded_between_words() -> None:
+def test_long_message_is_cut_between_words() -> None:
     (found,) = tracebacks.find_exceptions(f"{BEGIN}ValueError: " + "TORCHQ_VOLUME_DATA " * 5_000)
     assert len(found.text) <= tracebacks.LONGEST
     assert found.text.endswith(" TORCHQ_VOLUME_DATA ...")
 
 
-def test_a_line_whose_beginning_was_cut_says_so() -> None:
+def test_line_without_its_beginning_starts_with_ellipsis() -> None:
     assert torchrun.last_output("OLUME_DATA " * 200).text.startswith("... OLUME_DATA OLUME_DATA")
 
 
@@ -181,6 +181,6 @@ def test_a_line_whose_beginning_was_cut_says_so() -> None:
         "Traceback (most recent call last):\n" * 20_000,
     ],
 )
-def test_no_log_keeps_its_reader_busy(hostile: str) -> None:
+def test_hostile_log_is_read_in_linear_time(hostile: str) -> None:
     """A search that takes the square of the text would not end in hours."""
     torchrun.last_output(f"{BEGIN}{hostile}\n{hostile}\n")
