@@ -132,7 +132,7 @@ def test_components_handle_any_job_that_an_older_schema_accepted(manifest: dict[
 
 
 def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
-    """Pass the job through each component that handles jobs: views, routing, census, queues and planning."""
+    """Pass the job through each component that handles jobs: views, routing, rebuild of state, queues and planning."""
     view = views.job_view(orjson.loads(json.dumps(manifest)))
     assert view.invalid == bool(found(manifest, "TorchJob"))
     for pods in (JobPods(), JobPods(occupy=True, queue="team", version=5)):

@@ -285,7 +285,7 @@ def test_request_without_the_token_is_unauthorized(server: Server, method: str) 
         connection.close()
 
 
-def test_health_needs_no_token(server: Server) -> None:
+def test_health_paths_need_no_token(server: Server) -> None:
     connection = connect(server)
     for path in ("/healthz", "/livez", "/readyz"):
         connection.request("GET", path)

@@ -90,7 +90,7 @@ def test_retry_after_header_is_parsed(header: str | None, seconds: float | None)
         (requests.delete(PODS, "p", "a", uid="", grace_period_seconds=None), True),
     ],
 )
-def test_repeatable_requests(request_: Request, repeatable: bool) -> None:
+def test_request_is_repeatable_only_if_it_may_safely_run_twice(request_: Request, repeatable: bool) -> None:
     assert request_.repeatable is repeatable
 
 

@@ -1,4 +1,4 @@
-"""Errors of single objects, which a loop skips, and of threads, which end the process."""
+"""Unforeseen errors: a loop skips the object concerned, and a failed thread ends its process."""
 
 import logging
 import subprocess

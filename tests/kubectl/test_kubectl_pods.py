@@ -103,7 +103,7 @@ def test_deleted_pod_terminates_until_it_is_forced(node_kubectl: Kubectl) -> Non
     assert kubectl("get", "pods", "-o", "name") == ""
 
 
-def test_drain_evicts_pods_and_uncordon_admits_them(node_kubectl: Kubectl) -> None:
+def test_drain_evicts_pods_and_blocks_new_ones_until_uncordon(node_kubectl: Kubectl) -> None:
     kubectl = node_kubectl
     kubectl("create", "-f", "-", body=pod("runs", "sleep", "60", terminationGracePeriodSeconds=1))
     _phase(kubectl, "runs", "Running")

@@ -107,7 +107,7 @@ def test_text_of_an_amount_is_parsed_to_the_same_amount(name: str, amount: int) 
         ("jobs", 0, "0"),
     ],
 )
-def test_text_uses_the_shortest_exact_suffix(name: str, amount: int, text: str) -> None:
+def test_text_formats_the_amount_of_a_resource(name: str, amount: int, text: str) -> None:
     assert quantities.text(name, amount) == text
 
 

@@ -240,7 +240,7 @@ def test_spot_tasks_are_charged() -> None:
         ),
     ],
 )
-def test_host_ports_are_those_of_running_containers(spec: dict[str, Any], expected: set[HostPort]) -> None:
+def test_host_ports_are_those_of_containers_and_sidecars(spec: dict[str, Any], expected: set[HostPort]) -> None:
     assert demand.host_ports(spec) == expected
 
 

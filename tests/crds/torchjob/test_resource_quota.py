@@ -54,7 +54,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "hard", "holds"), TABLE)
-def test_each_limit_is_compared_with_its_own_kind_of_amount(name: str, hard: str, holds: bool) -> None:
+def test_shortage_compares_each_limit_with_the_matching_amount(name: str, hard: str, holds: bool) -> None:
     needs = resource_quota.of_job(job())
     assert (resource_quota.shortage(needs, [read({name: hard})]) is None) == holds
 

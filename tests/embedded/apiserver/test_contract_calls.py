@@ -178,7 +178,7 @@ def _in(call: Call, namespace: str) -> Call:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_embedded_server_answers_as_a_real_one_to(name: str, pair: tuple[tuple[Line, Line], str]) -> None:
+def test_embedded_server_answers_as_a_real_one(name: str, pair: tuple[tuple[Line, Line], str]) -> None:
     (embedded, real), namespace = pair
     call = _in(CALLS[name], namespace)
     replies = (embedded.send(call), real.send(call))

@@ -65,7 +65,7 @@ def test_unbound_pod_is_deleted_immediately(
         embedded_cluster.get(PODS, "p", namespace)
 
 
-def test_bound_pod_is_deleted_after_its_grace_period(
+def test_deleted_bound_pod_stays_until_its_node_removes_it(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, bound: dict[str, dict[str, str]]
 ) -> None:
     uid = bound["metadata"]["uid"]

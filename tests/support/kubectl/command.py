@@ -1,4 +1,4 @@
-"""The real kubectl, used like by a user: with a kubeconfig, its current context, and a namespace.
+"""The real kubectl, run as a user runs it: with a kubeconfig, its current context, and a namespace.
 
 One rule: tests check only what a user sees: the output and the exit code.
 """

@@ -64,7 +64,7 @@ def test_merge_patch_is_idempotent(target: dict[str, Any], patch: dict[str, Any]
         ({}, [{"op": "add", "path": "", "value": {"a": 1}}], {"a": 1}),
     ],
 )  # fmt: skip
-def test_json_patch_gives_the_results_of_the_rfc(target: Any, operations: Any, result: Any) -> None:
+def test_json_patch_applies_its_operations_in_order(target: Any, operations: Any, result: Any) -> None:
     assert patches.apply_json(target, operations) == result
 
 

@@ -153,7 +153,7 @@ def _ruled(rule: str, **more: Any) -> dict[str, Any]:
         ("self.b.size() == 2", {"b": "ab"}, True),
     ],
 )
-def test_rules_hold_or_fail(rule: str, value: dict[str, Any], holds: bool) -> None:
+def test_rule_accepts_or_refuses_a_value(rule: str, value: dict[str, Any], holds: bool) -> None:
     assert (_run(_ruled(rule), value) == []) is holds
 
 
