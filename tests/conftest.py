@@ -1,4 +1,4 @@
-"""What holds for every test: nothing is read from or written to the folders of the user who runs them."""
+"""Fixtures for all tests. Tests neither read nor write the configuration and state folders of the user."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The cluster that is current for the user is not the tests', and no cluster of theirs becomes it."""
+    """Set separate folders, so that tests neither use nor change the current cluster of the user."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))

@@ -1,4 +1,4 @@
-"""The lock files name a version and the hashes of all that is installed, and the installations ask for them."""
+"""Lock files: they pin every installed package by version and hashes, and all installations verify the hashes."""
 
 import importlib.util
 import re
@@ -18,7 +18,7 @@ UNHASHED = {"torch"}
 
 
 def entries(extra: str) -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes of the packages of a lock file."""
+    """Return version and hashes of each package in a lock file."""
     text = (ROOT / FILES[extra]).read_text()
     return {name: (version, re.findall(r"[0-9a-f]{64}", hashes)) for name, version, hashes in ENTRY.findall(text)}
 
@@ -31,13 +31,13 @@ def requirements(extra: str) -> list[Requirement]:
 
 @pytest.fixture(scope="module")
 def lock() -> ModuleType:
-    """The program that writes them."""
+    """Load the program that writes the lock files."""
     pytest.importorskip("pip", reason="the program is pip's, and this environment was made without it")
     spec = importlib.util.spec_from_file_location("lock", ROOT / ".ci" / "lock.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["lock"] = module  # NamedTuple looks its module up
+    sys.modules["lock"] = module  # NamedTuple looks up its module there
     spec.loader.exec_module(module)
     return module
 

@@ -1,4 +1,4 @@
-"""What is installed: every package with its data, nothing else, and a command that starts."""
+"""The wheel: it holds every package with its data and nothing else, and its command starts."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ DATA = (".yaml", ".lua")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources, so that nothing is left in the tree."""
+    """Build a wheel from a copy of the sources, so that the build leaves no files in the source tree."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in (*PACKAGES, "bench", "examples", "tests"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -35,7 +35,7 @@ def content(wheel: Path) -> set[str]:
 
 
 def sources() -> set[str]:
-    """What the wheel should hold: every module of every package, and the data beside them."""
+    """Return the files that the wheel must hold: all modules of the packages, and their data files."""
     files = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
     return {str(path.relative_to(ROOT)) for path in files if path.suffix in (".py", *DATA)}
 
@@ -69,7 +69,7 @@ def test_the_wheel_declares_its_dependencies_and_the_torchq_command(wheel: Path)
 
 
 def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:
-    """Unpacked elsewhere, it is complete: the command says its version and prints the definitions."""
+    """From another folder, the command must print its version and the CRDs."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -78,7 +78,7 @@ def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: 
 
 
 def run(place: Path, *arguments: str) -> str:
-    """The command of exactly these files: an editable install beside them must not lend it what it lacks."""
+    """Run the command from the files in `place` only. Hide an editable install, which could supply missing files."""
     script = (
         f"import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in str(each).lower()]; "
         f"sys.path[:] = [{str(place)!r}] + [each for each in sys.path if each not in ('', {str(ROOT)!r})]; "

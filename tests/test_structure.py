@@ -1,4 +1,4 @@
-"""The house rules that no linter knows: sizes, imports in the open, empty package files."""
+"""Rules for the source code that no linter checks: lengths, imports at the top of a module, and package files."""
 
 import ast
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Import = ast.Import | ast.ImportFrom
 
 
 def functions() -> Iterator[tuple[str, Function]]:
-    """Every function and method of the house, with where it is."""
+    """Yield every function and method of the packages, with its place in the source."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, Function):

@@ -1,6 +1,6 @@
-"""One embedded cluster for all tests that leave it as they found it, and fresh ones for those that do not.
+"""Clusters for acceptance tests: a shared embedded one for tests that clean up, and new ones for all others.
 
-A test marked `everywhere` runs on a real API server too, where KUBEBUILDER_ASSETS names its binaries.
+A test marked `EVERYWHERE` runs on a real API server too, if KUBEBUILDER_ASSETS names the folder of its binaries.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ def real(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """The shared stack, empty before and after."""
+    """Yield the shared stack without jobs and queues, and delete those of the test afterwards."""
     found: Stack = request.getfixturevalue(getattr(request, "param", "shared"))
     yield found
     found.clear()
@@ -66,7 +66,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Stacks of a module's own, with further options and settings; not started, ended at the end."""
+    """Yield a function that returns a new stack. The test starts the stack, and the fixture ends it."""
     made: list[Stack] = []
 
     def make(*options: str, **settings: str) -> Stack:
@@ -80,7 +80,7 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
-    """A folder for pods to note their runs in."""
+    """Create the folder in which pods note their runs."""
     folder = tmp_path / "records"
     folder.mkdir()
     return folder

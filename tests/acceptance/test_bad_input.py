@@ -1,4 +1,4 @@
-"""What bad input gets: one message that names the field, exit code 1, no traceback, and nothing is created."""
+"""Invalid input: a command prints one message that names the field, exits with an error code, and creates nothing."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ SEEN_BY_THE_SERVER: dict[str, tuple[Edit, str]] = {
     ),
     "dependency on an unknown task": (lambda body: _depend(body, "Worker", "Chief"), f"{TASKS}[Worker].dependsOn"),
     "no tasks": (lambda body: body["spec"].update(torchTaskSpecs={}), TASKS),
-    "a name that is none": (lambda body: body["metadata"].update(name="Not_A_Name"), "metadata.name"),
+    "an invalid name": (lambda body: body["metadata"].update(name="Not_A_Name"), "metadata.name"),
 }
 SEEN_BY_THE_CLIENT: dict[str, tuple[Edit, str]] = {
     "cycle": (
@@ -61,7 +61,7 @@ SEEN_BY_THE_CLIENT: dict[str, tuple[Edit, str]] = {
         lambda body: _container(body).update(comand=["python"]),
         f"{TASKS}.Worker.template.spec.containers[0].comand",
     ),
-    "a quantity that is none": (
+    "an invalid quantity": (
         lambda body: _container(body).update(resources={"requests": {"cpu": "many"}}),
         f"{TASKS}.Worker.template.spec.containers[0].resources.requests",
     ),
@@ -69,7 +69,7 @@ SEEN_BY_THE_CLIENT: dict[str, tuple[Edit, str]] = {
 
 
 def edited(edit: Edit, name: str) -> dict[str, Any]:
-    """A good job with one thing wrong."""
+    """Return a valid job after one edit that makes it invalid."""
     body = copy.deepcopy(job(name, python("pass"), workers=2))
     edit(body)
     return body
@@ -105,7 +105,7 @@ NEVER_RUNS: dict[str, tuple[Edit, str]] = {
         lambda body: _container(body).update(resources={"requests": {"cpu": "64"}}),
         f"{TASKS}.Worker.template.spec.containers: a pod asks for 64 of cpu, and the whole node has 4",
     ),
-    "more than the machine, all pods together": (
+    "more than the machine for all pods together": (
         lambda body: _container(body).update(resources={"requests": {"cpu": "3"}}),
         f"{TASKS}: the job asks for 7 of cpu, all nodes together have 4: ask for less",
     ),
@@ -159,7 +159,7 @@ def test_a_job_over_the_quota_is_rejected_or_waits_with_anyway(stack: Stack) -> 
     queue, name = fresh("queue"), fresh()
     stack.torchq("queue", "create", queue, "--quota", "cpu=1")
     body = job(name, python("pass"), cpu="2", queue=queue)
-    # A queue that the coordinator has not seen yet has no quota.
+    # The coordinator knows the quota only after it has seen the queue.
     until(lambda: stack.tried("submit", "--dry-run", "-", text=json.dumps(body)).code)
     said = stack.tried("submit", "-", text=json.dumps(body))
     assert (said.code, said.out) == (1, "")
@@ -255,7 +255,7 @@ def test_an_invalid_setting_is_reported_with_its_source(shared: Stack) -> None:
 
 def test_an_unreachable_api_server_is_reported_with_its_url(shared: Stack, tmp_path: Path) -> None:
     config = yaml.safe_load(shared.layout.kubeconfig.read_text())
-    config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"  # the discard port, which nobody serves
+    config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"  # the discard port, where no server listens
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     said = shared.tried("--kubeconfig", str(tmp_path / "kubeconfig"), "queue", "list")
     assert said.code == 1

@@ -1,4 +1,4 @@
-"""A stack on a Redis with accounts: the doctor on it, under an account that only reads; and where secrets do not go."""
+"""A stack on a Redis with accounts: the doctor with a read-only account, and places that must not hold secrets."""
 
 import json
 import re
@@ -23,12 +23,12 @@ BUSY_JOBS = 10
 
 
 class GuardedStack(Stack):
-    """A stack whose Redis wants to know who asks."""
+    """A stack whose Redis requires a user name and a password."""
 
     guarded: Guarded
 
     def start(self) -> Said:
-        """The URL, with its password, comes in a file."""
+        """Start the stack. The Redis URL with its password is read from a file."""
         file = self.folder / "redis-url"
         file.write_text(self.guarded.url() + "\n")
         file.chmod(0o600)
@@ -158,18 +158,18 @@ def mode(path: Path) -> int:
 
 
 def command_lines() -> list[str]:
-    """Of every process of this machine but those that run these tests."""
+    """Return the command lines of all processes of this machine except pytest."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
     return [line for line in found if not re.search(r"\bpytest\b", line)]
 
 
 def values(client: "redis.Redis") -> list[str]:
-    """Every key and every value in Redis, as text."""
+    """Return every key and every value in Redis as text."""
     read: dict[bytes, Any] = {
         b"string": client.get,
         b"hash": client.hgetall,

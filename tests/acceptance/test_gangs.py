@@ -1,4 +1,4 @@
-"""Gangs and what their tasks wait for, on a cluster whose scheduler honours Volcano's PodGroups."""
+"""Gangs and the start order of their tasks, on a cluster whose scheduler supports the PodGroups of Volcano."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def gang(name: str, command: list[str], workers: int = 2, **fields: Any) -> dict[str, Any]:
-    """A job that Volcano binds; its workers start after its master."""
+    """Return a job that Volcano binds and whose workers start after its master."""
     body = job(name, command, workers=workers, **fields)
     body["spec"]["schedulingPolicy"]["gangScheduler"] = "volcano"
     body["spec"]["torchTaskSpecs"].get("Worker", {}).pop("dependsOn", None)
@@ -30,7 +30,7 @@ def groups(stack: Stack, name: str) -> dict[str, Manifest]:
 
 
 def said(stack: Stack, name: str) -> str:
-    """The reason of the condition Admitted."""
+    """Return the reason of the condition Admitted of a job."""
     found = (stack.job(name).get("status") or {}).get("conditions") or ()
     return next((str(each["reason"]) for each in found if each["type"] == "Admitted"), "")
 
@@ -58,7 +58,7 @@ def test_a_gang_starts_its_workers_after_its_master(stack: Stack, records: Path,
 
 
 def started(stack: Stack, name: str) -> dict[str, str]:
-    """When the node started the pods that run, init containers apart: which of them begins to speak first is chance."""
+    """Return when the node started the main container of each running pod. The order of their output is random."""
     statuses = {each["metadata"]["name"]: each["status"].get("containerStatuses") or [] for each in stack.pods(name)}
     return {pod: found[0]["state"]["running"]["startedAt"] for pod, found in statuses.items() if _runs(found)}
 
@@ -74,7 +74,7 @@ def spans_begun(records: Path) -> list[str]:
 def test_all_pods_of_a_gang_are_bound_before_its_workers_start(stack: Stack, tmp_path: Path) -> None:
     name, gate = fresh("gang"), tmp_path / "gate"
     body = gang(name, python("pass"))
-    # The master's own init container keeps it from running.
+    # An init container of the master keeps it from running.
     hold = {"name": "hold", "image": "none", "command": ["sh", "-c", f"until [ -e {gate} ]; do sleep 0.05; done"]}
     body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["initContainers"] = [hold]
     stack.submit(body)
@@ -140,7 +140,7 @@ def test_gangs_larger_together_than_the_node_all_succeed(stack: Stack, records: 
 
 @pytest.fixture
 def gang_queue(stack: Stack) -> Iterator[str]:
-    """A closed queue of Volcano's."""
+    """Yield the name of a closed Volcano queue."""
     name = fresh("research")
     body = {"apiVersion": GANG_QUEUES.api_version, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
     stack.api.create(GANG_QUEUES, body)

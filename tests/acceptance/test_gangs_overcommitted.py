@@ -1,7 +1,7 @@
-"""More gangs than there is room for, all let go at once: the scheduler alone has to see that none of them is torn.
+"""More admitted gangs than the node can hold: the scheduler alone must bind each gang as a whole.
 
-Without a pool the queues let everybody go. Each gang's workers wait for its master: gangs of which only the masters
-were bound would wait for each other for ever.
+Without a pool the queues admit all jobs at once. The workers of a gang wait for its master. If only the masters were
+bound, the gangs would block each other without end.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.acceptance
 
 @dataclass
 class Poolless(Stack):
-    """A cluster whose queues share nothing."""
+    """A cluster whose queues have no shared pool."""
 
     @property
     def _bare(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ def test_overcommitted_gangs_are_bound_whole_and_all_succeed(poolless: Stack, re
     names = [fresh("gang") for _ in sizes]
     jobs = [gang(name, recording(records, 0.2), workers=size - 1) for name, size in zip(names, sizes, strict=True)]
     poolless.submit(*jobs)
-    # They are all let go: more than four cores' worth of them.
+    # All jobs are admitted, although they need more than the four cores of the node.
     until(lambda: sum("admission" in (poolless.job(name).get("status") or {}) for name in names) == len(names))
     for name in names:
         poolless.reach(name, "Succeeded")

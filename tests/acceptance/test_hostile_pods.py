@@ -1,4 +1,4 @@
-"""Pods made by hand by users who may make pods: they end no process and fill no other tenant's quota."""
+"""Pods that a user creates by hand with labels of torchq: they stop no process and use no quota of another tenant."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ KEEP = "example.org/keep"
 
 
 def pod(owner: dict[str, Any], queue: str, attempt: str) -> dict[str, Any]:
-    """A pod that says that it is a job's. No scheduler ever sees it, and it stays when it is deleted."""
+    """Return a pod that claims to belong to a job. No scheduler binds it, and its finalizer delays its deletion."""
     name, uid = owner["name"], owner["uid"]
     marks = {labels.JOB_UID: uid, labels.JOB_NAME: name, labels.QUEUE: queue, labels.ATTEMPT: attempt}
     metadata = {
@@ -58,7 +58,7 @@ def test_hostile_pods_neither_stop_the_coordinator_nor_use_the_quota_of_another_
         before = stack.kill("coordinator")
         after = until(lambda: stack.pids().get("coordinator"), lambda pid: pid not in (None, before))
         with stack.redis() as redis:
-            redis.flushdb()  # so that everything is taken from the cluster
+            redis.flushdb()  # so that the coordinator rebuilds the queues from the cluster
         name = fresh("honest")
         stack.submit(job(name, python("pass"), queue=victim))
         stack.reach(name, "Succeeded")

@@ -1,4 +1,4 @@
-"""What a cluster costs that has nothing to do."""
+"""The CPU use of an idle cluster."""
 
 import os
 from collections.abc import Callable
@@ -14,31 +14,31 @@ pytestmark = pytest.mark.acceptance
 Make = Callable[..., Stack]
 TICKS = os.sysconf("SC_CLK_TCK")
 MOST = 0.03
-"""Of a core, all processes of the cluster together."""
+"""The largest accepted share of a core, for all processes of the cluster together."""
 WINDOW_SECONDS = 10.0
 WINDOWS = 6
-"""The cheapest counts: what other programs do to caches and clocks is not the cluster's doing."""
+"""The number of measurements. The lowest counts, because other programs on the machine can only raise the figure."""
 
 
 def cpu_seconds(pids: set[int]) -> float:
-    """User and system time of processes that run, and of those children of theirs that have ended."""
+    """Return user and system time of running processes and of their children that have ended."""
     fields = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
     return sum(sum(map(int, each[11:15])) for each in fields) / TICKS
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started and that run."""
+    """Return the running descendants of a process."""
     found = {int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
     return found.union(*map(children, found))
 
 
 def uptime() -> float:
-    """Seconds since the machine was started."""
+    """Return the seconds since the start of the machine."""
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
 def share(stack: Stack) -> float:
-    """How much of a core the cluster uses over a window."""
+    """Return the share of a core that the cluster uses during a window."""
     parts = stack.pids()
     pids = {parts["supervisor"]} | children(parts["supervisor"])
     assert pids >= set(parts.values())

@@ -1,4 +1,4 @@
-"""A job's life as its user sees it."""
+"""The life of a job as its user sees it: submission, suspension, cancellation, failure and logs."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torc
 pytestmark = pytest.mark.acceptance
 
 BIG = "3"
-"""CPUs of a job that fits only once."""
+"""The CPUs of a job that is too large for two of them to run at once."""
 
 
 def condition(found: Manifest, kind: str) -> Manifest:
-    """A condition of a job."""
+    """Return a condition of a job."""
     return next(each for each in found["status"]["conditions"] if each["type"] == kind)
 
 
@@ -31,7 +31,7 @@ def test_a_submitted_job_has_a_handle_and_succeeds(stack: Stack) -> None:
     found = stack.reach(name, "Succeeded")
     assert handle == f"default/{name}/{found['metadata']['uid']}"
     assert condition(found, "Succeeded")["status"] == "True"
-    # Pods may end before anybody has looked: then there is nothing to be said about Running.
+    # The pods may end before a worker reads their state. Then the condition Running is missing.
     assert "True" not in [each["status"] for each in found["status"]["conditions"] if each["type"] == "Running"]
     assert found["status"]["taskStatuses"]["Master"]["succeeded"] == 1
     shown = stack.shown("job", "show", handle)
@@ -53,7 +53,7 @@ def test_every_pod_has_its_rank_and_master_in_its_environment(stack: Stack, tmp_
         with open(folder + "/writing-" + os.environ["POD"], "w") as file:
             json.dump(dict(os.environ) | {"cwd": os.getcwd()}, file)
         os.rename(file.name, folder + "/" + os.environ["POD"])
-        # The job has succeeded with its master, and pods that still run then are stopped: the master leaves last.
+        # The job succeeds with its master, which stops its other pods. So the master ends last.
         while os.environ["RANK"] == "0" and sum(not name.startswith("writing-") for name in os.listdir(folder)) < 3:
             time.sleep(0.02)
     """
@@ -121,7 +121,7 @@ def test_a_suspended_job_frees_its_resources_and_keeps_its_position(
     stack.reach(third, "Queued")
     gates[second].touch()
     stack.reach(second, "Succeeded")
-    stack.reach(first, "Running")  # older than the third, which has waited without a break
+    stack.reach(first, "Running")  # older than the third job, which was never suspended
     assert stack.phase(third) == "Queued"
     gates[first].touch()
     gates[third].touch()
@@ -192,7 +192,7 @@ COUNTING = """
         file.write("run\\n")
     sys.exit(len(open(sys.argv[1]).readlines()) <= int(sys.argv[2]))
 """
-"""Fails so many times, then succeeds."""
+"""A program that fails the given number of times and then succeeds."""
 
 
 @EVERYWHERE
@@ -201,7 +201,7 @@ def test_a_job_is_restarted_until_it_succeeds(stack: Stack, tmp_path: Path) -> N
     stack.submit(job(name, python(COUNTING, tmp_path / "runs", 2), policy="OnFailure"))
     status = stack.reach(name, "Succeeded")["status"]
     assert status["restartCount"] == 2
-    assert status["attempt"] == 1  # restarted in the room it has
+    assert status["attempt"] == 1  # restarted within its admission
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
 
 
@@ -234,7 +234,7 @@ def test_following_logs_of_a_waiting_job_returns_all_its_output(stack: Stack, tm
             assert follower.stderr is not None
             assert "is Queued; waiting" in follower.stderr.readline()
             stack.torchq("queue", "resume", queue)
-            until((tmp_path / "out").read_text, lambda text: text == "begun\n")  # while the job runs
+            until((tmp_path / "out").read_text, lambda text: text == "begun\n")  # the log is printed while the job runs
             gate.touch()
             assert follower.wait(60) == 0
         finally:
@@ -265,7 +265,7 @@ def test_a_job_succeeds_after_its_submitting_client_is_killed(stack: Stack) -> N
 
 
 def test_the_message_of_a_failed_job_is_the_exception_of_the_first_failed_rank(stack: Stack, tmp_path: Path) -> None:
-    """A pod prints what torchrun did: more than its message holds. The other one ends first, having lost its peer."""
+    """Each pod prints a torchrun report longer than a termination message. The master lost its peer and ends first."""
     lost = ranks(0, f"{BEGIN}{LOST}") + report(0, others=failure(1, -15, 1) * 20)
     outputs = {"master": lost, "worker": (LOGS / "after.txt").read_text()}
     for task, text in outputs.items():

@@ -1,4 +1,4 @@
-"""`torchq job restart` and `job show` on a whole cluster: what is asked for happens once, and is told."""
+"""`torchq job restart` and `job show` on a whole cluster: a requested restart happens once and is shown."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ def uids(stack: Stack, name: str) -> dict[str, str]:
 
 
 def starts(records: Path) -> int:
-    """How often any pod of the folder has begun."""
+    """Return the number of starts that all pods have noted in the folder."""
     return sum(len(each.starts) for each in spans(records))
 
 
 def running(stack: Stack, records: Path, tmp_path: Path) -> tuple[str, Path]:
-    """A job of two pods that run until they are let go."""
+    """Submit a job of two pods and wait until both run. Return its name and the file that ends them."""
     name, gate = fresh("restart"), tmp_path / "gate"
     stack.submit(job(name, recording(records, gate=gate), workers=1, policy="OnFailure"))
     stack.reach(name, "Running")

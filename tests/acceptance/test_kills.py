@@ -1,4 +1,4 @@
-"""kill -9 of any process while jobs come and go: nothing is lost, nothing is doubled, no quota is exceeded."""
+"""SIGKILL of any process while jobs start and end: no job is lost or run twice, and no quota is exceeded."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ PROMPT = {
     "TORCHQ_RUNNING_LEASE_SECONDS": "5",
     "TORCHQ_RESYNC_SECONDS": "20",
 }
-"""Who is killed is missed sooner than usual."""
+"""Shorter leases than usual, so that a killed process is detected sooner."""
 
 
 @dataclass
 class Stream:
-    """Jobs of two queues, more than fit at once; one of the queues may hold one job at a time."""
+    """Jobs of two queues, more than fit at once. One of the queues has a quota of one job."""
 
     stack: Stack
     records: Path
@@ -35,16 +35,16 @@ class Stream:
         self.stack.torchq("queue", "create", self.bound, "--quota", f"jobs={QUOTA}")
         self.stack.torchq("queue", "create", self.free, "--weight", "2")
         self.names = [f"{queue}-{number}" for number in range(JOBS // 2) for queue in (self.bound, self.free)]
-        command = recording(self.records, 0.7)  # the workers may outlive their master: all runs are whole
+        command = recording(self.records, 0.7)  # workers may outlive their master, so that every run is complete
         jobs = (job(name, command, queue=queue(name), workers=1, cleanPodPolicy="None") for name in self.names)
         self.stack.submit(*jobs)
 
     def flowing(self) -> None:
-        """Wait until some pods run, with more jobs to come."""
+        """Wait until some pods run while other jobs still wait."""
         until(lambda: len(spans(self.records)) >= 3)
 
     def check(self) -> None:
-        """All jobs succeed, and what their pods have noted is as it should be."""
+        """Check that all jobs succeed, that each pod ran once, and that no quota was exceeded."""
         for name in self.names:
             assert self.stack.reach(name, "Succeeded")["status"].get("restartCount", 0) == 0
         found = until(lambda: spans(self.records), lambda found: all(span.ends for span in found))
@@ -57,13 +57,13 @@ class Stream:
 
 
 def queue(name: str) -> str:
-    """The queue of a stream's job."""
+    """Return the queue of a job of the stream."""
     return name.partition("-")[0]
 
 
 @pytest.fixture(scope="module")
 def victim(make_stack: Make) -> Stack:
-    """A stack that is started once and recovers from everything."""
+    """Start the stack in which the tests of this module kill processes."""
     stack = make_stack(**PROMPT)
     assert stack.up().code == 0
     return stack
@@ -80,7 +80,7 @@ def test_jobs_run_exactly_once_if_one_process_is_killed(stream: Stream, name: st
     stream.flowing()
     killed = stream.stack.kill(name)
     stream.check()
-    until(lambda: stream.stack.pids().get(name, killed) != killed)  # the others may have done without it
+    until(lambda: stream.stack.pids().get(name, killed) != killed)  # jobs may finish before its restart
 
 
 def test_jobs_run_exactly_once_if_all_workers_are_killed(stream: Stream) -> None:
@@ -94,7 +94,8 @@ def test_jobs_run_exactly_once_if_the_supervisor_is_killed_and_started_again(str
     stream.flowing()
     stack, pids = stream.stack, stream.stack.pids()
     stack.kill("supervisor")
-    said = stack.up()  # while the parts of before still notice
+    # The old processes may still be ending while the new ones start.
+    said = stack.up()
     assert said.code == 0, said
     stream.check()
     until(lambda: not any(map(alive, pids.values())))

@@ -1,4 +1,4 @@
-"""A job whose folder torchq does not know, as kubectl makes it, and what `torchq job show` says of where a job runs."""
+"""Jobs created by kubectl, whose folder torchq does not know, and the folder of a job in `torchq job show`."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ HINT = "train.py is missing: a job that is made by kubectl runs in an empty fold
 
 
 def applied(stack: Stack, command: list[str], folder: Path | None = None, **options: Any) -> str:
-    """A job made as kubectl makes it: nothing says from where; its name."""
+    """Create a job through the API, without a submit directory, as kubectl does. Return its name."""
     name = fresh()
     body = job(name, command, **options)
     if folder:
@@ -25,7 +25,7 @@ def applied(stack: Stack, command: list[str], folder: Path | None = None, **opti
 
 
 def told(stack: Stack, name: str) -> str:
-    """The message of the condition that the job has failed."""
+    """Wait until the job has failed, and return the message of the condition Failed."""
     [condition] = [each for each in stack.reach(name, "Failed")["status"]["conditions"] if each["type"] == "Failed"]
     return str(condition["message"])
 

@@ -1,4 +1,4 @@
-"""Whose job goes next, and how much a queue may hold, on a cluster of real processes."""
+"""The order of admissions and the quotas of queues, on a cluster of real processes."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.acceptance
 @EVERYWHERE
 def test_jobs_are_admitted_by_smooth_weighted_round_robin(stack: Stack) -> None:
     weights = {f"{letter}{fresh('')}": weight for letter, weight in (("a", 5), ("b", 2), ("c", 1))}
-    counts = dict(zip(weights, (10, 4, 3), strict=True))  # two whole rounds until the first of them runs dry
+    # The jobs suffice for two whole rounds before the first queue is empty.
+    counts = dict(zip(weights, (10, 4, 3), strict=True))
     for queue, weight in weights.items():
         stack.torchq("queue", "create", queue, "--weight", str(weight), "--hold")
     names = [f"{queue}-{number}" for queue, count in counts.items() for number in range(count)]
@@ -103,9 +104,8 @@ def test_a_paused_queue_admits_no_job_and_its_running_job_continues(
     stack.reach(waiting, "Queued")
     (tmp_path / "gate").touch()
     stack.reach(running, "Succeeded")
-    stack.submit(
-        job(elsewhere, python("pass"))
-    )  # by the time this one has had its turn, the other would have had it too
+    # Without the pause, the waiting job would be admitted before this one.
+    stack.submit(job(elsewhere, python("pass")))
     stack.reach(elsewhere, "Succeeded")
     assert stack.phase(waiting) == "Queued"
     stack.torchq("queue", "resume", queue)

@@ -1,4 +1,4 @@
-"""A line of real processes on a real API server, each under its own account, when a permission is missing."""
+"""Processes on a real API server, each under its own account: missing permissions, quotas, and the rights of users."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ON_REAL = pytest.mark.parametrize("stack", ["real"], indirect=True)
 
 @contextmanager
 def without(stack: Stack, role: Role, target: str, verb: str) -> Iterator[None]:
-    """One verb less in a ClusterRole."""
+    """Remove a verb from a ClusterRole during the block."""
     name = manifests.full_name(role)
     found = stack.api.get(CLUSTER_ROLES, name)["rules"]
     less = [
@@ -72,7 +72,7 @@ def test_a_job_reports_that_its_pods_are_forbidden_until_they_are_allowed(stack:
 
 
 def _refused(stack: RealStack, name: str) -> bool:
-    """Whether the API server's authorizer has seen that workers make no pods."""
+    """Return whether the authorizer of the API server already forbids workers to create pods."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -102,7 +102,7 @@ def test_a_job_reports_an_exceeded_resource_quota_of_its_namespace(stack: RealSt
     assert stack.server is not None
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     assert stack.server.send("POST", path, quota)[0] == 201
-    # There is no quota controller here: what it would have said.
+    # No quota controller runs here, so the test writes the status of the quota.
     status = {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}
     assert stack.server.send("PATCH", f"{path}/none/status", status, "application/merge-patch+json")[0] == 200
     try:
@@ -120,7 +120,7 @@ def test_a_job_reports_an_exceeded_resource_quota_of_its_namespace(stack: RealSt
 
 @ON_REAL
 def test_an_invalid_template_that_submit_cannot_check_fails_the_job(stack: RealStack) -> None:
-    """Users may make no pods, so that `submit` leaves their templates to the worker."""
+    """Users may not create pods, so `submit` cannot check their templates and leaves that to the worker."""
     name = fresh()
     body = job(name, python("pass"))
     container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
@@ -148,7 +148,7 @@ def test_a_user_can_change_only_the_jobs_of_the_namespace(stack: RealStack) -> N
         assert "system:serviceaccount:default:torchq-user" in said.err
         assert "deploy/rbac/user.yaml" in said.err
     said = run("queue", "list", cwd=stack.folder, environment=stack.environment)
-    assert said.code == 0  # what a coordinator tells everybody who may ask it
+    assert said.code == 0  # the coordinator answers this to every account
     assert "deploy/rbac/queue-admin.yaml" in said.err
     for arguments in (("queue", "create", "mine"), ("queue", "pause", "default")):
         said = run(*arguments, cwd=stack.folder, environment=stack.environment)
@@ -190,7 +190,7 @@ def test_doctor_under_its_account_finds_and_repairs_damage(stack: RealStack, tmp
 
 
 def doctor(stack: RealStack, *arguments: str) -> Said:
-    """One look at everything, by an account that may only look, and ask the leader."""
+    """Run the doctor under its account, which may only read and send requests to the leader. Return its result."""
     environment = stack.account(DOCTOR) | {"TORCHQ_REDIS_URL": stack.redis_url}
     said = run("doctor", "--settle", "2", *arguments, cwd=stack.folder, environment=environment)
     assert "Traceback" not in said.err + said.out, said

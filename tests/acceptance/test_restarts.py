@@ -1,4 +1,4 @@
-"""Jobs that are killed in the middle go on from their checkpoint; what restarts in place keeps its pod."""
+"""Restarts of training jobs: they continue from their checkpoint, and a restart in place keeps its pod."""
 
 import contextlib
 import importlib.util
@@ -54,11 +54,11 @@ dist.barrier()
 if rank == 0:
     (folder / "weight").write_text(str(weight.item()))
 """
-"""Two ranks that want 2 and 4 meet at 3: w = 3 (1 - 0.8^steps), whoever was killed on the way."""
+"""Two ranks with the targets 2 and 4 converge to 3: w = 3 (1 - 0.8^steps), for any restarts in between."""
 
 
 class Training:
-    """One job of a master and a worker that wait in the middle until they are let go."""
+    """A job of a master and a worker that wait at step `GATE` until `go` is called."""
 
     def __init__(self, stack: Stack, folder: Path, **spec: Any) -> None:
         self.stack, self.folder, self.name = stack, folder, fresh("train")
@@ -69,7 +69,7 @@ class Training:
         until(lambda: all((folder / f"waiting-{rank}").exists() for rank in (0, 1)))
 
     def started(self) -> list[tuple[int, int, int]]:
-        """Rank, first step and pid of every process that has begun to train."""
+        """Return rank, first step and pid of every process that has begun to train."""
         with contextlib.suppress(FileNotFoundError):
             lines = [line.split() for line in (self.folder / "starts").read_text().splitlines()]
             return [(int(rank), int(step), int(pid)) for rank, step, pid, _ in lines]
@@ -85,14 +85,14 @@ class Training:
                 os.kill(newest[rank], signal.SIGKILL)
 
     def go(self) -> dict[str, Any]:
-        """Let it go on to its end; its status."""
+        """Let the job run to its end, check its result, and return its status."""
         (self.folder / "go").touch()
         found: dict[str, Any] = self.stack.reach(self.name, "Succeeded")["status"]
         assert float((self.folder / "weight").read_text()) == pytest.approx(3 * (1 - 0.8**STEPS), abs=1e-9)
         return found
 
     def ask(self, **request: Any) -> None:
-        """Its owner's wish."""
+        """Request a restart of the job by its annotation."""
         note = {labels.RESTART_REQUEST: json.dumps({"id": fresh("wish"), **request})}
         self.stack.api.patch(TORCHJOBS, self.name, {"metadata": {"annotations": note}}, "default")
 
@@ -107,7 +107,7 @@ def test_a_killed_training_continues_from_its_checkpoint(stack: Stack, tmp_path:
     status = training.go()
     assert (status["restartCount"], status["restartGeneration"], status.get("disruptions", 0)) == (1, 1, 0)
     assert {step for _, step, _ in training.started()[2:]} == {GATE}
-    # Who was well kept its pod; who was killed is a new one.
+    # A rank that was not killed keeps its pod, and a killed rank gets a new one.
     names = {"master": 0, "worker": 1}
     assert {each for each in names if before[each] == after[each]} == {
         each for each, rank in names.items() if rank not in killed
@@ -137,7 +137,7 @@ def test_a_deleted_pod_counts_as_a_disruption_and_not_as_a_failure(stack: Stack,
 
 
 def test_policy_exit_code_uses_the_exit_of_the_process_behind_torchrun(stack: Stack, tmp_path: Path) -> None:
-    """Under ExitCode a code of 1 fails the job; a SIGKILL behind torchrun's 1 does not."""
+    """With ExitCode, code 1 fails a job, unless torchrun returned it because its process got SIGKILL."""
     script = tmp_path / "train.py"
     script.write_text(
         "import os, pathlib, signal, sys\n"
@@ -152,7 +152,7 @@ def test_policy_exit_code_uses_the_exit_of_the_process_behind_torchrun(stack: St
 
 
 def test_a_failed_torchrun_script_without_record_reports_its_exception(stack: Stack, tmp_path: Path) -> None:
-    """Four ranks in two pods; the last one fails, and the others lose it."""
+    """Four ranks run in two pods. The last rank fails, and the others lose their connection to it."""
     script = tmp_path / "train.py"
     script.write_text(
         "import torch, torch.distributed as dist\n"

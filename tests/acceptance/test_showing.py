@@ -1,4 +1,4 @@
-"""What the queues show of themselves on a cluster of real processes, and how jobs and queues are steered."""
+"""Commands that show queues, and commands that move, bump and hold jobs, on a cluster of real processes."""
 
 import json
 from pathlib import Path
@@ -91,7 +91,8 @@ def test_a_bumped_job_is_admitted_first(stack: Stack) -> None:
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(*(job(name, python("pass"), queue=queue) for name in names))
     until(lambda: figures(stack, queue).get("pending") == 4)
-    until(lambda: stack.tried("job", "bump", names[-1]), lambda said: said.code == 0)  # a look is a second old at most
+    # The snapshot of the coordinator may be a second old and not show the job yet.
+    until(lambda: stack.tried("job", "bump", names[-1]), lambda said: said.code == 0)
     until(lambda: shown(stack, "job", "position", names[-1])["position"] == 1)
     stack.torchq("queue", "resume", queue)
     picks = [stack.reach(name, "Succeeded")["status"]["admission"]["pick"] for name in names]
@@ -103,7 +104,8 @@ def test_a_held_job_waits_and_does_not_block_others(stack: Stack) -> None:
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(held, python("pass"), queue=queue), job(other, python("pass"), queue=queue))
     stack.torchq("job", "hold", held)
-    until(lambda: "Held" in stack.torchq("job", "why", held))  # jobs and queues are watched apart
+    # Jobs and queues have separate watches, so the hold must be visible before the queue resumes.
+    until(lambda: "Held" in stack.torchq("job", "why", held))
     stack.torchq("queue", "resume", queue)
     stack.reach(other, "Succeeded")
     assert "Held" in stack.torchq("job", "why", held)

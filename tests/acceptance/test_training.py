@@ -1,4 +1,4 @@
-"""Real training with torch.distributed, by hand and under torchrun."""
+"""Training with torch.distributed, started by python and by torchrun."""
 
 import copy
 import importlib.util

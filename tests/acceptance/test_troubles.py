@@ -1,4 +1,4 @@
-"""What goes wrong with a job's pods from outside, and that nobody runs in circles over it."""
+"""External trouble with the pods of a job: workers handle it without busy reconciles."""
 
 import base64
 import re
@@ -18,7 +18,7 @@ from tests.support.acceptance.stack import Stack, fresh, until
 pytestmark = pytest.mark.acceptance
 
 MOST_REQUESTS = 7
-"""Of workers, about everything, in `BEATS` renewals of the leader's lease: some seconds."""
+"""The largest accepted number of requests of all workers during `BEATS` renewals of the leader's lease."""
 BEATS = 2
 FINALIZER = "example.com/not-yet"
 
@@ -28,7 +28,7 @@ def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def requests_of_workers(stack: Stack) -> int:
-    """How much workers have asked the API server, watches apart."""
+    """Return the number of requests that workers have sent to the API server, without watches."""
     server = yaml.safe_load(stack.layout.kubeconfig.read_text())["clusters"][0]["cluster"]
     authority = base64.b64decode(server["certificate-authority-data"]).decode()
     token = stack.layout.token.read_text().strip()
@@ -41,7 +41,7 @@ def requests_of_workers(stack: Stack) -> int:
 
 
 def calm(stack: Stack) -> None:
-    """Nobody asks for much while time passes, by the clock of who leads."""
+    """Check that workers send few requests during some renewals of the leader's lease."""
     before = requests_of_workers(stack)
     assert before, "no request of a worker was counted"
     seen = {_renewed(stack)}

@@ -1,4 +1,4 @@
-"""The scenario of Kueue's test, what is counted in it, and the open loop: arguments, timetables, sums."""
+"""The Kueue baseline benchmark and the open loop: scenario, ledger, API request counts, arrivals and arguments."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""The benchmark of pods: what is compared with what, and a little of it from end to end."""
+"""The pod benchmark: its figures, its objects, and a short run from end to end."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks: arguments, the shape of the JSON, what is measured from what was admitted."""
+"""The parts of the benchmarks without servers: arguments, JSON reports, and figures computed from admissions."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "
 
 
 def run(*arguments: str) -> Any:
-    """The JSON that a command prints."""
+    """Run a benchmark command and return the JSON that it prints."""
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -71,7 +71,7 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
 
 
 def test_every_benchmark_has_a_short_version() -> None:
-    assert set(SHORT) == set(main.commands) - {"scale"}  # that one needs programs that `make bench` does not bring
+    assert set(SHORT) == set(main.commands) - {"scale"}  # `scale` needs programs that `make bench` does not install
 
 
 def test_a_missing_redis_server_ends_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Fairness: what is measured of known picks, and the bounds that hold."""
+"""The fairness benchmark: its figures for fixed picks, and the bounds on the real scheduler."""
 
 import json
 

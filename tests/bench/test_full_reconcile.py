@@ -1,4 +1,4 @@
-"""Whole reconciles beside bare calls: what is compared with what, and a little of it from end to end."""
+"""The full reconcile benchmark: its reservations, the raw calls it compares with, and a short run from end to end."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_reservation_returns_what_a_pick_would_store() -> None:
 
 
 class Recorder:
-    """A cluster that only takes notes."""
+    """A cluster client that records the calls and sends nothing."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -1,4 +1,4 @@
-"""What the attacker of `bench hostile` submits, and whom it is measured against."""
+"""The jobs that the attacker and the other tenant submit in `bench hostile`."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ OURS = "bench-1"
 
 
 def submitted(attack: str, number: int) -> TorchJob:
-    """A job of the attacker, as an API server has stored it."""
+    """Return a job of the attacker, as an API server stores it."""
     job: dict[str, Any] = ATTACKS[attack](OURS, number)
     stored = {"namespace": f"{OURS}-evil", "uid": str(number), "creationTimestamp": "2026-01-01T00:00:00Z"}
     return torchjob.parse({**job, "metadata": {**job["metadata"], **stored}})

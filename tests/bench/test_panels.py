@@ -1,4 +1,4 @@
-"""Pictures of benchmarks: what is drawn, and what is said when nothing can be."""
+"""Plots of benchmarks: the drawn lines, and the errors if no plot can be written."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Simulations: what is measured of a known course of events, the files they read, and the rivals."""
+"""The simulator: its figures for a fixed scenario, its input files, and the policies that it compares with."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The objects that cost a reader most are objects of their kinds, and as large as they are said to be."""
+"""Objects that are the slowest to decode: each one is valid for its kind and has the requested size."""
 
 import pytest
 

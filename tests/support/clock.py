@@ -1,10 +1,10 @@
-"""A clock that only tests move."""
+"""A clock for tests, whose time changes only when a test advances it."""
 
 START = 1_700_000_000.0
 
 
 class Clock:
-    """Time that moves when it is told to."""
+    """A clock whose time changes only through `step`."""
 
     def __init__(self) -> None:
         self.now = START
@@ -13,5 +13,5 @@ class Clock:
         return self.now
 
     def step(self, seconds: float) -> None:
-        """So much later."""
+        """Advance the time by the given seconds."""
         self.now += seconds

@@ -1,7 +1,7 @@
-"""Ports of this machine, for servers that have to be told where to listen, and for addresses at which nobody answers.
+"""Ports of this machine, for servers that need a port number, and for addresses at which no server answers.
 
-One rule: a port that somebody is told of stays his. A socket holds it that never listens: nobody else is given it, a
-connection to it is refused, and a server that asks to reuse addresses, as they all do, may listen there.
+One rule: a port stays reserved for its test. A bound socket that never listens reserves it: the kernel gives the port
+to no other process and refuses connections to it. A server that sets SO_REUSEADDR, as all of them do, may listen there.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def held() -> Iterator[int]:
-    """A port of 127.0.0.1 that is nobody else's until the block ends."""
+    """Yield a port of 127.0.0.1 that is reserved until the block ends."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))

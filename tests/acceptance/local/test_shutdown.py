@@ -1,4 +1,4 @@
-"""`torchq local down`, and `up` again: no training is lost, failed or called done by it, and no job moves."""
+"""`torchq local down` and `up` again: training continues without failures, and jobs keep their admission."""
 
 import importlib.util
 import os
@@ -36,12 +36,12 @@ note("started")
 while not os.path.exists(os.path.join(folder, "done")):
     time.sleep(0.02)
 """
-"""A rank that trains until it may end; asked to end, it saves for as long as it must and exits with a given code."""
+"""A rank that trains until the file `done` exists. On SIGTERM it waits for the file `saved` and exits with a code."""
 TORCHRUN = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 class Training:
-    """A job whose ranks note in files how they fare."""
+    """A job whose ranks note in files when they start, get SIGTERM and save."""
 
     def __init__(self, stack: Stack, folder: Path, how: str, *, workers: int = 0, program: str = "python", **spec: Any):
         self.stack, self.folder, self.name, self.ranks = stack, folder / fresh("training"), fresh(), workers + 1
@@ -53,7 +53,7 @@ class Training:
         stack.submit(body)
 
     def noted(self, word: str) -> int:
-        """How often a word was noted, by all ranks together."""
+        """Return how often all ranks together have noted a word."""
         files = (self.folder / str(rank) for rank in range(self.ranks))
         return sum(file.read_text().split().count(word) for file in files if file.exists())
 
@@ -62,7 +62,7 @@ class Training:
         until(lambda: self.noted("started"), lambda count: count >= self.ranks)
 
     def let(self, word: str) -> None:
-        """`saved`: its saves end; `done`: its training does."""
+        """Create a file for which the ranks wait: `saved` ends their saves, `done` ends their training."""
         (self.folder / word).touch()
 
     @property
@@ -71,7 +71,7 @@ class Training:
         return found
 
     def went_on(self, times: int = 1) -> None:
-        """That it trains again, in its room, and that nobody holds anything against it."""
+        """Check that the job trains again, and that each stop counts as a disruption and not as a failure."""
         until(lambda: self.noted("started"), lambda count: count == self.ranks * (times + 1))
         self.stack.reach(self.name, "Running")
         status = self.status
@@ -119,7 +119,8 @@ def test_jobs_continue_after_local_down_without_failures_or_new_admissions(stack
         assert any("60 s at most" in line for line in down.stdout), "nothing was said of pods that end"
         until(lambda: [each.noted("asked") for each in trainings[:4]] == [1, 1, 1, 4])
         assert "is going down" in stack.local("status").out
-        os.kill(stack.supervisor(), signal.SIGTERM)  # the pods are not hurried by that
+        # A further SIGTERM must not shorten the grace period of the pods.
+        os.kill(stack.supervisor(), signal.SIGTERM)
         for each in trainings:
             each.let("saved")
         assert "the cluster is down" in down.stdout.read()

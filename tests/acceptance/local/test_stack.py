@@ -1,4 +1,4 @@
-"""`torchq local`: a cluster comes up in one command, goes down without a trace, and goes on where it was."""
+"""`torchq local`: `up` starts a cluster, `down` stops all its processes, and the next `up` continues its jobs."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_all_files_of_the_cluster_are_private_for_any_umask(make_stack: Make, tm
     (stack.data / "tls").mkdir()
     stack.data.chmod(0o777)
     (stack.data / "tls").chmod(0o777)
-    (stack.data / "lock").touch()  # of a cluster that was there before
+    (stack.data / "lock").touch()  # left by an earlier cluster
     before = os.umask(umask)
     try:
         command = torchq_command("local", "up", "--data", str(stack.data), *stack.options)

@@ -1,4 +1,4 @@
-"""The start of `torchq local up` on bad days: what it says is so, and nothing is left running."""
+"""Failed, interrupted and concurrent starts of `torchq local up`: messages are correct and no process is left."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ Make = Callable[..., Stack]
 
 
 def processes_of(stack: Stack) -> set[str]:
-    """The command lines of all processes that name its data folder."""
+    """Return the command lines of all processes that name the data folder of the stack."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -31,7 +31,7 @@ def processes_of(stack: Stack) -> set[str]:
 
 
 def start(stack: Stack, *more: str) -> "subprocess.Popen[str]":
-    """The command on its own, so that signals reach it as from a terminal."""
+    """Start `torchq local up` as a process of its own, so that signals reach it as from a terminal."""
     command = torchq_command("local", "up", "--data", str(stack.data), *stack.options, *more)
     return subprocess.Popen(
         command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=stack.folder
@@ -40,7 +40,7 @@ def start(stack: Stack, *more: str) -> "subprocess.Popen[str]":
 
 @contextlib.contextmanager
 def held_node(stack: Stack) -> Iterator[None]:
-    """The start cannot go on meanwhile, however fast it is: the node is stopped."""
+    """Stop the node process during the block, so that the start of the cluster cannot continue."""
     pid = until(lambda: node_of(stack))
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -51,7 +51,7 @@ def held_node(stack: Stack) -> Iterator[None]:
 
 
 def node_of(stack: Stack) -> int:
-    """The process id of the node, once it has begun; 0 if there is none."""
+    """Return the process id of the node, or 0 if it has not started."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().split(b"\0")
@@ -156,7 +156,7 @@ def test_local_up_foreground_keeps_running_if_its_output_has_no_reader(make_stac
 
 
 def unread(stack: Stack, command: list[str]) -> "subprocess.Popen[str]":
-    """A command whose output has no reader."""
+    """Start a command whose standard output has no reader."""
     reading, writing = os.pipe()
     os.close(reading)
     environment = clean_environment()

@@ -1,4 +1,4 @@
-"""Control groups of containers, on a made-up hierarchy: which one is taken, and what the end of a container means."""
+"""Control groups of containers, in a simulated hierarchy: the choice of a group, and the record of an OOM kill."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ KEY = RunKey(f"uid-{os.getpid()}", "torch", 0)
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Path:
-    """A hierarchy as systemd makes it; what of it is the user's own is said by the permissions."""
+    """Create a hierarchy like that of systemd. File permissions decide which groups the user may write."""
     mount = tmp_path / "cgroup"
     (mount / OWN).mkdir(parents=True)
     for folder in (mount / OWN, *(mount / step for step in Path(OWN).parents)):
@@ -66,7 +66,7 @@ def test_make_returns_no_path_if_the_group_cannot_be_created(tmp_path: Path) -> 
 
 
 def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
-    (tmp_path / "torchq-x").mkdir()  # a shim that was killed left it
+    (tmp_path / "torchq-x").mkdir()  # a killed shim has left the group behind
     group = Path(ControlGroups(tmp_path).make("x", 5 * MIB))
     assert group.parent == tmp_path
     assert (group / "memory.max").read_text() == str(5 * MIB)
@@ -74,7 +74,7 @@ def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
 
 
 def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
-    # A made-up group has no cgroup.procs of its own: the command makes do without, and ends as it would.
+    # The simulated group has no cgroup.procs file. The command must run and end as usual without it.
     layout = Layout(tmp_path / "data")
     runs = Runs(layout, groups=ControlGroups(tmp_path))
     try:

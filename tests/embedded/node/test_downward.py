@@ -1,4 +1,4 @@
-"""The downward API: a pod's own metadata in files that follow it, and start gates made of them."""
+"""The downward API: files with the metadata of a pod, and start gates that use these files."""
 
 import os
 import threading
@@ -159,7 +159,7 @@ GATE = ["sh", "-c", 'until [ -s "$TORCHQ_VOLUME_TORCHQ_START/open" ]; do sleep 0
 
 
 def gated(stage: Stage, *command: str, **options: Any) -> str:
-    """A pod that starts when its annotation says so, as it would be written for any cluster."""
+    """Create a pod whose init container waits for the start annotation, and return its name."""
     items = [item("open", f"metadata.annotations['{labels.START}']")]
     gate = {
         "command": GATE,
@@ -171,7 +171,7 @@ def gated(stage: Stage, *command: str, **options: Any) -> str:
 
 
 def waiting(stage: Stage, name: str) -> dict[str, Any]:
-    """Wait until the gate's container runs; the pod's status."""
+    """Wait until the container of the gate runs, and return the status of the pod."""
     return stage.wait(
         name, lambda status: any("running" in each["state"] for each in status.get("initContainerStatuses", []))
     )
@@ -204,7 +204,7 @@ def test_deletion_ends_a_pod_that_waits_at_its_gate(stage: Stage) -> None:
     until(lambda: processes.members(mark))
     folder = stage.folder(name)
     stage.delete(name)
-    stage.gone(name)  # long before the grace is over: SIGTERM is enough
+    stage.gone(name)  # long before the grace period ends, because SIGTERM is enough
     assert not processes.members(mark)
     until(folder.exists, lambda there: not there)
 

@@ -1,4 +1,4 @@
-"""What a container executes, what it is refused for, and what the machine offers."""
+"""Environment variables and commands of containers, rejected pods, and the measured capacity of the machine."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a pod does next and what its status says, as tables."""
+"""The next actions for a pod and the content of its status, as tables."""
 
 import math
 from typing import Any

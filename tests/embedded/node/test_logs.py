@@ -1,4 +1,4 @@
-"""The log of a container: bounded, in several files, and read as one text also while files come and go."""
+"""The log of a container: bounded in size, split into files, and read as one text while files are added and removed."""
 
 import os
 import ssl
@@ -46,7 +46,7 @@ def text(folder: Path, position: int = 0) -> bytes:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A cluster with a node that keeps little of what containers print."""
+    """Yield a cluster whose node keeps only short container logs."""
     layout = Layout(tmp_path_factory.mktemp("cluster"))
     with apiserver.running(layout) as server:
         cluster = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
@@ -57,7 +57,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             cluster.close()
 
 
-# The files, as they are written
+# Writing of log files
 
 
 @given(st.lists(st.binary(max_size=300) | st.just(b"a line\n"), max_size=60), st.integers(400, 3000))
@@ -129,7 +129,7 @@ def test_the_log_counts_the_bytes_lost_on_a_full_disk(tmp_path: Path, monkeypatc
     assert text(folder) == b"before\nhalf a \n[torchq: 5005 bytes of output are lost: the disk was full]\nafter\n"
 
 
-# The files, as they are read
+# Reading of log files
 
 
 def test_a_reader_returns_every_byte_once_while_new_files_begin(tmp_path: Path) -> None:
@@ -208,14 +208,14 @@ def test_the_record_of_log_times_is_bounded_and_survives_a_full_disk(tmp_path: P
             file.write(b"x" * 10)
         known = log_times.note(str(tmp_path), 1_000_000.0 + second, known)
         if second == 10:
-            times.write_bytes(times.read_bytes()[:-9])  # a full disk took half of a note
+            times.write_bytes(times.read_bytes()[:-9])  # a full disk has cut the last note in half
     assert times.stat().st_size < 600 * KIB
     found = Times(tmp_path)
     assert found.of(10 * 19_999) == 1_000_000.0 + 19_999
     assert 1_000_000.0 <= found.of(0) < 1_000_010.0
 
 
-# Whole pods
+# Pods on a node
 
 
 def test_the_log_of_a_container_that_prints_fast_stays_within_the_bound(small: Stage) -> None:
@@ -249,7 +249,8 @@ def test_following_a_log_returns_each_line_once_across_rotations(small: Stage) -
     found: list[bytes] = []
     follower = threading.Thread(target=lambda: found.extend(small.cluster.logs(name, "default", follow=True)))
     follower.start()
-    for batch in range(10):  # as much as is kept is never printed before the follower has read it
+    # A batch is shorter than the log bound, and the follower reads each batch before the next one begins.
+    for batch in range(10):
         (small.folder(name) / "volumes" / "v" / str(batch)).touch()
         until(lambda batch=batch: b"line %d of many" % (4000 * batch + 3999) in b"".join(found[-9:]))
     follower.join(60)

@@ -1,4 +1,4 @@
-"""Memory limits: what counts, and how a container that exceeds its limit ends."""
+"""Memory limits: which memory counts, and how a container that exceeds its limit ends."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ from tests.support.waiting import SECONDS, until
 
 MIB = 1024 * 1024
 UID = f"uid-{os.getpid()}"
-"""Marks are looked for on the whole machine: the tests of another process have others."""
+"""Unique to this process, because processes are searched by their mark on the whole machine."""
 WAIT = "import time; time.sleep(600)"
 GATE = "import os, time\nwhile not os.path.exists(os.environ['TORCHQ_VOLUME_V'] + '/go'): time.sleep(0.02)\n"
 
@@ -43,7 +43,7 @@ def assert_oom_killed(ended: dict[str, Any], limit: str, container: str = "c0") 
     assert used > int(limit.removesuffix("Mi"))
 
 
-# What counts
+# Measurement
 
 
 @given(st.integers(1, 1000), st.integers(0, 3000), st.integers(0, 1000), st.integers(0, 3000), st.floats(0, 10))
@@ -61,7 +61,7 @@ def test_a_measurement_is_due_if_the_limit_may_have_been_exceeded(
 
 @contextmanager
 def shared_by(workers: int, setup: str) -> Iterator[WatchedContainer]:
-    """A process that sets up some memory and its forked workers, which have read all of it."""
+    """Start a process that allocates memory and forks workers that read all of it; yield it as a watched container."""
     script = (
         f"import mmap, os, time\n{setup}\n"
         f"for _ in range({workers}):\n"
@@ -93,7 +93,7 @@ def test_memory_shared_by_processes_counts_once(setup: str) -> None:
         assert len(pids) == 4
         assert memory.rough(pids) > 400 * MIB
         assert 100 * MIB < memory.used(pids) < 170 * MIB
-    until(lambda: memory.rough(pids) + memory.used(pids), lambda left: left == 0)  # of what is gone
+    until(lambda: memory.rough(pids) + memory.used(pids), lambda left: left == 0)  # all processes have ended
 
 
 @pytest.mark.parametrize(("limit", "ended"), [(200, False), (90, True)])
@@ -107,7 +107,7 @@ def test_a_container_is_killed_only_if_its_shared_memory_exceeds_the_limit(setup
             if recorded:
                 break
         assert bool(recorded) == ended
-        until(watched.process.alive, lambda alive: alive != ended)  # a signal takes a moment
+        until(watched.process.alive, lambda alive: alive != ended)  # the process needs a moment to end
 
 
 def test_a_container_over_its_limit_is_killed_if_the_record_cannot_be_written() -> None:
@@ -146,7 +146,7 @@ def test_processes_are_matched_to_containers_by_mark_session_and_ancestry(tmp_pa
         process.stdout.close()
 
 
-# Whole pods
+# Pods on a node
 
 
 def test_a_container_over_its_memory_limit_is_oom_killed(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Which file a command missed in its working folder."""
+"""Detection of the file that a failed command did not find in its working folder."""
 
 import pytest
 

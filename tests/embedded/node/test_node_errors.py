@@ -1,4 +1,4 @@
-"""What goes wrong about one pod keeps no other pod of the node from running, and ends with its cause."""
+"""Errors of one pod: other pods of the node keep running, and the error ends when its cause is removed."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SLEEP = ("sleep", "600")
 
 
 def errors_of(stage: Stage) -> dict[str, str]:
-    """The node's condition about pods that it has skipped."""
+    """Return the node condition that lists skipped pods, or an empty dictionary."""
     found = stage.cluster.get(NODES, "local")["status"].get("conditions") or ()
     return next((each for each in found if each["type"] == labels.OBJECT_ERRORS), {})
 
@@ -23,7 +23,7 @@ def test_a_failure_to_note_log_times_stops_no_pod(stage: Stage) -> None:
     times = stage.folder(chatty) / "containers" / "c0" / "0" / "times"
     until(times.exists)
     times.unlink()
-    times.mkdir()  # any error of the disk will do: that it is full, for example
+    times.mkdir()  # stands for any disk error, such as a full disk
     until(lambda: (times.parent / "output").stat().st_size, lambda size: size > 60)
     after = stage.run("true")
     stage.phase(after, "Succeeded")

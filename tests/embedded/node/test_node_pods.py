@@ -1,4 +1,4 @@
-"""Pods on the embedded node, as processes of this machine."""
+"""Pods on the embedded node, which runs their containers as processes of this machine."""
 
 import os
 

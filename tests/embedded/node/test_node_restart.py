@@ -1,4 +1,4 @@
-"""The pods of a node that is killed, and the pods whose shim is killed."""
+"""Pods whose node is killed, and pods whose shim is killed."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def shims(stage: Stage, name: str) -> list[int]:
-    """The shims of a pod: the parents of its first processes."""
+    """Return the process ids of the shims of a pod, which are the parents of its first processes."""
     mark = stage.get(name)["metadata"]["uid"] + "/"
     members = processes.members(mark)
     parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in members}
@@ -73,7 +73,8 @@ def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
     assert processes.members(mark)
     bare.delete(name, grace=0)
     bare.gone(name)
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:  # a new node ends what belongs to no pod
+    # A new node ends processes that belong to no pod.
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
         until(lambda: processes.members(mark), lambda members: not members)
         node.terminate()
 
@@ -95,7 +96,8 @@ def test_every_pod_runs_exactly_once_while_the_node_is_killed(bare: Stage, start
     names = [bare.run("sh", "-c", "echo started; sleep 0.1; echo over") for _ in range(40)]
     started = [bare.folder(name) / "containers" / "c0" / "0" / "started" for name in names]
     for count in (0, 1, 20):
-        until(lambda count=count: sum(map(Path.exists, started)) >= count)  # a kill in the middle of its work
+        # The node is killed while it starts pods.
+        until(lambda count=count: sum(map(Path.exists, started)) >= count)
         kill(node)
         node = start()
     for name in names:

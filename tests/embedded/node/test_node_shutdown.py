@@ -1,4 +1,4 @@
-"""A node that shuts down ends its pods without failures, whichever process is killed in between."""
+"""A node shutdown ends pods as disrupted and not as failed, even if a process is killed meanwhile."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ note(f"ready-{os.environ['NAME']}")
 while True:
     time.sleep(0.01)
 """
-"""Notes that it was asked to end, and does when it is let."""
+"""A program that notes SIGTERM in a file, and exits when the file `go` exists."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def container(folder: Path, name: str, code: int = 0, script: str = TRAPS) -> di
 
 
 def trapping(stage: Stage, folder: Path, code: int = 0, **options: Any) -> str:
-    """A pod that notes when it is asked to end; it runs."""
+    """Create a pod that notes SIGTERM in a file, wait until it runs, and return its name."""
     name = stage.make([container(folder, word := f"pod{time.monotonic_ns()}", code)], **options)
     until((folder / f"ready-{word}").exists)
     stage.phase(name, "Running")
@@ -71,7 +71,7 @@ def nobodys_failure(status: dict[str, Any]) -> bool:
 
 
 def ready(stage: Stage) -> tuple[str, str]:
-    """What the node says of itself."""
+    """Return status and message of the node's condition Ready."""
     found = {each["type"]: each for each in stage.cluster.get(NODES, "local")["status"]["conditions"]}["Ready"]
     return found["status"], found["message"]
 
@@ -146,7 +146,7 @@ def test_a_pod_keeps_its_deadline_and_gets_one_sigterm_over_a_node_restart(
 
 
 def left(stage: Stage) -> EndingPod:
-    """The one pod that still ends, once it was asked to."""
+    """Wait until the only ending pod has got SIGTERM, and return it."""
     [found] = until(lambda: shutdown_record.left(stage.layout), lambda found: found and found[0].until)
     assert isinstance(found, EndingPod)
     return found
@@ -218,7 +218,7 @@ def test_a_shutdown_treats_pods_according_to_their_state(bare: Stage, start: Sta
     assert "nodeName" not in bare.get(late)["spec"]
     start()
     bare.phase(late, "Succeeded")
-    # Times of the API are whole seconds, and still tell what ended before the mark.
+    # API times are whole seconds, and the end of the container must still precede its mark.
     target = next(each for each in bare.status(half_done)["conditions"] if each["type"] == "DisruptionTarget")
     assert terminated(bare.status(half_done))["finishedAt"] < target["lastTransitionTime"]
     bare.delete(crashing, grace=0)
@@ -243,7 +243,7 @@ def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of
 
 
 def signal_at_once(pids: Iterable[int]) -> None:
-    """Send SIGTERM to all processes before any of them can act on it, as the kernel does at the end of a session."""
+    """Send SIGTERM to all processes before any of them can handle it, as the kernel does at the end of a session."""
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
         for pid in pids:
             os.kill(pid, number)
@@ -265,7 +265,7 @@ def test_a_pod_ended_with_its_shim_while_no_node_ran_is_disrupted(bare: Stage, s
         until((bare.folder(each) / "containers" / "c0" / "0" / "exited").exists)
     start()
     assert nobodys_failure(bare.phase(name, "Succeeded", "Failed"))
-    status = bare.phase(alone, "Failed", "Succeeded")  # its shim got no signal: only this container was ended
+    status = bare.phase(alone, "Failed", "Succeeded")  # its shim got no signal, so that only this container was ended
     assert (terminated(status)["exitCode"], status.get("reason")) == (3, None)
 
 

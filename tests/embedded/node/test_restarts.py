@@ -1,4 +1,4 @@
-"""Restarts in place: as tables, and with processes whose node may be killed at any moment."""
+"""Restarts in place: decisions as tables, and restarts of processes whose node may be killed at any step."""
 
 import contextlib
 import itertools
@@ -45,40 +45,45 @@ def given(generation: str = "1", **last: int) -> Restart:
 
 
 TAKEN: dict[str, tuple[Containers, Histories, str, Restart | None]] = {
-    "nobody asks": (pod(), {"c": (running(),)}, "", None),
-    "not a number": (pod(), {"c": (running(),)}, "now", None),
-    "it runs": (pod(), {"c": (running(),)}, "1", Restart("1", {"c": 0})),
-    "whatever its policy": (pod(policy="Always"), {"c": (ended(), running(1))}, "1", Restart("1", {"c": 1})),
-    "it is about to run": (pod(), {"c": (beginning(),)}, "1", Restart("1", {"c": 0})),
-    "it waits before it is tried again": (
+    "no restart is requested": (pod(), {"c": (running(),)}, "", None),
+    "the generation is no number": (pod(), {"c": (running(),)}, "now", None),
+    "the container runs": (pod(), {"c": (running(),)}, "1", Restart("1", {"c": 0})),
+    "the policy is Always": (pod(policy="Always"), {"c": (ended(), running(1))}, "1", Restart("1", {"c": 1})),
+    "the container is about to start": (pod(), {"c": (beginning(),)}, "1", Restart("1", {"c": 0})),
+    "the container waits for its backoff": (
         pod(policy="OnFailure"),
         {"c": (ended(0, 1), ended(1, 1))},
         "1",
         Restart("1", {"c": 1}),
     ),
-    "nothing of it has run": (pod(), {"c": ()}, "1", Restart("1", {})),
-    "it is initialized": (pod(init=("i",)), {"i": (running(),), "c": ()}, "1", Restart("1", {})),
-    "some have succeeded": (
+    "no container has run": (pod(), {"c": ()}, "1", Restart("1", {})),
+    "an init container runs": (pod(init=("i",)), {"i": (running(),), "c": ()}, "1", Restart("1", {})),
+    "one container has succeeded": (
         pod("c", "d"),
         {"c": (ended(),), "d": (running(),)},
         "1",
         Restart("1", {"c": 0, "d": 0}),
     ),
-    "it was done": (pod(restart=given(c=0)), {"c": (ended(), running(1))}, "1", None),
-    "it is under way": (pod(restart=given(c=0)), {"c": (running(),)}, "1", None),
-    "another one was done": (
+    "the same restart is done": (pod(restart=given(c=0)), {"c": (ended(), running(1))}, "1", None),
+    "the same restart is in progress": (pod(restart=given(c=0)), {"c": (running(),)}, "1", None),
+    "an earlier restart is done": (
         pod(restart=given(c=0)),
         {"c": (ended(), running(1))},
         "2",
         Restart("2", {"c": 1}),
     ),
-    "another one is under way": (pod(restart=given(c=0)), {"c": (running(),)}, "2", Restart("2", {"c": 0})),
-    "it has failed": (pod(), {"c": (ended(code=1),)}, "1", None),
-    "it has succeeded": (pod(), {"c": (ended(),)}, "1", None),
-    "one of it has failed": (pod("c", "d"), {"c": (ended(code=1),), "d": (running(),)}, "1", None),
-    "it could not be initialized": (pod(init=("i",)), {"i": (ended(code=1),), "c": ()}, "1", None),
-    "it has failed since the last one": (pod(restart=given(c=0)), {"c": (ended(), ended(1, 1))}, "2", None),
-    "it was ended by the last one": (
+    "an earlier restart is in progress": (pod(restart=given(c=0)), {"c": (running(),)}, "2", Restart("2", {"c": 0})),
+    "the container has failed": (pod(), {"c": (ended(code=1),)}, "1", None),
+    "the container has succeeded": (pod(), {"c": (ended(),)}, "1", None),
+    "one of the containers has failed": (pod("c", "d"), {"c": (ended(code=1),), "d": (running(),)}, "1", None),
+    "the init container has failed": (pod(init=("i",)), {"i": (ended(code=1),), "c": ()}, "1", None),
+    "the container has failed since the last restart": (
+        pod(restart=given(c=0)),
+        {"c": (ended(), ended(1, 1))},
+        "2",
+        None,
+    ),
+    "the container was ended by the last restart": (
         pod(restart=given(c=0)),
         {"c": (ended(code=143),)},
         "2",
@@ -95,33 +100,33 @@ def test_next_restart_accepts_a_new_generation_of_an_unfinished_pod(
 
 
 STEPS: dict[str, tuple[Containers, Histories, ActionPlan, bool]] = {
-    "what is to end is waited for": (pod(restart=given(c=0)), {"c": (running(),)}, ActionPlan(), True),
-    "all of it": (
+    "a running container is waited for": (pod(restart=given(c=0)), {"c": (running(),)}, ActionPlan(), True),
+    "all containers are waited for": (
         pod("c", "d", restart=given(c=0, d=0)),
         {"c": (ended(code=143),), "d": (running(),)},
         ActionPlan(),
         True,
     ),
-    "then all begin": (
+    "all containers start again": (
         pod("c", "d", restart=given(c=0, d=2)),
         {"c": (ended(code=143),), "d": (ended(2, 0),)},
         ActionPlan((StartContainer("c", 1), StartContainer("d", 3))),
         False,
     ),
-    "also where nothing had begun": (
+    "a container without runs starts": (
         pod("c", "d", restart=given(c=0)),
         {"c": (ended(code=1),), "d": ()},
         ActionPlan((StartContainer("c", 1), StartContainer("d", 0))),
         False,
     ),
-    "and not again": (pod(restart=given(c=0)), {"c": (ended(code=143), ended(1, 0))}, ActionPlan(), False),
-    "what fails afterwards is restarted by the policy, at once": (
+    "no container starts twice": (pod(restart=given(c=0)), {"c": (ended(code=143), ended(1, 0))}, ActionPlan(), False),
+    "a later failure restarts by policy, without backoff": (
         pod(restart=given(c=2), policy="OnFailure"),
         {"c": (ended(0, 1), ended(1, 1), ended(2, 1), ended(3, 1, ago=0))},
         ActionPlan((StartContainer("c", 4),)),
         False,
     ),
-    "the gate is not passed again": (
+    "the init container does not run again": (
         pod(restart=given(c=0), init=("i",)),
         {"i": (ended(),), "c": (ended(code=143),)},
         ActionPlan((StartContainer("c", 1),)),
@@ -159,9 +164,9 @@ def told(status: dict[str, Any]) -> tuple[str, str, str] | None:
 
 
 STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
-    "no restart": (pod(), {"c": (running(),)}, "", "Running", ["running"], None),
-    "they end": (pod(restart=given(c=0)), {"c": (running(),)}, "1", "Running", ["running"], None),
-    "some have ended": (
+    "no restart is requested": (pod(), {"c": (running(),)}, "", "Running", ["running"], None),
+    "the containers end": (pod(restart=given(c=0)), {"c": (running(),)}, "1", "Running", ["running"], None),
+    "one container has ended": (
         pod("c", "d", restart=given(c=0, d=0)),
         {"c": (ended(code=143),), "d": (running(),)},
         "1",
@@ -169,9 +174,23 @@ STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
         ["waiting", "running"],
         None,
     ),
-    "all have": (pod(restart=given(c=0)), {"c": (ended(code=143),)}, "1", "Running", ["waiting"], None),
-    "they begin": (pod(restart=given(c=0)), {"c": (ended(code=143), beginning(1))}, "1", "Running", ["waiting"], None),
-    "they run": (
+    "all containers have ended": (
+        pod(restart=given(c=0)),
+        {"c": (ended(code=143),)},
+        "1",
+        "Running",
+        ["waiting"],
+        None,
+    ),
+    "the containers start": (
+        pod(restart=given(c=0)),
+        {"c": (ended(code=143), beginning(1))},
+        "1",
+        "Running",
+        ["waiting"],
+        None,
+    ),
+    "the containers run": (
         pod(restart=given(c=0)),
         {"c": (ended(code=143), running(1))},
         "1",
@@ -179,7 +198,7 @@ STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
         ["running"],
         ("True", "Restarted", "1"),
     ),
-    "they fail later": (
+    "the containers fail later": (
         pod(restart=given(c=0)),
         {"c": (ended(code=143), ended(1, 3))},
         "1",
@@ -187,8 +206,15 @@ STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
         ["terminated"],
         ("True", "Restarted", "1"),
     ),
-    "too late": (pod(), {"c": (ended(code=3),)}, "1", "Failed", ["terminated"], ("False", "PodFinished", "1")),
-    "too late, though not all have ended": (
+    "the pod has failed": (
+        pod(),
+        {"c": (ended(code=3),)},
+        "1",
+        "Failed",
+        ["terminated"],
+        ("False", "PodFinished", "1"),
+    ),
+    "one container has failed and another runs": (
         pod("c", "d"),
         {"c": (ended(code=3),), "d": (running(),)},
         "1",
@@ -196,7 +222,7 @@ STATUSES: dict[str, tuple[Containers, Histories, str, str, list[str], Any]] = {
         ["terminated", "running"],
         ("False", "PodFinished", "1"),
     ),
-    "too late for the next": (
+    "the pod has failed before the next restart": (
         pod(restart=given(c=0)),
         {"c": (ended(code=143), ended(1, 3))},
         "2",
@@ -242,7 +268,7 @@ def test_a_restart_record_reads_back_as_written(tmp_path: Path) -> None:
         assert pod_containers.read_restart(layout, "u") == restart
 
 
-# With processes.
+# Restarts of processes on a node.
 
 Ask = Callable[..., None]
 RECORD = (
@@ -255,7 +281,7 @@ ROUND = {"name": "ROUND", "valueFrom": {"fieldRef": {"fieldPath": "metadata.anno
 
 
 def recording(code: int = 0, **more: Any) -> dict[str, Any]:
-    """A container that writes what it was started with, and ends with a code when it is asked to."""
+    """Return a container that prints its round and its GPUs, and exits with the code on SIGTERM."""
     limits = {"limits": {"nvidia.com/gpu": 1}}
     return {"command": ["python", "-c", RECORD.format(code=code)], "env": [ROUND], "resources": limits, **more}
 
@@ -272,7 +298,7 @@ def wait_restarted(stage: Stage, name: str, generation: int) -> dict[str, Any]:
 
 
 def outputs(stage: Stage, name: str, container: str = "c0") -> list[str]:
-    """What each run of a container has written, once it has."""
+    """Wait until each run of a container has printed something, and return the outputs."""
     folder = stage.folder(name) / "containers" / container
     runs = sorted(folder.glob("*/output"), key=lambda path: int(path.parent.name))
     return [str(until(path.read_text, bool)) for path in runs]
@@ -314,7 +340,7 @@ def test_containers_are_restarted_in_place(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def _following(stage: Stage, name: str, seen: list[str]) -> Iterator[None]:
-    """The pod's phase in every version of it that is written meanwhile."""
+    """Append to `seen` the phase of every version of the pod that is written during the block."""
     version = stage.cluster.list(PODS, "default").resource_version
     yield
     watch = stage.cluster.watch(PODS, "default", resource_version=version)
@@ -365,7 +391,7 @@ def test_a_restart_of_an_initializing_pod_is_done_without_a_new_run(stage: Stage
 
 
 def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
-    """Moments of a restart, as the pod's folder shows them."""
+    """Yield conditions that become true one after the other during a restart, read from the folder of the pod."""
     folder = stage.folder(name)
     runs = folder / "containers" / "c0"
     yield lambda: True
@@ -390,7 +416,8 @@ def test_a_restart_happens_once_if_the_node_is_killed_at_any_step(bare: Stage, s
     start()
     status = wait_restarted(bare, name, 5)
     assert (status["phase"], told(status)) == ("Running", ("True", "Restarted", "5"))
-    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1  # it was asked, not killed
+    # The container ended on SIGTERM and was not killed.
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
     assert until(lambda: outputs(bare, name), lambda found: len(found) > 1) == ["one 0\n", "two 0\n"]
     assert json.loads((bare.folder(name) / "restart").read_text())["generation"] == "5"
     mark = bare.get(name)["metadata"]["uid"] + "/"

@@ -1,4 +1,4 @@
-"""Runs and their shims, and the moments at which either may die."""
+"""Runs of containers and their shims, and the death of the node, the shim or the fork server."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from embedded.node.runs.processes import Process
 from tests.support.waiting import until
 
 UID = f"uid-{os.getpid()}"
-"""Marks are looked for on the whole machine: the tests of another process have others."""
+"""Unique to this process, because processes are searched by their mark on the whole machine."""
 KEY = RunKey(UID, "c", 0)
 
 
@@ -93,7 +93,7 @@ def test_start_refuses_a_run_that_has_a_start_record(runs: Runs, layout: Layout)
 
 def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: Runs, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
-    # The pid is another process's by now: this one.
+    # The recorded pid now belongs to another process, which is this one.
     (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
     run = runs.read(KEY)
     assert run is not None
@@ -136,7 +136,7 @@ def test_a_killed_fork_server_is_replaced_and_its_shims_survive(runs: Runs, layo
     before = runs._fork_server.pid
     os.kill(before, signal.SIGKILL)
     other = RunKey(f"{UID}-2", "c", 0)
-    # An order that the dying process has in its hands is lost, and given again.
+    # The dying server may lose an order, so the order is repeated.
     until(lambda: (runs.start(other, order(layout, "true")), runs.read(other))[1], lambda run: run and run.ending)
     assert runs._fork_server.pid not in (0, before)
     gate.touch()
@@ -150,7 +150,7 @@ def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     zygote = runs._fork_server.pid
-    runs._fork_server._socket.close()  # as the death of this process would
+    runs._fork_server._socket.close()  # has the same effect as the death of this process
     runs._fork_server._process.wait(60)
     assert parent(run.process.pid) != zygote
     assert runs.read(KEY) == run
@@ -246,7 +246,7 @@ def test_a_command_starts_with_no_signal_ignored_or_blocked(runs: Runs, layout: 
     assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
     finished(runs)
     _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
-    assert int(blocked, 16) & ~0x180000000 == 0  # 32 and 33 are the C library's own
+    assert int(blocked, 16) & ~0x180000000 == 0  # signals 32 and 33 are reserved by the C library
     assert int(ignored, 16) & ~0x180000000 == 0
 
 

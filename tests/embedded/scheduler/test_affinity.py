@@ -1,4 +1,4 @@
-"""What pods want of their node, as a table."""
+"""Node affinity: which required terms the node of an embedded cluster meets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods of PodGroups are bound and what the PodGroups say, as tables and as properties."""
+"""Placement of pods of PodGroups and the status of the groups, as tables and as properties."""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +22,11 @@ NOW = 1_800_000_000.0
 
 
 def member(name: str, group: str = "g", age: int = 0, **given: Any) -> LocalPod:
-    """A pod of a PodGroup: cpu, gpus, port, task, node, phase, deleting, annotations; the rest goes into its spec."""
+    """Return a pod of a PodGroup.
+
+    The options cpu, gpus, port, task, node, phase, deleting and annotations set its resources, metadata and status.
+    All other options become fields of its spec.
+    """
     resources = {"cpu": str(given.pop("cpu", 1)), "nvidia.com/gpu": str(given.pop("gpus", 0))}
     own = {"scheduling.k8s.io/group-name": group, "volcano.sh/task-spec": given.pop("task", "")}
     metadata = {
@@ -63,39 +67,39 @@ A, B = group(2, "a"), group(2, "b")
 RUNS = {"node": "local", "phase": "Running"}
 TABLE: dict[str, tuple[list[LocalPod], Gangs, list[str], dict[str, str]]] = {
     "a minimum that fits is bound at once": ([member("m1"), member("m2")], known(group(2)), ["m1", "m2"], {}),
-    "one that does not fit is not begun": (
+    "no pod of a minimum that does not fit is bound": (
         [member("m1", cpu=5), member("m2", cpu=5)],
         known(group(2)),
         [],
         {"g": "NotEnoughResources"},
     ),
-    "what is beyond the minimum is bound as it fits": (
+    "pods beyond the minimum are bound as they fit": (
         [member(f"m{i}", cpu=3) for i in range(4)],
         known(group(2)),
         ["m0", "m1"],
         {},
     ),
-    "the smallest are enough": (
+    "the smallest pods fill the minimum": (
         [member("m1", cpu=8), member("m2"), member("m3")],
         known(group(2)),
         ["m2", "m3"],
         {},
     ),
-    "pods that do not exist are waited for": ([member("m1")], known(group(2)), [], {"g": "NotEnoughTasks"}),
-    "also all of them": ([], known(group(2)), [], {"g": "NotEnoughTasks"}),
-    "those that go do not count": (
+    "a group waits for missing pods": ([member("m1")], known(group(2)), [], {"g": "NotEnoughTasks"}),
+    "a group without pods waits": ([], known(group(2)), [], {"g": "NotEnoughTasks"}),
+    "pods being deleted do not count": (
         [member("m1"), member("m2", deleting=True), member("m3", deleting=True, **RUNS)],
         known(group(2)),
         [],
         {"g": "NotEnoughTasks"},
     ),
-    "nor those that have failed": (
+    "failed pods do not count": (
         [member("m1"), member("m2", node="local", phase="Failed")],
         known(group(2)),
         [],
         {"g": "NotEnoughTasks"},
     ),
-    "what is bound or has succeeded counts": (
+    "bound and succeeded pods count": (
         [member("m1", **RUNS), member("m2", phase="Succeeded", node="local"), member("m3")],
         known(group(3)),
         ["m3"],
@@ -107,64 +111,64 @@ TABLE: dict[str, tuple[list[LocalPod], Gangs, list[str], dict[str, str]]] = {
         ["m3"],
         {},
     ),
-    "also in a queue that was closed meanwhile": (
+    "a replacement is bound in a closed queue": (
         [member("m1", **RUNS), member("m2", **RUNS), member("m3")],
         known(group(2), default=False),
         ["m3"],
         {},
     ),
-    "a closed queue": ([member("m1")], known(group(1), default=False), [], {"g": "QueueNotOpen"}),
-    "no queue": ([member("m1")], known(group(1, queue="none")), [], {"g": "QueueNotOpen"}),
-    "no group": ([member("m1")], known(), [], {}),
-    "a group of another namespace is none": (
+    "a group in a closed queue waits": ([member("m1")], known(group(1), default=False), [], {"g": "QueueNotOpen"}),
+    "a group in a missing queue waits": ([member("m1")], known(group(1, queue="none")), [], {"g": "QueueNotOpen"}),
+    "a pod without its group waits": ([member("m1")], known(), [], {}),
+    "a group of another namespace is ignored": (
         [member("m1")],
         known(replace(group(1), namespace="other")),
         [],
         {"g": "NotEnoughTasks"},
     ),
-    "what it says it needs must fit the node": (
+    "minResources must fit the node": (
         [member("m1")],
         known(group(1, resources={"cpu": 9000})),
         [],
         {"g": "NotEnoughResources"},
     ),
-    "not what is free of it": (
+    "minResources need not fit the free part of the node": (
         [member("m1"), member("x", "other", cpu=7, **RUNS)],
         known(group(1, resources={"cpu": 8000}), group(1, "other")),
         ["m1"],
         {},
     ),
-    "tasks have minimums of their own": (
+    "each task has its own minimum": (
         [member("w1", task="worker"), member("w2", task="worker")],
         known(group(2, tasks={"master": 1, "worker": 1})),
         [],
         {"g": "NotEnoughPodsOfTask"},
     ),
-    "which are met before all else": (
+    "minimums of tasks are bound first": (
         [member("w1", task="worker", cpu=3), member("w2", task="worker", cpu=3), member("m", task="master", cpu=4)],
         known(group(2, tasks={"master": 1, "worker": 1})),
         ["w1", "m"],
         {},
     ),
-    "also if others are enough in number": (
+    "pods of another task do not replace a pod that does not fit": (
         [member("w1", task="worker"), member("w2", task="worker"), member("m", task="master", cpu=9)],
         known(group(2, tasks={"master": 1, "worker": 1})),
         [],
         {"g": "NotEnoughResources"},
     ),
-    "a task is a label too": (
+    "a task can be a label": (
         [member("m1", labels={"volcano.sh/task-spec": "master"})],
         known(group(1, tasks={"master": 1})),
         ["m1"],
         {},
     ),
-    "tasks' minimums beyond the group's are passed over": (
+    "minimums of tasks above the minimum of the group are ignored": (
         [member("m1"), member("m2")],
         known(group(2, tasks={"master": 1, "worker": 2})),
         ["m1", "m2"],
         {},
     ),
-    "two gangs of which one fits do not deadlock": (
+    "two gangs do not deadlock if only one fits": (
         [member(f"{name}{i}", name, i, cpu=3) for i in range(2) for name in "ab"],
         known(A, B),
         ["a0", "a1"],
@@ -176,17 +180,18 @@ TABLE: dict[str, tuple[list[LocalPod], Gangs, list[str], dict[str, str]]] = {
         ["b0", "b1"],
         {"a": "NotEnoughResources"},
     ),
-    "a gang that has begun comes before newcomers": (
+    "a gang with bound pods comes before a new one": (
         [member("a0", "a", 9, cpu=4), member("a1", "a", 9, cpu=1, **RUNS), member("b0", "b", 1, cpu=4)],
         known(A, group(1, "b")),
         ["a0"],
         {"b": "NotEnoughResources"},
     ),
-    "a host port is taken once": ([member("m1", port=80), member("m2", port=80)], known(group(2)), [],
+    "a host port is used by one pod only": ([member("m1", port=80), member("m2", port=80)], known(group(2)), [],
                                   {"g": "NotEnoughResources"}),
-    "a gate": ([member("m1", schedulingGates=[{"name": "x"}])], known(group(1)), [], {"g": "NotEnoughResources"}),
-    "no minimum": ([member("m1"), member("m2", cpu=9)], known(group(0)), ["m1"], {}),
-    "pods of other schedulers are none of the group's": (
+    "a pod with a scheduling gate waits": ([member("m1", schedulingGates=[{"name": "x"}])], known(group(1)), [],
+                                           {"g": "NotEnoughResources"}),
+    "a group without a minimum is bound as it fits": ([member("m1"), member("m2", cpu=9)], known(group(0)), ["m1"], {}),
+    "pods of other schedulers do not belong to the group": (
         [member("m1", schedulerName="default-scheduler"), member("m2")],
         known(group(2)),
         ["m1"],
@@ -273,7 +278,7 @@ def test_place_never_overcommits_the_node_or_binds_part_of_a_minimum(
     ]
     after = Counter(pod.pod_group for pod in (*begun, *chosen))
     for name in Counter(pod.pod_group for pod in chosen):
-        assert after[name] >= minimums[name]  # which KeyError says of a group that is not there
+        assert after[name] >= minimums[name]  # a pod of a group that does not exist raises KeyError here
 
 
 @settings(deadline=None)
@@ -281,7 +286,7 @@ def test_place_never_overcommits_the_node_or_binds_part_of_a_minimum(
 def test_every_gang_that_fits_the_empty_node_runs_eventually(
     minimums: dict[str, int], drawn: list[tuple[Any, ...]]
 ) -> None:
-    """Each round carries out the decisions and then ends all running pods, so every gang gets its turn."""
+    """Each round binds the chosen pods and then ends them, so that every gang gets its turn."""
     pods = [replace(pod, node="", phase="Pending", deletion_grace=None) for pod in _drawn(drawn)]
     gangs = known(*(group(count, name) for name, count in minimums.items()))
     for _ in range(len(pods) + 1):
@@ -298,41 +303,43 @@ def test_every_gang_that_fits_the_empty_node_runs_eventually(
 
 
 STATUS: dict[str, tuple[list[LocalPod], Gangs, str, tuple[int, int, int], str]] = {
-    "nothing yet": ([], known(group(2)), "Inqueue", (0, 0, 0), "NotEnoughTasks"),
-    "no open queue": ([], known(group(2), default=False), "Pending", (0, 0, 0), "QueueNotOpen"),
-    "too large": ([], known(group(2, resources={"cpu": 9000})), "Pending", (0, 0, 0), "NotEnoughResources"),
-    "bound": ([member("m1", node="local"), member("m2", **RUNS)], known(group(2)), "Running", (1, 0, 0), ""),
-    "one has failed": (
+    "no pod exists": ([], known(group(2)), "Inqueue", (0, 0, 0), "NotEnoughTasks"),
+    "the queue is closed": ([], known(group(2), default=False), "Pending", (0, 0, 0), "QueueNotOpen"),
+    "the group is too large for the node": (
+        [], known(group(2, resources={"cpu": 9000})), "Pending", (0, 0, 0), "NotEnoughResources"),
+    "all pods are bound": (
+        [member("m1", node="local"), member("m2", **RUNS)], known(group(2)), "Running", (1, 0, 0), ""),
+    "one pod has failed": (
         [member("m1", node="local", phase="Failed"), member("m2", **RUNS)],
         known(group(2)),
         "Running",
         (1, 0, 1),
         "NotEnoughTasks",
     ),
-    "one has gone": ([member("m2", **RUNS)], known(group(2)), "Inqueue", (1, 0, 0), "NotEnoughTasks"),
-    "over": (
+    "one pod is deleted": ([member("m2", **RUNS)], known(group(2)), "Inqueue", (1, 0, 0), "NotEnoughTasks"),
+    "all pods have succeeded": (
         [member(f"m{i}", node="local", phase="Succeeded") for i in range(3)],
         known(group(2)),
         "Completed",
         (0, 3, 0),
         "",
     ),
-    "over and being cleared away": (
+    "some pods of a completed group are deleted": (
         [member("m1", node="local", phase="Succeeded")],
         known(group(2, status={"phase": "Completed", "succeeded": 2})),
         "Completed",
         (0, 2, 0),
         "",
     ),
-    "over and begun anew": (
+    "a completed group has a new pod": (
         [member("m1", node="local", phase="Succeeded"), member("m2", cpu=9)],
         known(group(2, status={"phase": "Completed", "succeeded": 2})),
         "Inqueue",
         (0, 1, 0),
         "NotEnoughResources",
     ),
-    "over and cleared away": ([], known(group(2, status={"phase": "Completed", "succeeded": 2})), "Completed",
-                              (0, 2, 0), ""),
+    "all pods of a completed group are deleted": (
+        [], known(group(2, status={"phase": "Completed", "succeeded": 2})), "Completed", (0, 2, 0), ""),
 }  # fmt: skip
 
 

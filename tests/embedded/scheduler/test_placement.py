@@ -1,4 +1,4 @@
-"""Which pods are bound, as tables and as properties."""
+"""Placement of pods on the node, as tables and as properties."""
 
 from collections import defaultdict
 from typing import Any
@@ -20,7 +20,11 @@ NODE = Node("local", ALLOCATABLE, {"kubernetes.io/os": "linux"})
 
 
 def pod(name: str, age: int = 0, **given: Any) -> LocalPod:
-    """A pod: cpu, gpus, port, gang, size, owner, node, phase, deleting; the rest goes into its spec."""
+    """Return a pod.
+
+    The options cpu, gpus, port, gang, size, owner, node, phase and deleting set its resources, metadata and status.
+    All other options become fields of its spec.
+    """
     resources = {"cpu": str(given.pop("cpu", 1)), "nvidia.com/gpu": str(given.pop("gpus", 0))}
     annotations = {labels.GANG: given.pop("gang", None), labels.GANG_SIZE: given.pop("size", None)}
     owner = given.pop("owner", None)
@@ -53,9 +57,9 @@ def reasons(*pods: LocalPod) -> dict[str, str]:
 
 
 TABLE = {
-    "what fits is bound, the oldest first": ([pod("b", 2), pod("a", 1)], ["a", "b"]),
-    "what does not fit does not hold up others": ([pod("a", 1, cpu=9), pod("b", 2)], ["b"]),
-    "a group fits whole or not at all": (
+    "pods that fit are bound, the oldest first": ([pod("b", 2), pod("a", 1)], ["a", "b"]),
+    "a pod that does not fit does not block others": ([pod("a", 1, cpu=9), pod("b", 2)], ["b"]),
+    "a group is bound whole or not at all": (
         [pod("a1", 1, gang="a", cpu=5), pod("a2", 2, gang="a", cpu=5), pod("b", 3, cpu=8)],
         ["b"],
     ),
@@ -67,48 +71,54 @@ TABLE = {
         [pod("a1", 1, gang="a", cpu=5), pod("b", 2, gang="a", size=9, cpu=5, namespace="other")],
         ["a1"],
     ),
-    "nor one that names the same owner": (
+    "a pod of another namespace with the same owner joins no group": (
         [pod("a1", 1, owner="u", cpu=5), pod("b", 2, owner="u", cpu=5, namespace="other")],
         ["a1"],
     ),
-    "a pod that makes no sense keeps nobody waiting": (
+    "an invalid pod does not block others": (
         [pod("a", 1, affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 7}}), pod("b", 2)],
         ["b"],
     ),
     "an incomplete group waits": ([pod("a1", 1, gang="a", size=2), pod("b", 2)], ["b"]),
-    "a complete one does not": ([pod("a1", 1, gang="a", size=2), pod("a2", 9, gang="a", size=2)], ["a1", "a2"]),
-    "a pod that is being deleted does not complete it": (
+    "a complete group is bound": ([pod("a1", 1, gang="a", size=2), pod("a2", 9, gang="a", size=2)], ["a1", "a2"]),
+    "a pod being deleted does not complete a group": (
         [pod("a1", 1, gang="a", size=2), pod("a2", 1, gang="a", size=2, deleting=True)],
         [],
     ),
-    "a replacement is bound alone, before newcomers": (
+    "a replacement is bound alone, before new pods": (
         [pod("a1", 3, gang="a", size=2, node="local"), pod("a2", 9, gang="a", size=2, cpu=7), pod("b", 1, cpu=7)],
         ["a2"],
     ),
-    "also if all that was bound has failed": (
+    "a replacement is bound if the bound pods have failed": (
         [pod("a1", 3, gang="a", size=2, node="local", phase="Failed"), pod("a2", 9, gang="a", size=2)],
         ["a2"],
     ),
-    "bound pods take room until they have finished": (
+    "bound pods use capacity": (
         [pod("a", node="local", cpu=8), pod("b", cpu=1)],
         [],
     ),
-    "finished ones do not": ([pod("a", node="local", cpu=8, phase="Succeeded"), pod("b", cpu=8)], ["b"]),
-    "terminating ones do": ([pod("a", node="local", cpu=8, deleting=True), pod("b", cpu=1)], []),
-    "another node's do not": ([pod("a", node="other", cpu=8), pod("b", cpu=8)], ["b"]),
+    "finished pods use no capacity": ([pod("a", node="local", cpu=8, phase="Succeeded"), pod("b", cpu=8)], ["b"]),
+    "terminating pods use capacity": ([pod("a", node="local", cpu=8, deleting=True), pod("b", cpu=1)], []),
+    "pods of another node use no capacity": ([pod("a", node="other", cpu=8), pod("b", cpu=8)], ["b"]),
     "gpus are counted": ([pod("a", 1, gpus=3), pod("b", 2, gpus=2), pod("c", 3, gpus=1)], ["a", "c"]),
-    "a host port is taken once": ([pod("a", 1, port=80), pod("b", 2, port=80), pod("c", 3, port=81)], ["a", "c"]),
-    "also within a group": ([pod("a1", 1, port=80, gang="a"), pod("a2", 2, port=80, gang="a")], []),
-    "other schedulers' pods are left alone": (
+    "a host port is used by one pod only": (
+        [pod("a", 1, port=80), pod("b", 2, port=80), pod("c", 3, port=81)],
+        ["a", "c"],
+    ),
+    "a group cannot use a host port twice": ([pod("a1", 1, port=80, gang="a"), pod("a2", 2, port=80, gang="a")], []),
+    "pods of other schedulers are ignored": (
         [pod("a", schedulerName="other"), pod("b", schedulerName="volcano")],
         ["b"],
     ),
-    "gates": ([pod("a", schedulingGates=[{"name": "g"}])], []),
-    "the node's labels": (
+    "a pod with a scheduling gate waits": ([pod("a", schedulingGates=[{"name": "g"}])], []),
+    "a node selector must match the labels of the node": (
         [pod("a", nodeSelector={"kubernetes.io/os": "linux"}), pod("b", nodeSelector={"disk": "ssd"})],
         ["a"],
     ),
-    "not more pods than the node runs": ([pod(f"{i:02}", i, cpu=0) for i in range(12)], [f"{i:02}" for i in range(10)]),
+    "the node runs a limited number of pods": (
+        [pod(f"{i:02}", i, cpu=0) for i in range(12)],
+        [f"{i:02}" for i in range(10)],
+    ),
 }
 
 
@@ -172,7 +182,7 @@ def test_place_never_overcommits_the_node_or_binds_part_of_a_group(drawn: list[t
     for each in pods:
         if each.node == "local" and not each.is_finished:
             used = add(used, each.demand)
-    if fits(used, {}, NODE.allocatable):  # what was there before may be anything
+    if fits(used, {}, NODE.allocatable):  # the drawn pods may exceed the node from the start
         for each in chosen:
             used = add(used, each.demand)
         assert not chosen or fits(used, {}, NODE.allocatable)

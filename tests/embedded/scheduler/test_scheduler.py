@@ -1,4 +1,4 @@
-"""The scheduler's effects, against an API server; without a node, so that nothing runs."""
+"""The scheduler against an API server. The cluster has no node, so that no pod runs."""
 
 from crds.api_resources import PODS
 from embedded import pod
@@ -34,7 +34,7 @@ def test_a_bound_pod_uses_capacity_before_the_cache_shows_it(bare: Stage) -> Non
     scheduler = Scheduler(bare.cluster, NODE, lambda: stale, lambda: NOW)
     scheduler.cycle()
     assert where(bare, first) == "local"
-    second = bare.run("true", container=HALF, metadata=begun)  # comes before `first`: its group has begun
+    second = bare.run("true", container=HALF, metadata=begun)  # comes before `first`, because its group has a bound pod
     stale += [pod for pod in seen(bare) if pod.name == second]
     scheduler.cycle()
     assert where(bare, second) == ""

@@ -1,6 +1,6 @@
-"""TorchJobs for the tests: plain Python, small enough to start many.
+"""TorchJobs for the tests: plain Python programs, small enough to start many of them.
 
-One rule: a pod does nothing by the clock that a test waits for; it is let go by a file, or short.
+One rule: no test waits for a pod that sleeps. A pod ends at once, or when the test creates a file.
 """
 
 import copy
@@ -37,20 +37,20 @@ while os.environ["RANK"] == "0" and len(peers()) < int(os.environ["WORLD_SIZE"])
     time.sleep(0.02)
 say("end")
 """
-"""A pod that notes its start and its end in a file named after itself and its attempt; it may wait for a gate.
+"""A program that notes its start and its end in a file named after its pod and attempt. It may wait for a gate file.
 
-A master also waits until all its peers have started: the job succeeds with it, and who has not started by then never
-will.
+A master also waits until all its peers have started. The job succeeds with its master, and pods that have not started
+by then never start.
 """
 
 
 def python(code: str, *arguments: object) -> list[str]:
-    """The command that runs a piece of Python."""
+    """Return a command that runs Python code."""
     return ["python", "-c", textwrap.dedent(code), *map(str, arguments)]
 
 
 def recording(folder: Path, seconds: float = 0.0, gate: Path | None = None) -> list[str]:
-    """The command of a pod whose runs `spans` can read."""
+    """Return the command of a pod whose runs `spans` can read."""
     return python(RECORDING, folder, seconds, *([gate] if gate else []))
 
 
@@ -64,7 +64,7 @@ def job(
     policy: str = "Never",
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TorchJob whose pods all run one command, and are made all at once."""
+    """Return a TorchJob whose pods all run the same command and are all created at once."""
     container = {
         "name": "main",
         "image": "none",
@@ -94,7 +94,7 @@ def _label(name: str, path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Span:
-    """One pod's run, as the pod itself noted it."""
+    """A run of a pod, as the pod noted it."""
 
     job: str
     pod: str
@@ -106,7 +106,7 @@ class Span:
 
 
 def spans(folder: Path) -> list[Span]:
-    """All runs noted in a folder; who has come no further than to open its file has noted none."""
+    """Return all runs noted in a folder. An empty file is ignored, because its pod has noted no start yet."""
     return [_span(file) for file in sorted(folder.iterdir()) if file.stat().st_size]
 
 
@@ -119,7 +119,10 @@ def _span(file: Path) -> Span:
 
 
 def most_at_once(found: Iterable[Span], size: Mapping[str, int] | None = None) -> int:
-    """How many jobs ran at the same time at most, from the first pod's start to the last one's end."""
+    """Return the largest number of jobs that ran at once.
+
+    A job runs from the start of its first pod to the end of its last pod. With `size`, each job counts by its size.
+    """
     steps: list[tuple[float, int]] = []
     by_job: dict[tuple[str, int, int], list[Span]] = {}
     for span in found:
@@ -136,6 +139,6 @@ def most_at_once(found: Iterable[Span], size: Mapping[str, int] | None = None) -
 
 
 def in_order(found: Iterable[Span]) -> bool:
-    """Whether each run began after the one before it had ended."""
+    """Return whether each run began after the previous run had ended."""
     ordered = sorted(found, key=lambda span: span.starts[0])
     return all(before.ends[-1] <= after.starts[0] for before, after in pairwise(ordered))

@@ -1,8 +1,7 @@
-"""torchq on a real API server: coordinator and workers as processes, each under its own account of deploy/rbac, and
-commands under those of a user and of a queue admin.
+"""torchq on a real API server: coordinator and worker processes and commands, each under its account of deploy/rbac.
 
-One rule: nobody but the test, which looks with `api`, and the node is an admin. There is no kubelet: the embedded
-cluster's node runs the pods; and no garbage collector: `clear` plays it.
+One rule: only the node and the `api` client of the test have admin rights. The API server has no kubelet, so the node
+of the embedded cluster runs the pods. It has no garbage collector, so `clear` deletes pods without a job.
 """
 
 import contextlib
@@ -30,20 +29,20 @@ from tests.support.kube.servers import Server
 from tests.support.rbac import access
 
 NAMESPACE = "default"
-"""Whose tenant the user is."""
+"""The namespace of the user's tenant."""
 _END_SECONDS = 60.0
 
 
 @dataclass
 class RealStack(Stack):
-    """Processes around a real API server, met as the embedded stack is."""
+    """A stack of processes around a real API server, with the methods of the embedded stack."""
 
     server: Server | None = None
     clusters: dict[str, KubernetesCluster] = field(default_factory=dict)
     running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Apply deploy/rbac, make the accounts' kubeconfigs, start everything; return when it is at work."""
+        """Apply deploy/rbac, write the kubeconfigs of the accounts, start all processes, and wait until they work."""
         self._accounts()
         self.process("redis", *embedded_redis.plan(self.layout).command)
         self.come(lambda: embedded_redis.answers(self.redis_url))
@@ -56,17 +55,17 @@ class RealStack(Stack):
         self.come(lambda: self.api.list(LEASES, manifests.LEASE_NAMESPACE).items)
 
     def come(self, condition: Callable[[], object]) -> None:
-        """Wait for it while everything runs."""
+        """Wait until the condition holds. Fail if a process of the stack ends meanwhile."""
         until(lambda: condition() or any(process.poll() is not None for process in self.running.values()))
         for name, process in self.running.items():
             assert process.poll() is None, f"{name} ended:\n{self.log(name).read_text()[-2000:]}"
 
     def serve(self, command: str, role: Role, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start one of torchq's own processes under its account."""
+        """Start a coordinator or a worker under its account."""
         return self.process(command, *torchq_command(command, *arguments), environment=self.serving(role))
 
     def serving(self, role: Role) -> dict[str, str]:
-        """The settings of one machine, as `torchq local` gives them."""
+        """Return the environment of a process, with the settings that `torchq local` uses."""
         first = random.randrange(stack.FIRST_PORT, stack.LAST_PORT, stack.PORTS_PER_STACK)
         return self.account(role) | {
             "TORCHQ_REDIS_URL": self.redis_url,
@@ -80,7 +79,7 @@ class RealStack(Stack):
         }
 
     def process(self, name: str, *command: str, environment: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        """Start a process that `close` ends; its output is its log."""
+        """Start a process that writes its output to its log and that `close` ends."""
         with self.log(name).open("ab") as log:
             started = subprocess.Popen(
                 die_with_parent.wrap_command(command),
@@ -93,7 +92,7 @@ class RealStack(Stack):
         return started
 
     def log(self, name: str) -> Path:
-        """What a process says."""
+        """Return the path of the log of a process."""
         path = self.layout.logs(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -104,28 +103,28 @@ class RealStack(Stack):
 
     @property
     def environment(self) -> dict[str, str]:
-        """A user's."""
+        """The environment of a user's commands."""
         return self.account(USER)
 
     def account(self, role: Role) -> dict[str, str]:
         return clean_environment(TORCHQ_KUBECONFIG=str(self.data / f"{role.name}.kubeconfig"))
 
     def tried(self, *arguments: str, text: str | None = None) -> Said:
-        """As anywhere; queues are the admin's."""
+        """Run a command that may fail, and return its result. Commands for queues run as the queue admin."""
         role = QUEUE_ADMIN if arguments[0] == "queue" else USER
         said = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
         assert "Traceback" not in said.err + said.out, said
         return said
 
     def connected(self, role: Role) -> KubernetesCluster:
-        """The API as an account has it; closed with the stack."""
+        """Return an API client with the rights of an account. The stack closes it."""
         if role.name not in self.clusters:
             file = self.data / f"{role.name}.kubeconfig"
             self.clusters[role.name] = client.connect(ConnectionSettings(kubeconfig=str(file)))
         return self.clusters[role.name]
 
     def clear(self) -> None:
-        """As anywhere; pods that outlive their job are the garbage collector's."""
+        """Delete all jobs and queues, and the finished pods that a garbage collector would delete."""
         for item in self.api.list(TORCHJOBS).items:
             with contextlib.suppress(errors.NotFound):
                 self.api.delete(TORCHJOBS, item["metadata"]["name"], item["metadata"]["namespace"])
@@ -136,14 +135,14 @@ class RealStack(Stack):
         super().clear()
 
     def close(self) -> None:
-        """End everything, the API server's clients first."""
+        """End all processes of the stack and close its API clients."""
         for name in ("worker", "coordinator", "node", "redis"):
             self.end(name)
         for each in (self.api, *self.clusters.values()):
             each.close()
 
     def end(self, name: str) -> int:
-        """End a process as an operator does; its exit code."""
+        """End a process by SIGTERM and return its exit code."""
         process = self.running.pop(name, None)
         if process is None:
             return 0

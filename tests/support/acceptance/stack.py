@@ -1,6 +1,6 @@
-"""A cluster of real processes, met as a user meets it: through the command line, and through the API for looking.
+"""A cluster of real processes. Tests act through the command line, and read its state through the API.
 
-One rule: waiting is for a condition with a deadline, never for time to pass.
+One rule: tests wait for a condition with a deadline, never for time to pass.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ FINAL = ("Succeeded", "Failed")
 EVERYWHERE = pytest.mark.parametrize(
     "stack", ["shared", pytest.param("real", marks=pytest.mark.apiserver)], indirect=True
 )
-"""For tests that run on a real API server too."""
+"""The mark of tests that also run on a real API server."""
 COMMANDS = Warm()
 _NUMBERS = itertools.count(1)
 
 
 def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Look until it is true; what was seen then. Of a server that is away for a moment the next look tells more."""
+    """Call `look` until `true` accepts its result, and return that result. Retry while a server does not answer."""
     deadline = time.monotonic() + seconds
     seen: Any = None
     while time.monotonic() < deadline:
@@ -56,23 +56,23 @@ def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: f
 
 
 def torchq_command(*arguments: str) -> list[str]:
-    """The command line, as the interpreter of these tests runs it."""
+    """Return a torchq command line for the Python interpreter of these tests."""
     return [sys.executable, "-m", "coordinator.cli.main", *arguments]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The machine's variables without any that speak to torchq or to another cluster."""
+    """Return the variables of this process without those that configure torchq or name a cluster."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHQ_", "KUBE"))}
     return kept | more
 
 
 def run(*arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None) -> Said:
-    """Run a torchq command to its end."""
+    """Run a torchq command to its end and return its result."""
     return COMMANDS.run(*arguments, cwd=cwd, environment=environment, text=text, seconds=COMMAND_SECONDS)
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and not merely waiting to be buried."""
+    """Return whether a process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -81,13 +81,13 @@ def alive(pid: int) -> bool:
 
 @dataclass
 class Stack:
-    """One embedded cluster and the folder its jobs are submitted from."""
+    """An embedded cluster, and the folder from which its jobs are submitted."""
 
     data: Path
     folder: Path
     options: tuple[str, ...] = ("--cpus", "4", "--memory", "8Gi", "--gpus", "0", "--workers", "2")
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What its coordinator and workers find in their environment."""
+    """Additional environment variables of its coordinator and workers."""
     pods_seen: set[str] = field(default_factory=set)
 
     @property
@@ -98,95 +98,95 @@ class Stack:
     def environment(self) -> dict[str, str]:
         return clean_environment(TORCHQ_KUBECONFIG=str(self.layout.kubeconfig))
 
-    # The command line.
+    # Commands.
 
     def torchq(self, *arguments: str, text: str | None = None) -> str:
-        """Run a command that must succeed; its output."""
+        """Run a command that must succeed, and return its output."""
         said = self.tried(*arguments, text=text)
         assert said.code == 0, said
         return said.out
 
     def tried(self, *arguments: str, text: str | None = None) -> Said:
-        """Run a command that may fail. Whatever becomes of it, nobody is shown a traceback."""
+        """Run a command that may fail, and return its result. Its output must not contain a traceback."""
         said = run(*arguments, cwd=self.folder, environment=self.environment, text=text)
         assert "Traceback" not in said.err + said.out, said
         return said
 
     def shown(self, *arguments: str) -> Any:
-        """What a command prints for programs."""
+        """Run a command with `-o json` and return the decoded output."""
         return json.loads(self.torchq(*arguments, "-o", "json"))
 
     def submit(self, *jobs: Mapping[str, Any], anyway: bool = False) -> list[str]:
-        """Submit jobs as one file, also such as can never run if `anyway`; their handles."""
+        """Submit jobs as one file and return their handles. With `anyway`, submit jobs that can never run, too."""
         options = ("--anyway",) if anyway else ()
         return self.torchq("submit", *options, "-", text="\n---\n".join(map(json.dumps, jobs))).split()
 
-    # The stack as a whole.
+    # Start and end of the stack.
 
     def local(self, command: str, *arguments: str) -> Said:
-        """Run `torchq local`, which needs no kubeconfig."""
+        """Run a `torchq local` command, which needs no kubeconfig, and return its result."""
         said = run("local", command, "--data", str(self.data), *arguments, cwd=self.folder, environment=self._bare)
         assert "Traceback" not in said.err + said.out, said
         return said
 
     def up(self, *options: str) -> Said:
-        """Start it with its options."""
+        """Start the cluster with the options of the stack."""
         return self.local("up", *self.options, *options)
 
     def down(self) -> Said:
-        """Stop it."""
+        """Stop the cluster."""
         return self.local("down")
 
     def begin(self, command: str, *arguments: str) -> Callable[[], Said]:
-        """Begin to run `torchq local`; what to call for its end."""
+        """Start a `torchq local` command in a thread. Return a function that waits for its result."""
         executor = ThreadPoolExecutor(1)
         begun = executor.submit(self.local, command, *arguments)
         executor.shutdown(wait=False)
         return begun.result
 
     def supervisor(self) -> int:
-        """The process that runs it, also while it goes down."""
+        """Return the process id of the supervisor, even while the cluster stops."""
         found = stack_state.supervisor_pid(self.data)
         assert found is not None
         return found
 
     def pids(self) -> dict[str, int]:
-        """Its processes by name."""
+        """Return the process ids of the cluster by name."""
         found: dict[str, int] = json.loads(self.local("status", "-o", "json").out)["processes"]
         return found
 
     def kill(self, name: str) -> int:
-        """Kill one of its processes and wait for its end; the pid it had."""
+        """Kill a process of the cluster, wait for its end, and return its process id."""
         pid = self.pids()[name]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not alive(pid))  # on a busy machine a killed process holds its locks a moment longer
+        until(lambda: not alive(pid))  # on a busy machine, a killed process holds its locks for a moment
         return pid
 
     def pod_processes(self) -> set[int]:
-        """Everything that runs for any pod this stack was seen to have."""
+        """Return the ids of all processes of the pods that `pods` has returned so far."""
         return {pid for uid in self.pods_seen for pid in processes.members(f"{uid}/")}
 
     @property
     def _bare(self) -> dict[str, str]:
         return clean_environment(**self.settings)
 
-    # Looking.
+    # State of the cluster.
 
     @cached_property
     def api(self) -> KubernetesCluster:
-        """The same API server that the commands use."""
+        """A client of the API server that the commands use."""
         return client.connect(ConnectionSettings(kubeconfig=str(self.layout.kubeconfig)))
 
     def job(self, name: str) -> dict[str, Any]:
-        """A TorchJob."""
+        """Return a TorchJob."""
         return self.api.get(TORCHJOBS, name, "default")
 
     def phase(self, name: str) -> str:
-        """A job's one word."""
+        """Return the phase of a job, or an empty string if it has none."""
         return str((self.job(name).get("status") or {}).get("phase") or "")
 
     def reach(self, name: str, *phases: str) -> dict[str, Any]:
-        """Wait until a job is in one of these phases; the job. Another end than these is an error at once."""
+        """Wait until a job is in one of the phases, and return it. Fail at once if it ends in another phase."""
 
         def look() -> dict[str, Any]:
             job = self.job(name)
@@ -199,29 +199,29 @@ class Stack:
         return found
 
     def admission(self, name: str) -> dict[str, Any]:
-        """The room a job holds, or held to its end."""
+        """Return the admission of a job, which stays in its status after its end."""
         found: dict[str, Any] = self.job(name)["status"]["admission"]
         return found
 
     def pods(self, name: str = "") -> list[dict[str, Any]]:
-        """The pods of a job, or all."""
+        """Return the pods of a job, or all pods without a name."""
         items = self.api.list(PODS, label_selector=f"{labels.JOB_NAME}={name}" if name else "").items
         self.pods_seen |= {item["metadata"]["uid"] for item in items}
         return items
 
     def exists(self, name: str) -> bool:
-        """Whether a job is there."""
+        """Return whether a job exists."""
         try:
             self.job(name)
         except errors.NotFound:
             return False
         return True
 
-    # The queues' state, which users cannot see.
+    # State of the queues in Redis, which users cannot read.
 
     @contextlib.contextmanager
     def redis(self) -> Iterator["redis.Redis"]:
-        """A connection to the stack's Redis."""
+        """Yield a connection to the Redis of the stack."""
         connection = redis.Redis(unix_socket_path=str(server.socket_path(self.layout)), decode_responses=True)
         try:
             yield connection
@@ -229,32 +229,32 @@ class Stack:
             connection.close()
 
     def charged(self) -> dict[str, Any]:
-        """What is counted against the pool and who holds it; both empty when nothing runs."""
+        """Return usage and reservations of the queues. The result is empty when no job runs."""
         with self.redis() as connection:
             usage, held = connection.hgetall("torchq:usage"), connection.hgetall("torchq:reservations")
         return {**usage, **held}  # type: ignore[dict-item]
 
     def waiting(self) -> set[str]:
-        """The keys of the jobs that wait."""
+        """Return the keys of the waiting jobs."""
         with self.redis() as connection:
             return set(map(str, connection.hkeys("torchq:entries")))  # type: ignore[union-attr]
 
     def is_open(self, queue: str) -> bool:
-        """Whether the queue gives room to new jobs; changes of queues take a moment."""
+        """Return whether the queue admits new jobs. A change of a queue reaches Redis after a moment."""
         with self.redis() as connection:
             found = connection.hget("torchq:queues", queue)
         return bool(found and json.loads(str(found))["open"])
 
     def settled(self) -> bool:
-        """Whether nothing is charged and nobody waits."""
+        """Return whether no job holds resources and no job waits."""
         with contextlib.suppress(redis.ConnectionError):
             return not self.charged() and not self.waiting()
         return False
 
-    # Cleaning.
+    # Cleanup.
 
     def clear(self) -> None:
-        """Delete all jobs and queues; wait until nothing of them is left anywhere."""
+        """Delete all jobs and queues. Wait until the pods and the state of the jobs are gone."""
         self.pods()
         for item in self.api.list(TORCHJOBS).items:
             with contextlib.suppress(errors.NotFound):
@@ -266,7 +266,7 @@ class Stack:
                 self.api.delete(TENANT_QUEUES, item["metadata"]["name"])
 
     def close(self) -> None:
-        """Stop it and let go of it, whatever state it is in."""
+        """Stop the cluster in any state, and close the API client."""
         said = self.local("down", "--now")
         if "api" in self.__dict__:
             self.api.close()
@@ -274,5 +274,5 @@ class Stack:
 
 
 def fresh(word: str = "job") -> str:
-    """A name nobody has used; later ones sort later, as jobs of one second are ordered by name."""
+    """Return a new name. Later names sort after earlier ones, because jobs of the same second are ordered by name."""
     return f"{word}{next(_NUMBERS):04d}"

@@ -1,7 +1,7 @@
-"""The command line in processes that need not import it first: one that has waits, and forks for each command.
+"""Fast torchq commands: a waiting process has imported the command line, and forks a new process for each command.
 
-One rule: a command is a process as any other: its own arguments, variables, folder, standard streams, end and exit
-code. That `python -m coordinator.cli.main` starts by itself is for those to see who start it.
+One rule: a command is a separate process with its own arguments, variables, folder, standard streams and exit code.
+Other tests check that `python -m coordinator.cli.main` starts by itself.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[3]
 BACKLOG = 64
 LARGEST_REQUEST = 1 << 20
 PARENT_IS_THERE = 0
-"""The standard input that ends when the process ends for which commands are run."""
+"""The file descriptor of standard input. It reaches its end when the test process ends."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Said:
 
 
 class Warm:
-    """Starts the process when the first command is run."""
+    """A runner of commands. It starts the waiting process with the first command."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +47,7 @@ class Warm:
     def run(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None, seconds: float
     ) -> Said:
-        """Run a command to its end. TimeoutError if that is not within so many seconds; then it is killed."""
+        """Run a command to its end and return its result. At the timeout, kill it and raise TimeoutError."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write((text or "").encode())
@@ -61,7 +61,7 @@ class Warm:
         return Said(code, out, err)
 
     def close(self) -> None:
-        """End the process that waits."""
+        """End the waiting process."""
         if self._process is None or self._folder is None:
             return
         assert self._process.stdin is not None
@@ -82,7 +82,7 @@ class Warm:
 
 
 def _ask(connection: socket.socket, request: Mapping[str, object], streams: list[BinaryIO]) -> int:
-    """The exit code, negative if it was a signal, as subprocess has it."""
+    """Return the exit code of the command, negative for a signal, as in subprocess."""
     socket.send_fds(connection, [json.dumps(request).encode()], [each.fileno() for each in streams])
     connection.shutdown(socket.SHUT_WR)
     with connection.makefile("r") as answer:
@@ -100,9 +100,12 @@ def _content(stream: BinaryIO) -> str:
 
 
 def wait_for_commands(address: str) -> None:
-    """Returns in the processes of commands only, once all is as they want it; ends with whoever started this."""
+    """Fork a process for each request, and return only in such a process, set up for its command.
+
+    The waiting process itself exits when the process that started it ends.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    gc.freeze()  # nobody copies pages to clear away what this process has imported
+    gc.freeze()  # garbage collection in a fork would copy the pages of all imported modules
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen(BACKLOG)

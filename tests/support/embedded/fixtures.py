@@ -16,7 +16,7 @@ from tests.support.waiting import SECONDS
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A cluster without a node."""
+    """Yield a cluster without a node."""
     layout = Layout(tmp_path_factory.mktemp("cluster"))
     with apiserver.running(layout) as server:
         cluster = client.connect(ConnectionSettings(kubeconfig=str(server.kubeconfig)))
@@ -28,14 +28,14 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def stage(bare: Stage) -> Iterator[Stage]:
-    """A cluster with a node in this process."""
+    """Yield a cluster with a node in this process."""
     with running_node(bare.cluster, bare.layout, SETTINGS):
         yield bare
 
 
 @pytest.fixture
 def start(bare: Stage) -> Iterator[StartNode]:
-    """Starts node processes; those that are left are ended, with their pods."""
+    """Yield a function that starts a node process. After the test, end all node processes and their pods."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(*options: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""A whole embedded cluster for the tests of its node: API server, client, and a way to make pods and wait for them."""
+"""An embedded cluster for the tests of its node: an API server, a client, and helpers that create and watch pods."""
 
 import itertools
 import subprocess
@@ -22,19 +22,19 @@ SETTINGS = NodeSettings(
 )
 _NUMBERS = itertools.count(1)
 StartNode = Callable[..., "subprocess.Popen[bytes]"]
-"""Starts a node as a process, with further options."""
+"""A function that starts a node process with the given options."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One cluster."""
+    """A cluster under test, with helpers for its pods."""
 
     cluster: KubernetesCluster
     layout: Layout
     kubeconfig: Path
 
     def run(self, *command: str, **options: Any) -> str:
-        """Make a pod of one container; its name."""
+        """Create a pod with one container and return its name."""
         return self.make([{"command": list(command), **options.pop("container", {})}], **options)
 
     def make(
@@ -46,7 +46,7 @@ class Stage:
         metadata: dict[str, Any] | None = None,
         **spec: Any,
     ) -> str:
-        """Make a pod; its name."""
+        """Create a pod and return its name."""
         name = f"pod-{next(_NUMBERS)}"
         body = {
             "apiVersion": "v1",
@@ -63,36 +63,36 @@ class Stage:
         return name
 
     def get(self, name: str) -> dict[str, Any]:
-        """The pod."""
+        """Return the pod."""
         return self.cluster.get(PODS, name, "default")
 
     def status(self, name: str) -> dict[str, Any]:
-        """Its status."""
+        """Return the status of the pod."""
         found: dict[str, Any] = self.get(name).get("status", {})
         return found
 
     def wait(self, name: str, true: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """Wait until something is true of a pod's status."""
+        """Wait until a condition holds for the status of the pod, and return that status."""
         return until(lambda: self.status(name), true)
 
     def phase(self, name: str, *phases: str) -> dict[str, Any]:
-        """Wait for a phase."""
+        """Wait until the pod is in one of the phases, and return its status."""
         return self.wait(name, lambda status: status.get("phase") in phases)
 
     def gone(self, name: str) -> None:
-        """Wait until the pod is no more."""
+        """Wait until the pod no longer exists."""
         until(lambda: self._exists(name), lambda exists: not exists)
 
     def delete(self, name: str, grace: int | None = None) -> None:
-        """Ask for the pod to go."""
+        """Delete the pod, without waiting for its end."""
         self.cluster.delete(PODS, name, "default", grace_period_seconds=grace)
 
     def log(self, name: str, container: str = "") -> str:
-        """Its log."""
+        """Return the log of a container of the pod."""
         return b"".join(self.cluster.logs(name, "default", container)).decode()
 
     def folder(self, name: str) -> Path:
-        """Its folder."""
+        """Return the folder of the pod on the node."""
         return self.layout.pod(self.get(name)["metadata"]["uid"])
 
     def _exists(self, name: str) -> bool:
@@ -108,11 +108,11 @@ def _named(letter: str, containers: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def terminated(status: dict[str, Any], index: int = 0, kind: str = "containerStatuses") -> dict[str, Any]:
-    """How a container ended."""
+    """Return the terminated state of a container."""
     found: dict[str, Any] = status[kind][index]["state"]["terminated"]
     return found
 
 
 def first(status: dict[str, Any]) -> dict[str, Any]:
-    """The status of the first container, as far as it has one."""
+    """Return the status of the first container, or an empty dictionary if it has none."""
     return next(iter(status.get("containerStatuses", [])), {})
