@@ -1,4 +1,4 @@
-"""What each gang scheduler is told, and what is read of it, against the facts about it."""
+"""The objects that torchq writes for each gang scheduler, and the fields that it reads back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,7 +51,7 @@ KIND_OF: dict[str, Resource] = {
 
 
 def made(name: str, gang: Gang = GANG) -> dict[str, Any]:
-    """The object as an API server shows it."""
+    """Return the group of a gang as an API server returns it."""
     found = backends.get_backend(name).create(gang)
     assert found is not None
     return {**found, "metadata": {**found["metadata"], "uid": "g1", "resourceVersion": "7"}}

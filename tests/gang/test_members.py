@@ -1,4 +1,4 @@
-"""When a gang runs: the table."""
+"""The counts of pods with which a task has enough members, as a table."""
 
 import pytest
 
@@ -10,11 +10,11 @@ from gang.members import TaskMembers
     [
         (4, 4, 4, 0, True),
         (4, 4, 3, 0, False),
-        (4, 4, 3, 1, True),  # one was fast
+        (4, 4, 3, 1, True),  # one pod succeeded early
         (4, 2, 2, 0, True),
         (4, 2, 1, 0, False),
         (4, 2, 0, 2, True),
-        (2, 4, 2, 0, True),  # a minimum above the size means all
+        (2, 4, 2, 0, True),  # a minimum above the size means all pods
         (1, 1, 0, 0, False),
     ],
 )

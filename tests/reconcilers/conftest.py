@@ -1,4 +1,4 @@
-"""A reconciler on a real API server, with pods moved on by hand."""
+"""Fixtures of a reconciler on a real API server; the tests set the status of pods."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +30,7 @@ def loopback(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
 
 def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iterator[Bench]:
     counting = Counting(Gatekeeper(cluster, WORKER, strict=True))
-    settings = {"most_seconds": 60.0} | settings  # a slow machine is no reason to stop half way
+    settings = {"most_seconds": 60.0} | settings  # a slow machine must not end a reconcile early
     with pods_informer(cluster) as pods:
         assert pods.wait_synced(SECONDS)
         with Reconciler(counting, pods, ReconcileSettings(**{"admission_timeout": 0.0, **settings})) as reconciler:

@@ -1,4 +1,4 @@
-"""From any state that a job may be found in: nothing forbidden on the way, and an end."""
+"""From any state of a job, reconciles do nothing forbidden and reach an end."""
 
 import copy
 from dataclasses import replace
@@ -30,7 +30,7 @@ TIME = "2026-01-02T03:00:00Z"
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, Any]:
-    """One to four tasks that wait for each other in any way without a circle."""
+    """Draw one to four tasks with dependencies that form no cycle."""
     names = draw(st.permutations(NAMES))[: draw(st.integers(1, 4))]
     found: dict[str, Any] = {}
     for place, name in enumerate(names):
@@ -53,7 +53,7 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Manifest:
-    """A job that was never looked at."""
+    """Draw a job that was not reconciled yet."""
     graph = draw(graphs())
     least = {name: draw(st.integers(1, each["numTasks"])) for name, each in graph.items() if draw(st.booleans())}
     elastic = {"torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 3}} if "Worker" in graph else {}
@@ -78,7 +78,7 @@ def jobs(draw: st.DrawFn) -> Manifest:
 
 @st.composite
 def statuses(draw: st.DrawFn, job: TorchJob, pods: dict[str, PodView]) -> Manifest:
-    """A status that some earlier life may have left."""
+    """Draw a status that earlier reconciles may have written."""
     attempt, generation = draw(st.integers(1, 2)), draw(st.integers(0, 2))
     found = status(
         draw(st.sampled_from(["Admitted", "Running", "Queued", "", "Admitted", "Running", "Suspended", "Failed"])),
@@ -102,7 +102,7 @@ def statuses(draw: st.DrawFn, job: TorchJob, pods: dict[str, PodView]) -> Manife
 
 @st.composite
 def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
-    """Pods of any history under the job's names, and some beyond them."""
+    """Draw pods with any history, with names of the job and one unexpected name."""
     found = {}
     for name in draw(st.lists(st.sampled_from(names), unique=True)):
         _, task_type, index = name.split("-")
@@ -158,7 +158,7 @@ def group(name: str, attempt: int, size: int, phase: str) -> Manifest:
 
 @st.composite
 def groups_of(draw: st.DrawFn) -> tuple[dict[str, GroupView], dict[str, Manifest]]:
-    """Groups of any attempt, size and phase, and for stages that there are not."""
+    """Draw groups of any attempt, size and phase, also for stages that the job does not have."""
     names = draw(st.lists(st.sampled_from(["digits-0", "digits-1", "digits-2", "digits-9"]), unique=True, max_size=3))
     phases = st.sampled_from(["Pending", "Inqueue", "Running", "Unknown", "Completed"])
     bodies = {name: group(name, draw(st.integers(0, 2)), draw(st.integers(1, 9)), draw(phases)) for name in names}
@@ -169,7 +169,7 @@ def groups_of(draw: st.DrawFn) -> tuple[dict[str, GroupView], dict[str, Manifest
 
 @st.composite
 def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, RecreateView]:
-    """Requests in any state for some of the pods, and for some that are no more."""
+    """Draw requests in any state for existing and for deleted pods."""
     found = {}
     for each in draw(st.lists(st.sampled_from(sorted(pods)), unique=True)) if pods else ():
         name = f"request-for-{each}"
@@ -190,7 +190,7 @@ def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, Recreate
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Anywhere:
-    """Any job in any state."""
+    """Draw any job in any state."""
     described = draw(jobs())
     job = torchjob.parse(copy.deepcopy(described))
     names = [*task_members.members(job, 1), f"digits-{next(iter(job.spec.tasks)).lower()}-9"]
@@ -198,7 +198,7 @@ def worlds(draw: st.DrawFn) -> Anywhere:
     groups, bodies = draw(groups_of())
     asked = draw(st.sampled_from(['{"id": "again"}', '{"id": "more", "task": "Worker"}', "", "nonsense"]))
     described["status"] = draw(statuses(job, pods))
-    # Nobody makes a pod before its admission is written, nor takes the admission away before its pods are gone.
+    # A pod exists only under a written admission, and the admission is removed only after its pods are deleted.
     newest = described["status"]["attempt"] - ("admission" not in described["status"])
     pods = {name: replace(each, attempt=min(each.attempt, newest)) for name, each in pods.items()}
     described["metadata"]["annotations"] = {labels.RESTART_REQUEST: asked} if asked else {}

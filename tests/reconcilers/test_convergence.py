@@ -1,4 +1,4 @@
-"""Whatever happened, repeated reconciles come to an end, and never do on the way what must not be done."""
+"""Repeated reconciles settle from any state and never do anything forbidden."""
 
 import copy
 from dataclasses import replace
@@ -34,7 +34,7 @@ ends = st.sampled_from([(None, ""), (None, "Evicted"), (0, ""), (1, "Error"), (1
 
 @st.composite
 def jobs(draw: st.DrawFn) -> dict[str, Any]:
-    """A job nobody has looked at yet."""
+    """Draw a job that was not reconciled yet."""
     return manifest(
         copy.deepcopy(draw(st.sampled_from(SHAPES))),
         restartScope=draw(st.sampled_from(["Job", "Task"])),
@@ -49,7 +49,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def statuses(draw: st.DrawFn) -> dict[str, Any]:
-    """A status some earlier life may have left."""
+    """Draw a status that earlier reconciles may have written."""
     phase = draw(st.sampled_from(["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]))
     attempt = draw(st.integers(1, 2))
     found = status(
@@ -65,7 +65,7 @@ def statuses(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
-    """Pods of any history under some of the job's names."""
+    """Draw pods with any history and some of the job's pod names."""
     found = {}
     for name in draw(st.lists(st.sampled_from(names), unique=True)):
         _, task_type, index = name.split("-")
@@ -103,7 +103,7 @@ circumstances = st.fixed_dictionaries(
 
 @st.composite
 def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, RecreateView]:
-    """Requests in any state for some of the pods, and for some that are no more."""
+    """Draw requests in any state for existing and for deleted pods."""
     found = {}
     for index, each in enumerate(draw(st.lists(st.sampled_from(sorted(pods)), unique=True)) if pods else ()):
         name = f"request-for-{each}"
@@ -163,7 +163,7 @@ def test_reconciles_from_any_state_settle(data: st.DataObject) -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """A job, its owner, a node, a coordinator, and a worker that may die between any two actions."""
+    """A job, its owner, a node, a coordinator, and a worker that may crash between any two actions."""
 
     @initialize(data=st.data(), described=jobs(), address=st.sampled_from(["service", "loopback"]))
     def begin(self, data: st.DataObject, described: dict[str, Any], address: Any) -> None:
@@ -187,7 +187,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def a_good_day(self) -> None:
-        """An owner who wants the job, room for it, and a node that starts everything."""
+        """Resume the job, reserve its resources, and start all its pods."""
         if self.world.manifest:
             self.world.manifest["spec"]["suspend"] = False
         self.the_coordinator_picks_or_releases()

@@ -1,4 +1,4 @@
-"""Any graph of tasks comes to its end, with and without a gang scheduler, whatever happens on the way."""
+"""Any graph of tasks succeeds despite disturbances, with and without a gang scheduler."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +18,7 @@ NAMES = ("Master", "Prepare", "Worker", "AIMaster", "Evaluate")
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, Any]:
-    """Tasks that wait for each other in any way without a circle."""
+    """Draw tasks with dependencies that form no cycle."""
     names = draw(st.permutations(NAMES))[: draw(st.integers(1, len(NAMES)))]
     found = {}
     for place, name in enumerate(names):
@@ -35,7 +35,7 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> GangSimulation:
-    """A job that was just submitted."""
+    """Draw a job that was just submitted."""
     tasks = draw(graphs())
     least = {name: draw(st.integers(1, each["numTasks"])) for name, each in tasks.items() if draw(st.booleans())}
     described = manifest(
@@ -63,7 +63,7 @@ def step(world: GangSimulation, most: int = 100) -> None:
 
 
 def starts(world: GangSimulation) -> None:
-    """The scheduler binds what it may, and nodes start what does not wait at a gate; asked to, they restart it."""
+    """Bind pods, start those without a closed gate, and do requested restarts, as scheduler and nodes do."""
     for name, pod in world.pods.items():
         if pod.phase == "Pending" and not pod.gated and world.bound(pod):
             world.pods[name] = replace(pod, phase="Running", node="n1")
@@ -78,13 +78,13 @@ def ends(world: GangSimulation, task_type: str) -> None:
 
 
 def state(world: GangSimulation) -> Any:
-    """All that a step may change."""
+    """Return everything that a step may change."""
     assert world.manifest is not None
     return dict(world.pods), dict(world.groups), world.manifest["metadata"]["resourceVersion"]
 
 
 def goes_on(world: GangSimulation) -> None:
-    """Everything works: pods start, and end once nobody else has anything to start; time passes where a job waits."""
+    """Run the job to its end: pods start, and succeed once nothing else changes. Time passes while a job waits."""
     for _ in range(60):
         job = world.job
         assert job is not None
@@ -99,7 +99,7 @@ def goes_on(world: GangSimulation) -> None:
             assert tasks or wait is not None, f"nothing runs and nothing happens: {world.pods} {world.groups}"
             if tasks:
                 ends(world, tasks[0])
-            else:  # it backs off
+            else:  # the job is in backoff
                 world.now += timedelta(seconds=wait or 0.0)
     raise AssertionError(f"no end to it: {world.pods}")
 
@@ -133,7 +133,7 @@ def test_disturbed_job_succeeds(world: GangSimulation, data: st.DataObject) -> N
 
 
 def happens(world: GangSimulation, data: st.DataObject) -> None:
-    """Something that somebody or something does to it."""
+    """Disturb the job: a pod fails, ends or is deleted, or a group is deleted or pending again."""
     what = data.draw(st.sampled_from(["nothing", "fails", "ends", "deleted", "group deleted", "group out"]))
     names = sorted(world.pods)
     if what.startswith("group"):

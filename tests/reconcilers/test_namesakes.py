@@ -1,4 +1,4 @@
-"""A pod that was made anew under its name while a plan for the old one is carried out."""
+"""Objects that replace others of the same name while a plan for the old ones is carried out."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""A job through its life on a real API server, and everything that may come between two steps."""
+"""The life of a job on a real API server, and the changes that may occur between two steps."""
 
 import itertools
 import threading
@@ -87,11 +87,11 @@ class TestTheFence:
     def test_worker_that_loses_the_key_meanwhile_creates_no_more_pods(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
-        answers = iter([True, True])  # a service and the first few pods; then it sleeps for longer than its lease
+        answers = iter([True, True])  # a service and the first pods; then the lease expires
         assert bench.reconcile(holds=lambda: next(answers, False)) is None
-        assert 0 < len(bench.names()) <= ReconcileSettings().parallel  # fewer if it was slow
+        assert 0 < len(bench.names()) <= ReconcileSettings().parallel  # fewer on a slow machine
         while bench.reconcile() == 0.0:
-            pass  # out of time: the same again
+            pass  # the time budget was spent: reconcile again
         assert len(bench.names()) == 21
 
     def test_job_that_changed_meanwhile_is_requeued(self, bench: Bench) -> None:
@@ -135,7 +135,7 @@ class TestNamesThatAreTaken:
         if owned:
             owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "digits"}
             metadata["ownerReferences"] = [owner | {"uid": labels["job_uid"], "controller": True}]
-            metadata["finalizers"] = ["example.org/keep"]  # whoever collects garbage does not get it
+            metadata["finalizers"] = ["example.org/keep"]  # the garbage collector cannot remove it
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}
         bench.cluster.create(PODS, body, bench.namespace)
 
@@ -227,7 +227,7 @@ class TestBudget:
         with Reconciler(bench.counting, bench.pods, settings) as modest:
             bench.reconciler = modest
             assert bench.reconcile() == 0.0
-            assert len(bench.names()) == 64 - 2  # its status and its service
+            assert len(bench.names()) == 64 - 2  # the status and the service are two writes
             assert bench.reconcile() is None
         assert len(bench.names()) == 100
         assert bench.counting.calls["create Pod"] == 100
@@ -235,7 +235,7 @@ class TestBudget:
     def test_slow_server_stops_reconcile_at_its_time_budget(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(19, dependsOn=[])})
         bench.pick()
-        seconds = itertools.count(0, 2)  # every look at the clock is two seconds later
+        seconds = itertools.count(0, 2)  # every reading of the clock is two seconds later
         with Reconciler(
             bench.counting, bench.pods, ReconcileSettings(admission_timeout=0.0), lambda: float(next(seconds))
         ) as slow:
@@ -255,7 +255,7 @@ class TestEnds:
         bench.reconcile()
         gone = bench.key
         bench.catch_up()
-        bench.key = JobKey(bench.namespace, "another", gone.uid)  # as if nobody collected garbage
+        bench.key = JobKey(bench.namespace, "another", gone.uid)  # as if no garbage collector ran
         assert bench.reconcile() is None
         assert (bench.names(), bench.services()) == ([], [])
 
@@ -330,7 +330,7 @@ class TestEnds:
 
 
 class Behind:
-    """A cache that has not seen anything yet."""
+    """A cache that has received no object yet."""
 
     synced = True
 

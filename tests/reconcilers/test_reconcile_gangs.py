@@ -1,4 +1,4 @@
-"""A gang through its life on a real API server, with Volcano's scheduler played by hand."""
+"""The life of a gang on a real API server; the tests act as Volcano's scheduler."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def let_in(bench: Bench, stage: int = 0, phase: str = "Inqueue") -> None:
 
 
 def begin(bench: Bench, tasks: dict[str, Any] | None = None, **fields: Any) -> None:
-    """As far as its group."""
+    """Submit and reconcile a job until its group is created."""
     bench.submit(tasks or PAIR, **fields)
     bench.pick()
     bench.reconcile()
@@ -110,7 +110,7 @@ def test_missing_or_closed_gang_queue_is_reported(gang: Bench, monkeypatch: pyte
 
 
 def strange(gang: Bench, uid: str, *, owned: bool) -> None:
-    """A group of the name that the job's first one has."""
+    """Create a foreign group with the name of the job's first group."""
     metadata = builders.left_over("digits-0", uid, owned=owned)
     body = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata}
     gang.cluster.create(POD_GROUPS, {**body, "spec": {"minMember": 9}}, gang.namespace)

@@ -1,4 +1,4 @@
-"""Restarts on a real API server, with pods and requests moved on by hand."""
+"""Restarts on a real API server; the tests set the status of pods and requests."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ MASTER, WORKER_0, WORKER_1 = ALL = ["digits-master-0", "digits-worker-0", "digit
 
 @dataclass
 class Clock:
-    """The reconciler's."""
+    """The clock of the reconciler, which a test may set ahead."""
 
     ahead: float = 0.0
 
@@ -41,14 +41,14 @@ class Clock:
 
 @dataclass
 class Wide(Bench):
-    """A bench that sees nodes and requests too."""
+    """A bench that also caches nodes and requests."""
 
     nodes: Informer[NodeView] | None = None
     requests: Informer[RecreateView] | None = None
     clock: Clock = field(default_factory=Clock)
 
     def runs(self, **spec: Any) -> None:
-        """A job whose pods all run."""
+        """Submit a job and run all its pods."""
         self.submit({"Master": task(), "Worker": task(2, dependsOn=[])}, **spec)
         self.pick()
         self.reconcile()
@@ -81,14 +81,14 @@ class Wide(Bench):
         return int(self.cluster.get(PODS, name, self.namespace)["metadata"]["deletionGracePeriodSeconds"])
 
     def restarted(self, name: str) -> None:
-        """Play the embedded node."""
+        """Report a requested restart as done, as the embedded node does."""
         pod = self.cluster.get(PODS, name, self.namespace)
         asked = pod["metadata"]["annotations"][labels.RESTART_CONTAINERS]
         condition = {"type": labels.RESTARTED, "status": "True", "message": asked}
         self.cluster.patch(PODS, name, {"status": {"conditions": [condition]}}, self.namespace, subresource="status")
 
     def asked(self) -> dict[str, str]:
-        """The requests by pod."""
+        """Return the names of the requests by pod."""
         found = self.cluster.list(RECREATE_REQUESTS, self.namespace).items
         return {each["spec"]["podName"]: each["metadata"]["name"] for each in found}
 
@@ -96,7 +96,7 @@ class Wide(Bench):
         return {each["reason"] for each in self.cluster.list(EVENTS, self.namespace).items}
 
     def ask(self, request: str) -> None:
-        """Play the owner, who wants a restart."""
+        """Request a restart, as the owner does."""
         note = {"metadata": {"annotations": {labels.RESTART_REQUEST: request}}}
         self.cluster.patch(TORCHJOBS, "digits", note, self.namespace)
 
@@ -187,14 +187,14 @@ def test_embedded_driver_restarts_other_pods_in_place(local: Wide) -> None:
 
 
 def seen(bench: Wide, name: str) -> None:
-    """Have the cache of requests show one."""
+    """Wait until the cache shows the request."""
     assert bench.requests is not None
     version = int(bench.cluster.get(RECREATE_REQUESTS, name, bench.namespace)["metadata"]["resourceVersion"])
     assert bench.requests.wait_for(version, SECONDS)
 
 
 def complete(bench: Wide, pod: str, **how: str) -> None:
-    """Play Kruise."""
+    """Complete the request for a pod, as Kruise does."""
     assert bench.requests is not None
     version = recreate_requests.finish(bench.cluster, bench.namespace, bench.asked()[pod], **how)
     assert bench.requests.wait_for(version, SECONDS)
@@ -203,13 +203,13 @@ def complete(bench: Wide, pod: str, **how: str) -> None:
 def test_kruise_restarts_pods_in_order(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()
-    kruise.run(WORKER_0, restarts=1)  # its node has restarted what failed
+    kruise.run(WORKER_0, restarts=1)  # the node has restarted the failed container
     kruise.reconcile()
     assert (kruise.job.status.restart_count, kruise.job.status.restart_generation) == (1, 1)
     assert kruise.asked() == {MASTER: f"{MASTER}-1"}
     seen(kruise, f"{MASTER}-1")
     kruise.settle()
-    assert kruise.asked() == {MASTER: f"{MASTER}-1"}  # once, and the others after it
+    assert kruise.asked() == {MASTER: f"{MASTER}-1"}  # one request; the other pods follow later
     kruise.run(MASTER, restarts=1)
     complete(kruise, MASTER)
     kruise.reconcile(times=2)
@@ -224,7 +224,7 @@ def test_kruise_restarts_pods_in_order(kruise: Wide) -> None:
     kruise.settle()
     status = kruise.job.status
     assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 1)
-    assert WORKER_1 not in kruise.asked()  # whose request was for another pod
+    assert WORKER_1 not in kruise.asked()  # its request was for the replaced pod
     assert "NotRestartedInPlace" in kruise.told()
     # The next failure counts again.
     kruise.run(MASTER, restarts=2)
@@ -239,7 +239,7 @@ def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     assert (list(kruise.asked()), kruise.job.status.restart_request) == ([WORKER_1], "a")
     seen(kruise, kruise.asked()[WORKER_1])
     kruise.run(WORKER_1, restarts=1)
-    kruise.settle()  # that it has been restarted is no failure
+    kruise.settle()  # a requested restart is no failure
     complete(kruise, WORKER_1)
     kruise.settle()
     status = kruise.job.status
@@ -295,7 +295,7 @@ def test_pod_on_dead_node_is_replaced_and_node_is_avoided(cautious: Wide, server
     assert (status.restart_count, status.disruptions, status.excluded_nodes) == (0, 1, (name,))
     assert cautious.uids()[MASTER] != before[MASTER]
     affinity = cautious.cluster.get(PODS, MASTER, cautious.namespace)["spec"]["affinity"]["nodeAffinity"]
-    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity  # there is no other one
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity  # no other node exists
     assert {"Restarting", "NodeExcluded"} <= cautious.told()
     if silent:
         cautious.cluster.delete(NODES, name)
@@ -314,7 +314,7 @@ def test_grace_is_limited_to_longest_grace(brief: Wide, server: Server, own: boo
     assert server.send("POST", PODS.path(brief.namespace, MASTER, "binding"), binding)[0] == 201
     brief.run(MASTER)
     brief.settle()
-    if own:  # its owner has deleted it before, with all the grace there is
+    if own:  # the owner has deleted the pod with the longest possible grace period
         brief.cluster.delete(PODS, MASTER, brief.namespace, grace_period_seconds=2**31)
         brief.settle()
         assert brief.grace(MASTER) == 2**31
@@ -324,13 +324,13 @@ def test_grace_is_limited_to_longest_grace(brief: Wide, server: Server, own: boo
     assert "GracePeriodShortened" in brief.told()
     brief.counting.calls.clear()
     brief.settle()
-    assert brief.counting.calls.keys() == {"get TorchJob"}  # once
+    assert brief.counting.calls.keys() == {"get TorchJob"}  # the grace period is shortened once
     brief.remove(MASTER)
     brief.cluster.delete(NODES, name)
 
 
 def say_of_node(bench: Wide, name: str, ready: str) -> None:
-    """Play the node, or whoever misses its word."""
+    """Set the Ready condition of a node, as the node or the node controller does."""
     condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-02T03:04:05Z"}
     made = bench.cluster.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
     assert bench.nodes is not None
@@ -350,7 +350,7 @@ def test_job_waits_for_pod_kept_by_finalizers(cautious: Wide) -> None:
     assert WORKER_0 in cautious.said("Admitted")[1]
     cautious.counting.calls.clear()
     assert cautious.reconcile() == 5.0
-    assert cautious.counting.calls == {"get TorchJob": 1}  # no loop
+    assert cautious.counting.calls == {"get TorchJob": 1}  # the reconcile does not loop
     cautious.cluster.patch(PODS, WORKER_0, {"metadata": {"finalizers": None}}, cautious.namespace)
     cautious.settle()
     assert cautious.names() == ALL

@@ -1,4 +1,4 @@
-"""A pod that a worker took away on purpose has not vanished."""
+"""A pod that a worker deleted on purpose does not count as lost."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ COUNTS = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 2, "ready": 
 
 
 def after(replacing: list[str], *missing: str) -> tuple[dict[str, Any], list[str]]:
-    """What is written about a running job of which these pods are gone, and the names of the pods that are made."""
+    """Return the status change of a running job without the missing pods, and the names of the pods created."""
     running = job(status=status("Running", taskStatuses=COUNTS, replacing=replacing))
     there = [each for each in (pod("Master"), pod("Worker", 0), pod("Worker", 1)) if each.uid not in missing]
     decided = plan(observe(running, *there), ReconcileSettings(master_address="loopback"), NOW)

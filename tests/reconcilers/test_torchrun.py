@@ -1,4 +1,4 @@
-"""The environment, tried on PyTorch itself: the same script under `python` and under `torchrun`, without arguments."""
+"""The environment of pods, tested with PyTorch: one script under `python` and under `torchrun` without arguments."""
 
 import importlib.util
 import os
@@ -70,7 +70,7 @@ main()
 
 
 def test_exit_cause_and_output_are_read_from_real_torchrun(tmp_path: Path) -> None:
-    """What torchrun leaves in an error file, where a template names one, and in its log."""
+    """torchrun writes the failure to the error file that a template names, and to its log."""
     (tmp_path / "train.py").write_text(FAILING)
     told = tmp_path / "error"
     environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "TORCHELASTIC_ERROR_FILE": str(told)}

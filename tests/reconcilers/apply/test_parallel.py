@@ -1,4 +1,4 @@
-"""The same to many things, some at a time; and how often the fence is asked on the way."""
+"""Parallel work on many items with a limit, and the number of fence checks meanwhile."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 class Stop(Exception):
-    """Raised on purpose."""
+    """The error that a test raises on purpose."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_slow_item_does_not_delay_others(executor: Executor) -> None:
 
 
 def test_run_gives_up_its_threads_for_other_work(executor: Executor) -> None:
-    """Who has all threads gives them up again and again, long before it has done everything."""
+    """A run that uses all threads releases them repeatedly, long before its work is done."""
     all_busy, asked, turn = threading.Barrier(10), threading.Event(), threading.Event()
 
     def work(thing: int) -> None:
@@ -77,7 +77,7 @@ def test_run_gives_up_its_threads_for_other_work(executor: Executor) -> None:
             all_busy.wait(PATIENCE)
             assert asked.wait(PATIENCE)
         elif thing >= 100 or threading.current_thread().name.startswith("caller"):
-            assert turn.wait(PATIENCE)  # the caller's thread is its own: it might do all before the others wake up
+            assert turn.wait(PATIENCE)  # the caller's own thread could finish all items before the other threads start
 
     with ThreadPoolExecutor(1, thread_name_prefix="caller") as caller:
         all_done = caller.submit(go, executor, work, 200, 9)
@@ -117,10 +117,10 @@ def test_run_begins_nothing_after_may_begin_raises(executor: Executor, most: int
 
 @dataclass
 class Fenced:
-    """An API server that makes pods at once, a clock that steps, and a fence that counts."""
+    """An API server that creates pods at once, a clock that advances per write, and a fence that counts its checks."""
 
     step: float
-    """Seconds that each write takes."""
+    """The seconds that each write takes."""
     now: float = 0.0
     asked: list[float] = field(default_factory=list)
     written: list[float] = field(default_factory=list)
@@ -147,7 +147,7 @@ def test_fence_is_checked_per_batch_and_when_its_answer_is_old(
     key = JobKey("n", "j", "u")
     application = Application(server, settings, executor, lambda: server.now, key, server.holds, no_store)
     over = threading.Event()
-    for _ in range(8):  # nobody helps, so that the clock steps in order
+    for _ in range(8):  # all other threads are busy, so the clock advances in order
         executor.submit(over.wait, PATIENCE)
     metadata = {"annotations": {labels.CHARGE: '{"pods": 1}'}}
     application.run(Plan((CreatePods([{"metadata": {"name": str(each), **metadata}} for each in range(32)]),)))

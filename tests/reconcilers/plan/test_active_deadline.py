@@ -1,5 +1,5 @@
-"""`activeDeadlineSeconds` counts from the admission and ends the job whatever happens meanwhile: room that is kept for
-another job is lent until then."""
+"""`activeDeadlineSeconds` counts from the admission and ends the job in every state. Resources that are reserved for
+another job may be lent only until then."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ from tests.reconcilers.plan.test_plan import decide, deleted, leaving, made, wri
 from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, all_pods, job, observe, pod, status
 
 SINCE_ADMISSION = 245
-"""Seconds from the admission until NOW."""
+"""The seconds from the admission to NOW."""
 
 
 def test_job_resumed_while_its_pods_exist_keeps_its_start_time() -> None:
@@ -40,7 +40,7 @@ def test_job_with_blocked_pods_fails_at_its_deadline(seconds: int, ends: bool) -
 
 @pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
 def test_foreign_pod_does_not_keep_job_from_failing_at_its_deadline(seconds: int, ends: bool) -> None:
-    """Anybody who may make pods can make one that looks like an old pod of the job, and keep it with a finalizer."""
+    """A user who may create pods can forge an old pod of the job and keep it with a finalizer."""
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
     stays = pod("Worker", 7, deleting=True, has_finalizers=True, deadline=NOW.timestamp() - 999)
     found = decide(observe(running, *all_pods(), stays))
@@ -56,7 +56,7 @@ def test_pods_kept_after_success_are_deleted_at_the_deadline(seconds: int, stays
     found = decide(observe(kept, pod(phase="Succeeded"), pod("Worker", 0), pod("Worker", 1)))
     assert deleted(found) == ([] if stays else ["digits-worker-0", "digits-worker-1"])
     assert found.requeue_after == (1.0 if stays else None)
-    # Pods that hold nothing stay, and nobody comes back for them.
+    # Finished pods use no resources: they stay, and the job is not requeued for them.
     settled = decide(observe(kept, *all_pods("Succeeded")))
     assert (deleted(settled), settled.requeue_after) == ([], None)
 

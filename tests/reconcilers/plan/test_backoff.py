@@ -1,4 +1,4 @@
-"""How far apart restarts are: the pauses themselves, and what a job does that fails again and again."""
+"""The pauses between restarts, and the restarts of a job that fails repeatedly."""
 
 import itertools
 from collections import Counter
@@ -85,7 +85,7 @@ class TestThePauses:
 
 @dataclass
 class Trouble(Simulation):
-    """A job on a node that starts every pod at once, and where pods end as a test says, 0.1 s later."""
+    """A job on a node that starts every pod at once; 0.1 s later the pods end as `ends` returns."""
 
     ends: Callable[[PodView], dict[str, Any] | None] = field(default=lambda _: {"exit_code": 1})
     done: Counter[str] = field(default_factory=Counter)
@@ -96,7 +96,7 @@ class Trouble(Simulation):
         match action:
             case CreatePods(made):
                 self.done["pods"] += len(made)
-                if MASTER in [each["metadata"]["name"] for each in made]:  # once, also where others are made after it
+                if MASTER in [each["metadata"]["name"] for each in made]:  # once per restart
                     self.restarts_at.append((self.now - NOW).total_seconds())
             case DeletePods(pods) | PatchPodMetadata(pods):
                 self.done["pods"] += len(pods)
@@ -106,7 +106,7 @@ class Trouble(Simulation):
                 self.done["status"] += 1
 
     def go_on(self, seconds: float, most: int = 2000) -> None:
-        """Time passes: a worker looks when something has happened, or when it wanted to."""
+        """Let time pass; the worker reconciles after each change and when the plan asks for it."""
         until = self.now + timedelta(seconds=seconds)
         while self.now < until and most:
             most -= 1
@@ -238,7 +238,7 @@ class TestAJobThatFailsAgainAndAgain:
 
 
 def paused(scope: str = "Job", seconds: float = 30.0, **spec: Any) -> Trouble:
-    """A job in a pause of about 40 seconds, because of its first worker."""
+    """Return a job in a pause of about 40 seconds after failures of its first worker."""
     world = trouble(restartScope=scope, **spec)
     world.ends = only(WORKER_0)
     world.go_on(seconds)

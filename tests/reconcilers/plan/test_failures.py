@@ -1,4 +1,4 @@
-"""What a failed pod means: the table."""
+"""The classification of failed pods, as a table."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,11 +32,11 @@ def test_classify_every_exit_code_by_restart_policy(code: int) -> None:
 @pytest.mark.parametrize(
     ("exit_code", "reason", "kinds"),
     [
-        (128, "StartError", "PPPR"),  # the command does not exist; it will not exist next time
+        (128, "StartError", "PPPR"),  # the command does not exist, nor will it after a restart
         (127, "ContainerCannotRun", "PPPR"),
         (None, "NotSupported", "PPPR"),  # the node cannot run the pod as it is
         (137, "OOMKilled", "PRRR"),
-        (0, "OOMKilled", "PRRR"),  # a sidecar's or child's, and the main program was content
+        (0, "OOMKilled", "PRRR"),  # of a sidecar or child process; the main program succeeded
         (0, "DeadlineExceeded", "PPRR"),
         (None, "DeadlineExceeded", "PPRR"),
         (137, "ContainerStatusUnknown", "DDDD"),
@@ -46,10 +46,10 @@ def test_classify_every_exit_code_by_restart_policy(code: int) -> None:
         (None, "OutOfcpu", "DDDD"),
         (None, "OutOfnvidia.com/gpu", "DDDD"),
         (None, "UnexpectedAdmissionError", "DDDD"),
-        (143, "Terminated", "DDDD"),  # its node was shut down, whatever it said to that
+        (143, "Terminated", "DDDD"),  # its node was shut down; the exit code says nothing
         (0, "Terminated", "DDDD"),
         (1, "Terminated", "DDDD"),
-        (None, "", "DDDD"),  # lost
+        (None, "", "DDDD"),  # the pod was lost
     ],
 )
 def test_classify_reasons_by_restart_policy(exit_code: int | None, reason: str, kinds: str) -> None:
@@ -97,7 +97,7 @@ def trimmed(status: dict[str, Any]) -> PodView:
         (1, 3, False, False),
         (1, 1, True, True),
         (1, None, True, True),
-        (2, 137, True, False),  # not torchrun's word
+        (2, 137, True, False),  # torchrun exits with 1 only
     ],
 )
 def test_exit_code_1_of_torchrun_is_classified_by_its_cause(
@@ -136,7 +136,7 @@ class TestBlame:
             ({}, {"exit_code": 3, "ended": 9.0}, True),
             ({"ended": 9.0}, {"exit_code": None, "reason": "Evicted", "ended": 10.0}, False),
             ({"ended": 9.0, "reason": "StartError"}, {"exit_code": None, "reason": "Evicted"}, True),
-            ({"ended": 10.0}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, True),  # its peer was the master
+            ({"ended": 10.0}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, True),  # the lost peer is the master
             ({"ended": 10.0}, {"exit_code": 143, "ended": 9.0}, True),
             ({"ended": 10.0}, {"exit_code": 1, "cause": 143, "ended": 9.0}, True),
             ({"ended": 9.0, "lost_peer": True}, {"exit_code": 1, "ended": 9.0, "lost_peer": True}, False),
@@ -223,7 +223,7 @@ class TestWhatCounts:
 
     def test_counted_failure_is_not_counted_again(self) -> None:
         bad = replace(WORKER, phase="Failed", exit_code=1)
-        assert verdict(replace(bad, restart=1)) is None  # of another generation
+        assert verdict(replace(bad, restart=1)) is None  # the pod has another restart generation
         assert verdict(bad, of=job(status=status("Running", replacing=["worker-0"]))) is None
 
     def test_container_restarted_by_its_node_is_counted_once(self) -> None:

@@ -1,7 +1,7 @@
-"""A gang that its scheduler sent back to the end of the line while some of its pods keep their nodes.
+"""A gang whose group is pending again while some of its pods keep their nodes.
 
-Volcano lets a group in only if there is room for all of its minResources beside what is used, and what its own pods use
-is used: a gang that fills the cluster and misses one pod would wait for itself for ever.
+Volcano admits a group only if the cluster has room for all of its minResources beside the resources in use. The group's
+own pods count as in use. A gang that fills the cluster and lacks one pod would therefore never be admitted.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ def changes(found: GroupView, *pods: PodView) -> list[Action]:
 
 
 def test_partly_bound_pending_group_requests_no_resources() -> None:
-    """It asks for nothing, not for anything: a group without minResources would pass a closed queue."""
+    """The field minResources stays, because Volcano would admit a group without it to a closed queue."""
     (change,) = changes(group("Pending"), MASTER, on(FIRST), on(SECOND))
     assert isinstance(change, PatchObject)
     assert change.change == {"spec": {"minResources": {"cpu": None}}, "metadata": {"uid": "g"}}
@@ -65,10 +65,10 @@ def test_group_requests_all_resources_once_it_is_admitted() -> None:
 @pytest.mark.parametrize(
     ("phase", "pods"),
     [
-        ("Pending", (MASTER, FIRST, SECOND)),  # nothing of it was let in yet, or all of it was restarted
-        ("Pending", (on(MASTER), on(FIRST), on(SECOND))),  # the scheduler has not seen yet that all are bound
-        ("Pending", (MASTER, on(FIRST, "Failed"), on(SECOND, "Failed"))),  # a pod that has failed uses nothing
-        ("Pending", (on(FIRST), on(SECOND))),  # first the pod that is missing
+        ("Pending", (MASTER, FIRST, SECOND)),  # the group was not admitted yet, or all pods were restarted
+        ("Pending", (on(MASTER), on(FIRST), on(SECOND))),  # the scheduler has not noticed yet that all pods are bound
+        ("Pending", (MASTER, on(FIRST, "Failed"), on(SECOND, "Failed"))),  # a failed pod uses no resources
+        ("Pending", (on(FIRST), on(SECOND))),  # the missing pod has to be created first
         ("Unknown", (MASTER, on(FIRST), on(SECOND))),
         ("Inqueue", (MASTER, on(FIRST), on(SECOND))),
     ],

@@ -1,4 +1,4 @@
-"""Groups, gates and stages in the plan, situation by situation."""
+"""The plan for groups, gates and stages."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -59,7 +59,7 @@ def admitted(tasks: dict[str, Any] | None = None, phase: str = "Admitted", **fie
 
 
 def group(stage: int = 0, phase: str = "Inqueue", **fields: Any) -> GroupView:
-    """The group of a stage, as it was made for the ordinary job of this page."""
+    """Return the group of a stage of the default job."""
     found = plan(observe(job(PAIR)), VOLCANO, NOW)
     (made,) = (each.manifest for each in found.actions if isinstance(each, CreateObject))
     metadata = {**made["metadata"], "name": f"digits-{stage}", "uid": f"group-{stage}", "resourceVersion": "1"}
@@ -382,7 +382,7 @@ class TestStages:
         ]
 
     def test_gang_leaves_out_pods_that_are_not_recreated(self) -> None:
-        """A task that a later stage has waited for, beside one of its own stage that goes on."""
+        """A completed task and a task that keeps running share a stage."""
         graph = {"Prepare": task(), "Board": task(dependsOn=[]), "Worker": STEPS["Master"]}
         graph["Prepare"]["dependsOn"] = [{"taskType": "Board", "phase": "Running"}]
         found = decide(admitted(graph, stages=BEGAN, minMembers={"Board": 1}))

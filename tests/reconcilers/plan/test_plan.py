@@ -1,4 +1,4 @@
-"""The plan, situation by situation."""
+"""The plan for each state of a job."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def kinds(found: Plan) -> list[str]:
 
 
 def written(found: Plan) -> dict[str, Any]:
-    """The status change of a plan, {} if it has none."""
+    """Return the status change of a plan; {} if it has none."""
     changes = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
     assert len(changes) <= 1
     return dict(changes[0]) if changes else {}
@@ -71,7 +71,7 @@ def reason(change: dict[str, Any]) -> str:
 
 
 def leaving(why: str, **spec: Any) -> TorchJob:
-    """A job whose pods of before are of the past: it was suspended, or its queue drained."""
+    """Return an admitted job that gives up its pods, for example because it was suspended."""
     found = status("Admitted", restartGeneration=1, recreateGeneration=1, startTime=None)
     found["conditions"][0]["reason"] = why
     return job(status=found, **spec)
@@ -211,7 +211,7 @@ class TestAdmission:
         assert found == ["digits-prepare-0", "digits-worker-0"][:expected]
 
     def test_lost_outdated_pod_is_deleted_once(self) -> None:
-        """One of another restart that is to be replaced as well, on a node that is no more."""
+        """The pod has an old restart generation, is to be replaced, and its node is dead."""
         lost = observe(job(status=status("Admitted", replacing=["worker-1"])), pod("Worker", 1, restart=1, node="n1"))
         assert deleted(decide(replace(lost, dead_nodes=frozenset({"n1"})))) == ["digits-worker-1"]
 
@@ -248,7 +248,7 @@ class TestSuccess:
         change = written(found)
         assert (change["phase"], true(change)) == ("Succeeded", {"Succeeded"})
         assert change["completionTime"] == "2026-01-02T03:04:05Z"
-        assert "admission" not in change  # what it held stays on record
+        assert "admission" not in change  # the status keeps its last admission
         assert change["taskStatuses"]["Master"]["succeeded"] == 1
         assert deleted(found) == ["digits-worker-0", "digits-worker-1"]
 
@@ -284,7 +284,7 @@ class TestSuccess:
         found = decide(observe(job(status=status("Running"), cleanPodPolicy=policy), *pods))
         assert deleted(found) == left
         assert (DeleteService("digits-master-0") in found.actions) is (policy != "None")
-        # Later, when only clean-up is left, the same pods go.
+        # The clean-up of a finished job deletes the same pods.
         ended = job(status=status("Succeeded", attempt=1), cleanPodPolicy=policy)
         assert deleted(decide(observe(ended, *pods))) == left
         assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
@@ -323,7 +323,7 @@ class TestSuspension:
     @pytest.mark.parametrize("scope", ["Job", "Task"])
     @pytest.mark.parametrize("why", ["Suspending", "Draining", "Resizing"])
     def test_job_that_continues_before_its_pods_are_deleted_counts_no_disruption(self, why: str, scope: str) -> None:
-        """It goes on while its pods are still going: it waits for them, and begins anew."""
+        """The job continues while its old pods terminate: it waits for them and then creates new pods."""
         held = leaving(why, restartScope=scope)
         change = written(decide(observe(held, *all_pods(deleting=True))))
         assert (reason(change), change.keys() & {"disruptions", "restartGeneration"}) == ("Restarting", set())
@@ -345,7 +345,7 @@ class TestResizing:
     BOUNDS: ClassVar = {"numMinReplicas": 1, "numMaxReplicas": 4}
 
     def elastic(self, workers: int, phase: str = "Running", **fields: Any) -> TorchJob:
-        """A job that was admitted with two workers."""
+        """Return a job that was admitted with two workers."""
         tasks = {"Master": task(), "Worker": task(workers, dependsOn=[])}
         admission = {"admission": ADMISSION | {"workers": 2}} if phase != "Queued" else {}
         return job(tasks, status=status(phase, **admission, **fields), torchElasticPolicy=self.BOUNDS)
@@ -370,7 +370,7 @@ class TestResizing:
         assert change["queue"]["held"] == ADMISSION["charge"]
         assert "restartCount" not in change
         back = self.elastic(workers, "Queued", attempt=1)
-        assert not decide(observe(back)).actions  # the room of before is not what it asks for
+        assert not decide(observe(back)).actions  # the earlier reservation does not fit the new size
         charge = {"jobs": 1, "pods": 1 + workers, "cpu": 1000 * (1 + workers)}
         found = decide(observe(back, reservation=replace(RESERVATION, attempt=2, charge=charge)))
         assert len(made(found)) == 1 + workers
@@ -416,7 +416,7 @@ ENDLESS = 2**31
 
 
 def graces(found: Plan) -> dict[str, int | None]:
-    """The grace that each pod is deleted with; None: its own."""
+    """Return the grace period with which each pod is deleted; None means its own."""
     actions = (each for each in found.actions if isinstance(each, DeletePods))
     return {each.name: action.seconds for action in actions for each in action.pods}
 
@@ -428,7 +428,7 @@ def shortened(found: Plan) -> list[str]:
 
 
 class TestGracePeriods:
-    """What a template asks for is bounded wherever a worker deletes pods."""
+    """The grace period of a template is limited wherever a worker deletes pods."""
 
     MASTER, OTHER = pod(grace=ENDLESS), pod("Worker", 0, grace=30)
 
@@ -496,7 +496,7 @@ class TestRefusals:
         assert (condition["reason"], condition["message"]) == ("InvalidSpec", str(problem))
         said = replace(broken, status=TorchJobStatus.model_validate(change))
         assert not decide(observe(said, reservation=None)).actions
-        # Whatever was cut short is done all the same; and it goes when its time has come.
+        # An interrupted clean-up is completed, and the job is deleted after its time to live.
         assert deleted(decide(observe(said, pod(), reservation=None))) == ["digits-master-0"]
         assert decide(observe(replace(said, time_to_live=9), reservation=None)).requeue_after == 9
         assert decide(observe(replace(said, time_to_live=0), reservation=None)).actions == (DeleteJob(),)
@@ -515,7 +515,7 @@ class TestFailures:
         both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
-        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]  # counted first: a crash cannot count again
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]  # counted before a crash can repeat it
         assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
         assert change["phase"] == "Admitted"
         assert len(deleted(found)) == 3
@@ -557,7 +557,7 @@ class TestFailures:
         assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]
         assert deleted(found) == ["digits-worker-0"]
         assert written(found)["restartCount"] == 1
-        assert written(found)["replacing"] == [failed.uid]  # it is counted, and shows that it is
+        assert written(found)["replacing"] == [failed.uid]  # the status records that the failure is counted
         assert "phase" not in written(found)
         counted = job(status=status("Running", restartCount=1, replacing=[failed.uid]), restartScope="Task")
         assert deleted(decide(observe(counted, pod(), failed, pod("Worker", 1)))) == ["digits-worker-0"]
@@ -574,7 +574,7 @@ class TestFailures:
         counts = {"Worker": {"active": 2, "ready": 2}, "Master": {"active": 1, "ready": 1}}
         change = written(decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1))))
         assert (change["disruptions"], change["restartGeneration"]) == (1, 1)
-        counts["Worker"]["active"] = 1  # nobody knows whether it was ever made
+        counts["Worker"]["active"] = 1  # the pod may never have been created
         unknown = decide(observe(job(status=status("Running", taskStatuses=counts)), pod(), pod("Worker", 1)))
         assert made(unknown) == ["digits-worker-0"]
 
@@ -650,13 +650,13 @@ class TestDeadline:
         assert left < 0
 
     def test_admission_timeout_pauses_while_no_node_is_ready(self) -> None:
-        """A machine that was off for a night does not send a job back that was admitted in the evening."""
+        """A machine that was off for a night does not send back a job that was admitted in the evening."""
         admitted = observe(job(status=status("Admitted")), *all_pods("Pending"))
         assert "NotRunningInTime" in str(plan(admitted, ReconcileSettings(), self.LATE))
         back = replace(admitted, ready_again=self.LATE.timestamp() - 10)
         assert "NotRunningInTime" not in str(plan(back, ReconcileSettings(), self.LATE))
         assert Deadline(600.0, self.LATE, ready_again=self.LATE).remaining(admitted.job, admitted.pods) == 600.0
-        earlier = NOW - timedelta(days=1)  # that was before its admission
+        earlier = NOW - timedelta(days=1)  # earlier than the admission
         assert self.left(self.LATE) == Deadline(600.0, self.LATE, ready_again=earlier).remaining(admitted.job, ())
 
     def test_later_stage_has_no_deadline_before_it_begins(self) -> None:
@@ -671,7 +671,7 @@ class TestDeadline:
         assert kinds(first) == ["WriteStatus", "DeletePods"]
         why = "Worker: 2 ImagePullBackOff (digits-worker-0): no such image"
         assert [each["message"] for each in written(first)["conditions"]] == [why]
-        # Nothing that its pods do on their way out changes that, nor a longer time that is given to others.
+        # Neither the end of terminating pods nor a longer timeout changes the decision.
         gone = job(status=status("Admitted") | written(first))
         for there in (all_pods(deleting=True), all_pods("Succeeded", deleting=True)):
             assert not decide(observe(gone, *there)).actions

@@ -1,4 +1,4 @@
-"""What the plan does about pods that failed, are lost, or are to be restarted; and how they go."""
+"""The plan for failed, lost and restarted pods, and the way in which pods are deleted."""
 
 from dataclasses import replace
 from typing import Any
@@ -62,7 +62,7 @@ def test_replaced_pod_does_not_excuse_later_loss() -> None:
 
 
 class TestOthersBesideTheMainContainer:
-    """They run on, and the main one has ended for good."""
+    """The main container has ended for good, and the other containers still run."""
 
     def test_success_of_main_container_completes_job_and_deletes_pod(self) -> None:
         done = replace(MASTER, phase="Succeeded", has_running_containers=True)
@@ -178,7 +178,7 @@ class TestRequests:
             "PatchPodMetadata",
             "WriteStatus",
             "EmitEvent",
-        ]  # asking twice is harmless, forgetting is not
+        ]  # a repeated request is harmless, a lost one is not
         assert (marked(found), written(found)["restartRequest"]) == (["digits-worker-0", "digits-worker-1"], "a")
         assert written(found).keys().isdisjoint({"restartGeneration", "restartCount", "replacing", "phase"})
 
@@ -190,7 +190,7 @@ class TestRequests:
         assert (deleted(found), written(found)["replacing"]) == (["digits-worker-1"], ["worker-1"])
         again = ask(text, scope, restartRequest="a", replacing=["worker-1"])
         assert deleted(decide(again, *all_pods())) == ["digits-worker-1"]
-        # That it goes is no disruption, and the others stay.
+        # The requested deletion is no disruption, and the other pods stay.
         assert written(decide(again, MASTER, WORKER, replace(OTHER, deleting=True))) == {}
         assert [type(each) for each in decide(again, MASTER, WORKER).actions] == [CreatePods]
 
@@ -256,9 +256,9 @@ class TestDepartures:
             ({}, False, [("digits-worker-0", False)]),
             ({}, True, [("digits-worker-0", True)]),
             ({"has_finalizers": True}, True, [("digits-worker-0", False)]),
-            ({"deleting": True, "deadline": T - 30}, True, []),  # its own grace and the node's
+            ({"deleting": True, "deadline": T - 30}, True, []),  # the node's grace is not over
             ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
-            ({"deleting": True, "deadline": T - 61}, False, []),  # a node that is well is waited for
+            ({"deleting": True, "deadline": T - 61}, False, []),  # a healthy node deletes the pod itself
             ({"deleting": True, "deadline": T - 61, "has_finalizers": True}, True, []),
         ],
     )
@@ -272,7 +272,7 @@ class TestDepartures:
     def test_next_change_follows_deadline_of_terminating_pod(self) -> None:
         deletion = PodDeletion(T, 60.0)
         assert deletion.next_change([self.GOING]) == 30.0
-        assert deletion.next_change([replace(self.GOING, deadline=T - 600)]) == 60.0  # no loop
+        assert deletion.next_change([replace(self.GOING, deadline=T - 600)]) == 60.0  # the reconcile does not loop
         assert PodDeletion(T, 0.0).next_change([self.GOING]) == 1.0
         assert deletion.next_change([WORKER, replace(self.GOING, deadline=None)]) is None
 
@@ -306,7 +306,7 @@ STUCK = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
 @pytest.mark.parametrize(
     ("of", "kinds_of"),
     [
-        (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # the word of it first
+        (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # first the status
         (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["EmitEvent"]),
         (job(status=status("Queued")), ["EmitEvent"]),
         (None, ["EmitEvent"]),
@@ -331,7 +331,7 @@ def test_failure_of_one_of_several_pods_waits_for_other_failures() -> None:
     killed = replace(WORKER, phase="Failed", exit_code=137, ended=T - 0.5)
     assert written(decide(RUNNING, master, killed, OTHER))["restartCount"] == 1
     assert written(decide(RUNNING, replace(master, ended=T - 3), WORKER, OTHER))["phase"] == "Failed"
-    assert written(decide(RUNNING, master))["phase"] == "Failed"  # nobody is left to explain it
+    assert written(decide(RUNNING, master))["phase"] == "Failed"  # no other pod is left that could explain the failure
 
 
 class Nodes:
@@ -365,7 +365,7 @@ class TestSight:
 
     def test_missing_node_is_dead_for_older_pods(self) -> None:
         assert self.see("gone").dead == {"gone"}
-        assert self.see("gone", since=T - 20) == NodeHealth(frozenset(), 40.0)  # perhaps it has just come
+        assert self.see("gone", since=T - 20) == NodeHealth(frozenset(), 40.0)  # the node may be new
         assert self.see("gone", since=None) == NodeHealth()
 
     def test_missing_node_is_not_dead_while_cache_may_be_outdated(self) -> None:
@@ -389,13 +389,13 @@ class TestSight:
         self, nodes: list[tuple[str, int]], avoided: list[str], room: bool
     ) -> None:
         each = (NodeView(name, True, T - 1000, True, {"cpu": cpu, "memory": 1, "pods": 3}) for name, cpu in nodes)
-        assert node_view.fits_elsewhere(Nodes(*each), avoided, job().spec) == room  # three pods of 1 cpu
+        assert node_view.fits_elsewhere(Nodes(*each), avoided, job().spec) == room  # the job has three pods of 1 cpu
 
     @pytest.mark.parametrize(
         ("nodes", "expected"),
         [
             ([], None),
-            ([("a", True, T - 100)], None),  # it was ready when the job was admitted
+            ([("a", True, T - 100)], None),  # the node was ready when the job was admitted
             ([("a", True, T + 50)], T + 50),
             ([("a", True, T + 50), ("b", True, T + 40)], T + 40),
             ([("a", True, T + 50), ("b", True, T - 100)], None),

@@ -1,4 +1,4 @@
-"""Restarts in place, step by step, for every driver."""
+"""The steps of restarts in place for every driver."""
 
 from dataclasses import replace
 from typing import Any
@@ -54,14 +54,14 @@ def deleted(step: RestartStep) -> list[str]:
 
 
 def asked(step: RestartStep) -> list[str]:
-    """Of whom a restart is asked, by whatever driver."""
+    """Return the pods whose restart is requested, for any driver."""
     marked = [each for each in step.actions if isinstance(each, PatchPodMetadata) and "labels" not in each.metadata]
     made = [each.manifest["spec"]["podName"] for each in step.actions if isinstance(each, CreateObject)]
     return [each.name for action in marked for each in action.pods] + made
 
 
 def through(step: RestartStep) -> list[str]:
-    """Who is marked with the generation."""
+    """Return the pods that are marked with the restart generation."""
     found = [each for each in step.actions if isinstance(each, PatchPodMetadata)]
     return [
         each.name for action in found if action.metadata.get("labels") == {labels.RESTART: "1"} for each in action.pods
@@ -195,7 +195,7 @@ class TestKruise:
         ("fields", "failed"),
         [
             ({}, False),
-            ({"created": T - 61}, True),  # Pending for ever, behind another one
+            ({"created": T - 61}, True),  # always Pending, behind another request
             ({"verdict": "Failed", "message": "pod has gone"}, True),
             ({"created": None}, True),
         ],

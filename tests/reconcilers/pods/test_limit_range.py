@@ -1,4 +1,4 @@
-"""What a real API server adds to pods: the defaults of a LimitRange and the overhead of a RuntimeClass."""
+"""Requests that a real API server adds to pods: defaults of a LimitRange and the overhead of a RuntimeClass."""
 
 import pytest
 
@@ -16,14 +16,14 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.parametrize("server", ["real"],
 
 
 def limit(bench: Bench, **defaults: str) -> None:
-    """From now on a container that asks for none of a resource asks for that much."""
+    """Create a LimitRange whose defaults apply to containers without these requests."""
     item = {"type": "Container", "default": defaults, "defaultRequest": defaults}
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults"}, "spec": {"limits": [item]}}
     bench.cluster.create(LIMIT_RANGES, body, bench.namespace)
 
 
 def go(bench: Bench, answer: Refusal, times: int) -> list[Amounts]:
-    """Reconcile, where the store answers that; what it was asked for."""
+    """Reconcile with this answer of the store, and return the charges that it was asked to accept."""
     asked: list[Amounts] = []
 
     def raise_charge(_key: object, _token: str, _attempt: int, charge: Amounts) -> Refusal:
@@ -80,7 +80,7 @@ def test_job_is_charged_for_overhead_of_runtime_class(bench: Bench) -> None:
 
 
 def test_job_is_charged_for_pod_level_resources_that_the_server_drops(bench: Bench) -> None:
-    """Whether the server knows `spec.resources` or not, no pod takes more than its share."""
+    """No pod takes more than its share, even if the server does not support `spec.resources`."""
     spec = template(resources={"requests": {"cpu": "4"}})["spec"] | {"resources": {"requests": {"cpu": "5"}}}
     bench.submit({"Worker": task(2, template={"spec": spec})})
     bench.pick()

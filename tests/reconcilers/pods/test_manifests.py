@@ -1,4 +1,4 @@
-"""What pods and services are made of: names, labels, ports, environment."""
+"""The contents of pods and services: names, labels, ports, environment."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ PREFIX = "train.distributed.io"
 
 
 def make(job: TorchJob, **settings: Any) -> dict[str, dict[str, Any]]:
-    """Every pod of a job, by name."""
+    """Return every pod of a job, by name."""
     blueprint = blueprint_of(job, **settings)
     return {name: manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
 
@@ -209,7 +209,7 @@ EIGHT = {"Master": task(), "Worker": task(2, dependsOn=[], template=template(res
 
 
 def admitted(described: TorchJob) -> dict[str, dict[str, Any]]:
-    """Every pod of a job that was admitted by its reservation, by name."""
+    """Return every pod of a job that was admitted by its reservation, by name."""
     reservation = replace(RESERVATION, charge=described.charge)
     admission = lifecycle.current_admission(described, reservation)
     assert admission is not None
@@ -273,7 +273,7 @@ def test_service_selects_rank_0_before_it_is_ready() -> None:
 
 
 def bound(described: TorchJob, scheduler: str = "volcano", port: int = 0, **settings: Any) -> dict[str, dict[str, Any]]:
-    """Every pod of a job that a gang scheduler binds, by name."""
+    """Return every pod of a job that a gang scheduler binds, by name."""
     admission = Admission.model_validate(ADMISSION | {"port": port, "gangScheduler": scheduler})
     scheduling = gangs.Scheduling(job=described, admission=admission, backend=backends.get_backend(scheduler))
     blueprint = manifests.Blueprint(

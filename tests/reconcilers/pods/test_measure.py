@@ -1,4 +1,4 @@
-"""What pods ask for as the API server made them, against what their job is charged."""
+"""The requests of pods as the API server created them, compared with the charge of their job."""
 
 from dataclasses import replace
 from typing import Any
@@ -217,14 +217,14 @@ class TestPlan:
 
 
 class TestOnAServer:
-    """The whole line: pods, the store's answer, the job's status."""
+    """The sequence on an API server: pods, the answer of the store, the status of the job."""
 
     @pytest.fixture
     def asked(self) -> list[tuple[int, Amounts]]:
         return []
 
     def go(self, bench: Bench, asked: list[tuple[int, Amounts]], answer: Refusal, times: int = 1) -> float | None:
-        """Reconcile, where the store answers that."""
+        """Reconcile with this answer of the store."""
 
         def raise_charge(_key: Any, _token: str, attempt: int, charge: Amounts) -> Refusal:
             asked.append((attempt, charge))

@@ -1,4 +1,4 @@
-"""Which tasks decide, and which ranks their pods have, over specs."""
+"""The tasks that decide the success of a job, and the ranks of its pods."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_decisive_tasks_depend_on_graph_and_policies(declared: dict[str, Any], d
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """Tasks of all sizes that wait for each other without a circle, some of them auxiliary."""
+    """Draw tasks of all sizes, some of them auxiliary, with dependencies that form no cycle."""
     names = draw(st.permutations(["Master", "Worker", "AIMaster", "Ps", "Evaluate"]))[: draw(st.integers(1, 5))]
     phases = st.sampled_from(["Running", "Succeeded"])
     return {

@@ -1,4 +1,4 @@
-"""A job that a ResourceQuota of its namespace refuses, on a real API server: it gives its room back at once."""
+"""A job whose pods a ResourceQuota refuses on a real API server gives its resources back at once."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ LIMITED = template(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "1", "
 
 
 def quota(bench: Bench, used: dict[str, str] | None = None, name: str = "team", **hard: str) -> None:
-    """Make a ResourceQuota. There is no controller of quotas here: what it would have written."""
+    """Create a ResourceQuota and write its status, because no quota controller runs here."""
     limits = {each.replace("_", "."): amount for each, amount in hard.items()}
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": limits}}
     bench.cluster.create(RESOURCE_QUOTAS, body, bench.namespace)
@@ -24,14 +24,14 @@ def quota(bench: Bench, used: dict[str, str] | None = None, name: str = "team", 
 
 
 def raised(bench: Bench, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "team") -> None:
-    """Its limits become these."""
+    """Change the limits of the ResourceQuota."""
     status: dict[str, Any] = {"hard": hard} | ({"used": used} if used is not None else {})
     bench.cluster.patch(RESOURCE_QUOTAS, name, {"spec": {"hard": hard}}, bench.namespace)
     bench.cluster.patch(RESOURCE_QUOTAS, name, {"status": status}, bench.namespace, subresource="status")
 
 
 def go(bench: Bench, times: int = 6) -> None:
-    """Reconcile until nothing is left to do; what is deleted is gone."""
+    """Reconcile repeatedly and remove the terminating pods."""
     for _ in range(times):
         bench.reconcile()
         going = [pod.name for pod in bench.pods.indexed(bench.key.uid) if pod.deleting]
@@ -80,7 +80,7 @@ def test_existing_service_and_pods_are_not_refused_by_full_quota(bench: Bench) -
     bench.move("Running")
     bench.reconcile()
     assert bench.job.status.phase == "Running"
-    raised(bench, {"services": "1", "pods": "3"})  # the service is full, the pods are not
+    raised(bench, {"services": "1", "pods": "3"})  # the limit of services is reached, that of pods is not
     bench.change(suspend=True)
     go(bench, 3)
     raised(bench, {"services": "1", "pods": "3"}, {"services": "1", "pods": "0"})

@@ -1,4 +1,4 @@
-"""The words of Kubernetes' admission plugin ResourceQuota, and whether a job may run with the pods that are there."""
+"""Messages of Kubernetes' admission plugin ResourceQuota, and whether a job may run with its existing pods."""
 
 from dataclasses import replace
 from typing import Any

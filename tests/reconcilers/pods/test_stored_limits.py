@@ -1,4 +1,4 @@
-"""A TorchJob that was stored before its fields were bounded: its status can still be written."""
+"""The status of a TorchJob that was stored before its fields were bounded can still be written."""
 
 import copy
 from typing import Any
@@ -16,7 +16,7 @@ EARLIER = Resource("earlier.example.org", "v1alpha1", "torchjobs", "TorchJob")
 
 
 def definition(largest: int) -> Manifest:
-    """The definition of TorchJob in a group of its own, with this largest backoffLimit."""
+    """Return the definition of TorchJob in a separate API group, with this maximum of backoffLimit."""
     found: dict[str, Any] = copy.deepcopy(generate.load()[0])
     found["metadata"]["name"] = f"torchjobs.{EARLIER.group}"
     found["spec"]["group"] = EARLIER.group
@@ -60,7 +60,7 @@ def created(cluster: KubernetesCluster, body: Manifest, namespace: str) -> Manif
 
 
 def refused(cluster: KubernetesCluster, body: Manifest, namespace: str) -> bool:
-    """Whether the server judges by the newer definition."""
+    """Return whether the server validates by the newer definition."""
     try:
         cluster.create(EARLIER, {**body, "metadata": {"name": "another"}}, namespace, dry_run=True)
     except errors.Invalid as error:

@@ -1,4 +1,4 @@
-"""Why a job failed, where the pods' statuses do not say it: from the log of the pod that is to blame."""
+"""The cause of a failure that the pods' statuses do not show, read from the log of the pod that failed first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ PERMANENT = {"Master": task(restartPolicy="Never"), "Worker": task(2, restartPol
 
 
 def kept(log: str) -> str:
-    """What a node keeps of a log as the message of a container."""
+    """Return the end of a log that a node keeps as the message of a container."""
     return log.encode()[-2048:].decode(errors="replace")
 
 
 @dataclass
 class Logs:
-    """Logs by pod, and whose were read."""
+    """The logs by pod, and the names of the containers whose logs were read."""
 
     text: dict[str, str]
     read: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ def run(bench: Bench, logs: Logs) -> None:
 
 
 def fail(bench: Bench, name: str, log: str, second: int = 5) -> None:
-    """Play the node of a pod that has failed."""
+    """Set the status of a failed pod, as its node does."""
     ended = {"exitCode": 1, "reason": "Error", "message": kept(log), "finishedAt": f"2026-01-02T03:04:{second:02}Z"}
     container = {"name": "torch", "state": {"terminated": ended}, "image": "", "imageID": "", "ready": False}
     status = {"phase": "Failed", "containerStatuses": [container | {"restartCount": 0}]}

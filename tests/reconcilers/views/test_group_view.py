@@ -1,4 +1,4 @@
-"""Which pod groups of a job a worker sees."""
+"""The pod groups of a job that a worker observes."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ VOLCANO = backends.get_backend("volcano")
 
 
 class Behind:
-    """A cache that has heard of nothing yet."""
+    """A cache that has received no object yet."""
 
     served = (VOLCANO.resource,)
 

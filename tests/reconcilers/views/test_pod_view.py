@@ -1,4 +1,4 @@
-"""What is kept of a pod."""
+"""The fields of a pod that its view keeps."""
 
 import sys
 from dataclasses import fields
@@ -247,7 +247,7 @@ EVICTED = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByE
         ("Never", {"restartPolicyRules": [RESTARTS]}, 3, {}, "Failed"),
         ("Never", {}, 0, {"phase": "Unknown"}, "Unknown"),
         ("Never", {}, 0, {"phase": "Pending"}, "Pending"),
-        ("Never", {}, 0, {"phase": "Failed"}, "Succeeded"),  # by another container
+        ("Never", {}, 0, {"phase": "Failed"}, "Succeeded"),  # another container failed
         ("Never", {}, 0, {"phase": "Failed", "reason": "Evicted"}, "Failed"),
         ("Never", {}, 0, {"phase": "Failed", "conditions": EVICTED}, "Failed"),
         ("Never", {}, None, {}, "Running"),
@@ -325,7 +325,7 @@ def test_pod_that_succeeds_after_node_shutdown_counts_as_failed(
         ("DisruptionTarget", "True", "PreemptionByScheduler", "preempting\n", "PreemptionByScheduler: preempting"),
         ("DisruptionTarget", "True", "DeletionByPodGC", "", "DeletionByPodGC"),
         ("DisruptionTarget", "False", "DeletionByPodGC", "", ""),
-        ("Ready", "False", "Evict", "because of reclaim", "Evict: because of reclaim"),  # Volcano
+        ("Ready", "False", "Evict", "because of reclaim", "Evict: because of reclaim"),  # written by Volcano
         ("Ready", "False", "PodFailed", "", ""),
         ("Ready", "True", "Evict", "", ""),
     ],
@@ -364,7 +364,7 @@ def test_invalid_numbers_in_labels_are_tolerated(text: str) -> None:
 
 
 class Beyond(dict[str, Any]):
-    """A container that nobody is to look at."""
+    """A container that must not be read."""
 
     def get(self, *_: object) -> Any:
         raise AssertionError("it was looked at")

@@ -1,4 +1,4 @@
-"""The exception that ended a program, read from its output: outputs of torchrun 2.13, and of programs of all kinds."""
+"""The exception that ended a program, read from the output of torchrun 2.13 and of other programs."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def failure(rank: int, code: int, number: int = 0) -> str:
 
 
 def report(rank: int, code: int = 1, others: str = "  <NO_OTHER_FAILURES>\n") -> str:
-    """What torchrun prints at its end: the process that it saw fail first, and the others."""
+    """Return the report that torchrun prints at its end: the process that failed first, and the others."""
     frame = '  File "/usr/lib/python3/site-packages/torch/distributed/run.py", line 1028, in main\n    run(args)\n'
     return (
         "W1122 22:59:40.174000 9862 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 9 closing\n"
@@ -102,7 +102,7 @@ def test_last_output_of_printed_text(printed: str, expected: str) -> None:
 
 
 class TestWhoFailedFirst:
-    """Of several processes of one pod."""
+    """The exception that is reported for several processes of one pod."""
 
     def test_exception_of_rank_named_by_torchrun_is_returned(self) -> None:
         log = ranks(0, f"{BEGIN}KeyError: 'a'") + ranks(2, f"{BEGIN}{SHAPES}") + report(2, others=failure(0, 1, 1))
@@ -182,5 +182,5 @@ def test_line_without_its_beginning_starts_with_ellipsis() -> None:
     ],
 )
 def test_hostile_log_is_read_in_linear_time(hostile: str) -> None:
-    """A search that takes the square of the text would not end in hours."""
+    """A search in quadratic time would take hours."""
     torchrun.last_output(f"{BEGIN}{hostile}\n{hostile}\n")

@@ -1,10 +1,10 @@
-"""An API server that adds to every pod it makes, as it does where a namespace has a LimitRange."""
+"""An API server that adds requests to every new pod, as a namespace with a LimitRange does."""
 
 from typing import Any
 
 
 class Adding:
-    """A cluster behind which each container that asks for none of a resource asks for some."""
+    """A cluster that adds requests to each container that lacks them."""
 
     def __init__(self, cluster: Any, **added: str) -> None:
         self._cluster, self._added = cluster, added

@@ -1,8 +1,8 @@
-"""A cluster in which a job may be found in any state, and which is seen late.
+"""A simulated cluster that starts in any state and is observed through a late cache.
 
-One rule: what a cache shows late is a pod as it was, or a pod that is gone, never the lack of one that was made: that
-is what the versions which travel with a key are for. A request that meets something else than it was made for is
-answered as an API server would, and the rest of the plan is given up, as `apply` does.
+One rule: the late cache may show an old version of a pod, or a deleted pod, but it never misses a created pod. The
+versions that travel with a key ensure this for the real cache. A request for an outdated object is refused, as an API
+server would refuse it. The rest of the plan is then dropped, as `apply` does.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ ROUNDS = 150
 
 
 class _Outdated(Exception):
-    """What was planned does not fit what there is."""
+    """A planned action does not fit the existing objects."""
 
 
 @dataclass
 class Anywhere(GangSimulation):
-    """A job that somebody has left in the middle of something."""
+    """A job that starts in any state."""
 
     seen: dict[str, PodView] = field(default_factory=dict)
-    """The pods as a cache shows them that is late."""
+    """The pods as the late cache shows them."""
 
     def __post_init__(self) -> None:
         job = self.job
@@ -50,11 +50,11 @@ class Anywhere(GangSimulation):
                 self.reached.add((job.admission.attempt, job.status.restart_generation, task_type.lower()))
 
     def look(self) -> None:
-        """What the cache shows from now on."""
+        """Update the late cache to the current pods."""
         self.seen = dict(self.pods)
 
     def observe_late(self) -> Observation:
-        """As seen when `look` was last called, with what was made since."""
+        """Return the observation as of the last call of `look`, plus the pods created since."""
         known = {pod.uid for pod in self.seen.values()}
         names = {pod.name for pod in self.pods.values() if pod.uid not in known}
         shown = {name: pod for name, pod in self.seen.items() if name not in names}
@@ -62,7 +62,7 @@ class Anywhere(GangSimulation):
         return replace(self.observe(), pods=tuple(sorted(shown.values(), key=lambda pod: pod.name)))
 
     def reconcile_late(self, most: int = 100) -> None:
-        """A round by what the cache shows."""
+        """Reconcile once with the observation of the late cache."""
         self._carry_out_some(plan(self.observe_late(), self.settings, self.now), most)
 
     def reconcile(self, most: int = 100) -> bool:
@@ -80,7 +80,7 @@ class Anywhere(GangSimulation):
     def _carry_out_beside(self, action: Action) -> None:
         match action:
             case CreateObject(_, manifest) if manifest["metadata"]["name"] in {**self.groups, **self.requests}:
-                return  # it is there
+                return  # it exists already
             case PatchObject(_, name, change) if name not in self.groups:
                 assert change
                 raise _Outdated
@@ -120,7 +120,7 @@ class Anywhere(GangSimulation):
         super()._create(manifest)
 
     def _check_charge(self, job: TorchJob) -> None:
-        """Pods that somebody left behind were charged to whom they belonged to."""
+        """Check the charge only if the simulation created all pods; older pods belong to another charge."""
         if all(pod.uid.startswith("made-") for pod in self.pods.values()):
             super()._check_charge(job)
 
@@ -130,10 +130,10 @@ class Anywhere(GangSimulation):
         assert after.status.disruptions >= before.status.disruptions
         assert after.status.attempt >= before.status.attempt
 
-    # What others do
+    # Actions of the coordinator, the schedulers and the nodes
 
     def coordinator(self) -> None:
-        """It picks what waits, and frees what is over."""
+        """Reserve resources for a waiting job, and release those of an ended one."""
         job = self.job
         occupied = any(pod_view.occupies(pod) for pod in self.pods.values())
         if job is None or job.finished or job.spec.suspend:
@@ -151,7 +151,7 @@ class Anywhere(GangSimulation):
             self.reservation = replace(RESERVATION, attempt=job.admission.attempt)
 
     def nature(self) -> None:
-        """Whatever is asked of schedulers and nodes is done."""
+        """Do all work that schedulers and nodes are requested to do."""
         self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
         self.groups = {name: group for name, group in self.groups.items() if not group.deleting}
         for name in self.groups:
@@ -171,18 +171,18 @@ class Anywhere(GangSimulation):
                 )
 
     def end(self, task: str) -> None:
-        """The pods of a task are through with what they do."""
+        """Let the running pods of a task succeed."""
         for name, pod in self.pods.items():
             if pod.running and pod.task == task:
                 self.pods[name] = replace(pod, phase="Succeeded", exit_code=0, reason="")
 
     def state(self) -> Any:
-        """All that a round may change."""
+        """Return everything that a reconcile may change."""
         version = self.manifest["metadata"]["resourceVersion"] if self.manifest else ""
         return dict(self.pods), dict(self.groups), dict(self.requests), version, self.reservation
 
     def live(self) -> None:
-        """Until the job is over: everything works, and pods end once nothing else happens."""
+        """Run the job to its end: all components work, and pods succeed once nothing else changes."""
         for _ in range(ROUNDS):
             job = self.job
             if job is None or job.finished:

@@ -1,4 +1,4 @@
-"""What the tests on an API server share: a job, its pods, and a hand that plays node and coordinator."""
+"""The shared helpers of tests on an API server: a job, its pods, and the actions of node and coordinator."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from tests.support.reconcilers import builders
 
 
 class Counting:
-    """A cluster that counts what is asked of it, and lets a test in between."""
+    """A cluster that counts its calls and lets a test act before a call."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
         self.calls: Counter[str] = Counter()
         self.before: dict[str, Callable[[], None]] = {}
-        """What happens once before the next call of a verb on a kind: "create Pod"."""
+        """The action that runs once before the next call of a verb on a kind, such as "create Pod"."""
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._cluster, verb)
@@ -43,7 +43,7 @@ class Counting:
 
 @dataclass
 class Bench:
-    """One job in a namespace of its own."""
+    """One job in its own namespace."""
 
     cluster: KubernetesCluster
     counting: Counting
@@ -64,7 +64,7 @@ class Bench:
         return self.job
 
     def pick(self, attempt: int = 1) -> None:
-        """The coordinator takes room for the job."""
+        """Reserve resources for the job, as the coordinator does."""
         charge = dict(self.job.spec.charge)
         self.reservation = Reservation(
             key=self.key, queue=self.namespace, attempt=attempt, epoch=7, charge=charge, port=20_001
@@ -80,7 +80,7 @@ class Bench:
         return requeue
 
     def catch_up(self) -> None:
-        """Have the cache show every pod as it is, deletions too."""
+        """Wait until the cache shows every pod in its current state, including deletions."""
         listed = self.cluster.list(PODS, self.namespace, label_selector=labels.JOB_UID)
         there = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed.items}
         versions = [int(each) for each in there.values()]
@@ -88,7 +88,7 @@ class Bench:
         self.settled(there)
 
     def settled(self, there: dict[str, str]) -> None:
-        """A deletion has no object to ask for: make a pod of no job and see it come."""
+        """Wait for deletions: create a pod without a job and wait until the cache shows it."""
         known = {each.name for each in self.pods.values() if each.namespace == self.namespace}
         if known - there.keys():
             self.deleted += 1
@@ -107,7 +107,7 @@ class Bench:
         return torchjob.parse(self.raw())
 
     def said(self, kind: str) -> tuple[str, str]:
-        """Reason and message of a condition that is True."""
+        """Return the reason and message of a condition that is True."""
         found = next(each for each in self.job.status.conditions if each.type == kind and each.status == "True")
         return found.reason, found.message
 
@@ -120,7 +120,7 @@ class Bench:
         return [each["metadata"]["name"] for each in listed if "digits" in each["metadata"]["name"]]
 
     def move(self, phase: str, *names: str, exit_code: int | None = None, reason: str = "") -> None:
-        """Play the node: these pods, or all."""
+        """Set the phase of these pods, or of all pods, as the node does."""
         for name in names or self.names():
             status: dict[str, Any] = {"phase": phase}
             if exit_code is not None:
@@ -130,7 +130,7 @@ class Bench:
             self.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
 
     def change(self, **spec: Any) -> None:
-        """Play the owner."""
+        """Change the spec, as the owner does."""
         self.cluster.patch(TORCHJOBS, "digits", {"spec": spec}, self.namespace)
 
     def remove(self, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""Jobs, pods and observations as tests want them: what is not said is ordinary."""
+"""Builders of jobs, pods and observations with ordinary defaults."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,14 +33,14 @@ ADMISSION = {
 
 
 def template(**container: Any) -> dict[str, Any]:
-    """A pod template of one container."""
+    """Return a pod template of one container."""
     main = {"name": "torch", "image": "torch:1", "command": ["python", "train.py"], **container}
     main.setdefault("resources", {"requests": {"cpu": "1"}})
     return {"spec": {"containers": [main]}}
 
 
 def task(count: int = 1, **fields: Any) -> dict[str, Any]:
-    """One entry of torchTaskSpecs."""
+    """Return one entry of torchTaskSpecs."""
     return {"numTasks": count, "template": template(), **fields}
 
 
@@ -50,7 +50,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A TorchJob as the API server shows it: one Master and two Workers, all at once, unless said otherwise."""
+    """Return a TorchJob as the API server returns it; by default one Master and two Workers without dependencies."""
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TorchJob",
@@ -69,7 +69,7 @@ def manifest(
 
 
 def left_over(name: str, uid: str, *, owned: bool) -> dict[str, Any]:
-    """The metadata of an object that carries a job's labels; if it is `owned`, nobody collects it as garbage."""
+    """Return the metadata of an object with a job's labels. Finalizers keep an `owned` one."""
     owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": KEY.name, "uid": uid}
     metadata = {"name": name, "labels": {labels.JOB_UID: uid, labels.ATTEMPT: "1"}}
     return metadata | (
@@ -78,12 +78,12 @@ def left_over(name: str, uid: str, *, owned: bool) -> dict[str, Any]:
 
 
 def job(*args: Any, **fields: Any) -> TorchJob:
-    """The same, parsed."""
+    """Return the parsed `manifest`."""
     return torchjob.parse(manifest(*args, **fields))
 
 
 def conditions(*true: str) -> list[dict[str, str]]:
-    """Conditions that are True."""
+    """Return conditions that are True."""
     when = "2026-01-02T03:00:00Z"
     return [
         {"type": each, "status": "True", "reason": each, "message": "", "lastTransitionTime": when} for each in true
@@ -91,7 +91,7 @@ def conditions(*true: str) -> list[dict[str, str]]:
 
 
 def status(phase: str, **fields: Any) -> dict[str, Any]:
-    """The status of a job in a phase; it holds its admission while it should."""
+    """Return the status of a job in a phase, with an admission where the phase has one."""
     true = {"Running": ("Admitted", "Running"), "": ()}.get(phase, (phase,))
     found: dict[str, Any] = {"phase": phase, "conditions": conditions(*true), "observedGeneration": 1}
     if phase in ("Admitted", "Running"):
@@ -100,7 +100,7 @@ def status(phase: str, **fields: Any) -> dict[str, Any]:
 
 
 def pod(task_type: str = "Master", index: int = 0, phase: str = "Running", **fields: Any) -> PodView:
-    """A pod of the job's first attempt."""
+    """Return a pod of the job's first attempt."""
     made = PodView(
         namespace=KEY.namespace,
         name=f"{KEY.name}-{task_type.lower()}-{index}",
@@ -116,21 +116,21 @@ def pod(task_type: str = "Master", index: int = 0, phase: str = "Running", **fie
 
 
 def all_pods(phase: str = "Running", **fields: Any) -> tuple[PodView, ...]:
-    """The pods of the ordinary job, all alike."""
+    """Return all pods of the default job with the same fields."""
     return (pod("Master", 0, phase, **fields), pod("Worker", 0, phase, **fields), pod("Worker", 1, phase, **fields))
 
 
 def observe(job: Any, *pods: PodView, reservation: Reservation | None = RESERVATION, refused: str = "") -> Observation:
-    """An observation of the ordinary key."""
+    """Return an observation of the default key."""
     return Observation(key=KEY, job=job, pods=pods, reservation=reservation, refused=refused)
 
 
 def work(reservation: Reservation | None = RESERVATION, key: JobKey = KEY, seen: int = 0) -> Task:
-    """A key leased to a worker."""
+    """Return a key that is leased to a worker."""
     return Task(key=key, token="token", tenant="team", seen=seen, failures=0, reservation=reservation)
 
 
 def view(manifest: Mapping[str, Any], uid: str, phase: str = "Pending") -> PodView:
-    """A pod that was just made of a manifest, as the cache shows it."""
+    """Return the view of a pod that was just created from a manifest."""
     metadata = {**manifest["metadata"], "uid": uid}
     return pod_view.trim({**manifest, "metadata": metadata, "status": {"phase": phase}})

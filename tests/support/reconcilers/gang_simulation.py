@@ -1,6 +1,6 @@
-"""The same cluster in memory with a gang scheduler, and a memory of what may have started.
+"""The simulated cluster with a gang scheduler and a record of the tasks that may start.
 
-One rule: it asserts at every step what a gang and a graph of tasks promise, whatever the plan says about it.
+One rule: every step asserts the guarantees of gangs and task graphs, independently of the plan.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ class GangSimulation(Simulation):
     groups: dict[str, GroupView] = field(default_factory=dict)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     in_group: dict[str, str] = field(default_factory=dict)
-    """Pod uid -> group."""
+    """The group of each pod, by the pod's uid."""
     reached: set[tuple[int, int, str]] = field(default_factory=set)
-    """Attempt, generation, task: whose upstreams had come so far at some time."""
+    """The attempt, restart generation and task of each task whose upstreams reached the required phase."""
     demands: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Pod uid -> what it asks for."""
+    """The requests of each pod, by the pod's uid."""
 
     def observe(self) -> Observation:
         self._remember()
@@ -101,12 +101,12 @@ class GangSimulation(Simulation):
         assert job.metadata.uid == self.groups[name].job_uid
 
     def let_in(self, name: str) -> None:
-        """The scheduler's word."""
+        """Admit the group, as the scheduler does."""
         self.bodies[name]["status"] = {"phase": "Inqueue"}
         self.groups[name] = backends.get_backend("volcano").trim(self.bodies[name])
 
     def bound(self, pod: PodView) -> bool:
-        """Whether the gang scheduler binds it: alone, or with its group, which is let in and has enough pods."""
+        """Return whether the scheduler binds the pod: it has no group, or its group is admitted and has enough pods."""
         name = self.in_group.get(pod.uid)
         if name is None:
             return True
@@ -145,6 +145,6 @@ class GangSimulation(Simulation):
         return job.admission is not None and job.admission.gang_scheduler == "volcano"
 
     def _check_charge(self, job: TorchJob) -> None:
-        """What there is never asks for more than was charged."""
+        """Assert that the existing pods request at most the job's charge."""
         there = [self.demands[pod.uid] for pod in self.pods.values() if not pod.finished and pod.uid in self.demands]
         assert fits(reduce(add, there, dict(NOTHING)), {JOBS: 1}, demand.job_charge(job.spec))

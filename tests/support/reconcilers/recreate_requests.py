@@ -1,5 +1,5 @@
-"""OpenKruise's ContainerRecreateRequest, as strict as the original about what torchq writes, and a hand that plays its
-controller and daemon."""
+"""OpenKruise's ContainerRecreateRequest with a definition as strict as the original, and the actions of its controller
+and daemon."""
 
 import contextlib
 from typing import Any
@@ -75,7 +75,7 @@ DEFINITION: dict[str, Any] = {
 
 
 def install(cluster: KubernetesCluster) -> None:
-    """Have the kind served."""
+    """Install the definition and wait until the kind is served."""
     with contextlib.suppress(errors.AlreadyExists):
         cluster.create(CRDS, DEFINITION)
     for _ in range(200):
@@ -86,7 +86,7 @@ def install(cluster: KubernetesCluster) -> None:
 
 
 def finish(cluster: KubernetesCluster, namespace: str, name: str, phase: str = "Succeeded", message: str = "") -> int:
-    """Complete a request as the daemon does; the resourceVersion."""
+    """Complete a request as the daemon does, and return its resourceVersion."""
     request = cluster.get(RECREATE_REQUESTS, name, namespace)
     states = [{"name": each["name"], "phase": phase} for each in request["spec"]["containers"]]
     status = {"phase": "Completed", "message": message, "containerRecreateStates": states}

@@ -1,6 +1,6 @@
-"""A cluster in memory that holds one job and plays API server, node and coordinator by hand.
+"""A cluster in memory with one job; it simulates the API server, the node and the coordinator.
 
-One rule: it takes nothing that a real API server would refuse, and asserts what must never be asked of one.
+One rule: it accepts no request that a real API server would refuse, and asserts that forbidden requests never occur.
 """
 
 import copy
@@ -36,7 +36,7 @@ from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers import builders
 
 SOON = 3600.0
-"""Seconds; what is to be done later than that is not waited for."""
+"""The longest time, in seconds, that the simulation waits for the next reconcile."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Simulation:
     settings: ReconcileSettings = field(default_factory=ReconcileSettings)
     made: int = 0
     counted: set[tuple[str, int]] = field(default_factory=set)
-    """The pods, and restarts of their main containers, that have cost the job a restart."""
+    """The pods, and restarts of their main containers, that were counted as restarts of the job."""
     requests: dict[str, RecreateView] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
     other_nodes: bool = False
@@ -76,15 +76,14 @@ class Simulation:
         return plan(self.observe(), self.settings, self.now)
 
     def reconcile(self, most: int = 100) -> bool:
-        """Plan, and carry out the first few actions; whether there was anything to do."""
+        """Plan, carry out the first actions, and return whether the plan had any action."""
         planned = self.plan()
         for action in planned.actions[:most]:
             self.carry_out(action)
         return bool(planned.actions)
 
     def settle(self) -> None:
-        """Reconcile until nothing is left to do. What is deleted goes away, what is asked of nodes is never done, and
-        time passes; nothing else happens."""
+        """Reconcile until no action is left. Terminating pods disappear and time passes, but nodes do nothing."""
         for _ in range(40):
             self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
             planned = self.plan()
@@ -141,7 +140,7 @@ class Simulation:
             self.pods[pod.name] = replace(pod, deleting=True, grace=grace, deadline=self.now.timestamp() + grace)
 
     def _may_go(self, pod: PodView) -> bool:
-        """A pod of a job that runs goes only when it is written down why."""
+        """Return whether the pod may be deleted: the status of a running job has to record the cause first."""
         job = self.job
         if job is None or job.finished or job.spec.suspend or job.admission is None or self.reservation is None:
             return True
@@ -217,7 +216,7 @@ class Simulation:
 
 
 def merged(target: Any, change: Any) -> Any:
-    """RFC 7386."""
+    """Return the target with a JSON merge patch applied (RFC 7386)."""
     if not isinstance(change, Mapping):
         return copy.deepcopy(change)
     result = dict(target) if isinstance(target, Mapping) else {}
