@@ -1,9 +1,9 @@
 """Run schedules from the command line.
 
 python -m tests.faults --replay 'quota/memory~7!kill>@31'    one schedule, with everything that happens in it
-python -m tests.faults --schedules 2000 --seed 5             random ones
+python -m tests.faults --schedules 2000 --seed 5             random schedules
 python -m tests.faults --exhaustive [--scenario quota]       one fault at every call
-python -m tests.faults --mutations                           whether they notice when the product is broken
+python -m tests.faults --mutations                           break the product, and check that schedules fail
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.faults.world import World
 
 
 def main() -> int:
-    """The exit code: 1 if anything was broken (for --mutations: if one was not noticed)."""
+    """Run the command and return its exit code: 1 if a schedule failed (with --mutations: if a mutation was missed)."""
     arguments = _arguments()
     logging.disable(logging.CRITICAL)
     if arguments.replay:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def replay(schedule: Schedule) -> int:
-    """Everything that happens in one schedule."""
+    """Run one schedule, print everything that happens in it, and return the exit code."""
     with backends.places(schedule.backend) as place:
         expected = list(hunt.quiet(schedule.scenario).left)
         world = World(schedule, place, expected, tracing=True)
@@ -63,7 +63,7 @@ def replay(schedule: Schedule) -> int:
 
 
 def mutations(most: int) -> int:
-    """How soon each mutation is noticed."""
+    """Print how many schedules it takes to notice each mutation, and return the exit code."""
     missed = 0
     for name in MUTATIONS:
         count, failure = noticed(name, most)

@@ -1,7 +1,7 @@
 """The embedded API server without its HTTP, disk and threads: the cluster that a simulated schedule runs on.
 
-One rule: requests and answers are made and read by the product's own code on both sides of the missing wire, so that
-what the contract suites say of the embedded server is true here.
+One rule: the product's own code makes and reads requests and answers on both sides of the missing network, so the
+contract suites of the embedded server hold here, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ VOLCANO = (POD_GROUPS, GANG_QUEUES)
 
 @cache
 def catalog() -> Catalog:
-    """What is served: the built-in kinds, ours, and Volcano's."""
+    """Return the kinds that are served: the built-in ones, torchq's, and Volcano's."""
     made = Catalog(builtins.kinds())
     for definition in (ours.torchjob(), ours.tenant_queue(), volcano_crds.pod_group(), volcano_crds.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
@@ -50,7 +50,7 @@ def catalog() -> Catalog:
 
 
 _WRITES: dict[tuple[Any, ...], bytes] = {}
-"""What writes have made, in this process."""
+"""The results of writes in this process, so that an equal write is not computed twice."""
 
 
 @cache
@@ -60,7 +60,7 @@ def _read(path: str) -> tuple[dict[str, str], Target]:
 
 
 def _bare(before: Stored | None, body: bytes) -> tuple[bytes, bytes]:
-    """An object and a change of it, without its version, where the change asks for that version or for none."""
+    """Return the stored object and the body of a change without the object's version, as a key for the cache."""
     if before is None:
         return b"", body
     version = b'"resourceVersion":"%d"' % before.version
@@ -68,7 +68,7 @@ def _bare(before: Stored | None, body: bytes) -> tuple[bytes, bytes]:
 
 
 def _added(body: bytes, adds: Mapping[str, str]) -> bytes:
-    """A pod of which each container that asks for none of a resource asks for what a LimitRange adds."""
+    """Return a pod with the requests that a LimitRange adds to each container without them."""
     pod = orjson.loads(body)
     for container in pod["spec"]["containers"]:
         resources = container.setdefault("resources", {})
@@ -77,7 +77,7 @@ def _added(body: bytes, adds: Mapping[str, str]) -> bytes:
 
 
 class _NoDisk:
-    """Nothing was kept, nothing is."""
+    """A disk that stores nothing and loads nothing."""
 
     full = False
 
@@ -86,7 +86,7 @@ class _NoDisk:
 
 
 class _Store(Store):
-    """A write is committed, and told, in the moment it is made."""
+    """A store that commits and publishes each write at once."""
 
     def __init__(self, selectable: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(_NoDisk(), selectable)  # type: ignore[arg-type]
@@ -99,13 +99,13 @@ class _Store(Store):
 
 
 class _Collector(GarbageCollector):
-    """Works when it is told to."""
+    """A garbage collector that works only in explicit steps."""
 
     def _wake(self) -> None:
-        """Nobody to wake."""
+        """Do nothing: there is no thread to wake."""
 
     def step(self) -> bool:
-        """Do a little; whether there was something to do."""
+        """Collect some garbage, and return whether there was any."""
         if not (self._deleted_owners or self._terminating):
             return False
         self._work()
@@ -113,7 +113,7 @@ class _Collector(GarbageCollector):
 
 
 class _Writer(Writer):
-    """Gives out uids in order, so that a schedule is the same every time."""
+    """A writer that assigns uids in order, so that a schedule runs the same way every time."""
 
     made = 0
 
@@ -122,13 +122,13 @@ class _Writer(Writer):
         manifest["metadata"]["uid"] = self.next_uid()
 
     def next_uid(self) -> str:
-        """The uid of the next object."""
+        """Return the uid of the next object."""
         self.made += 1
         return f"uid-{self.made:04d}"
 
 
 class Api:
-    """The API server's side."""
+    """The server side: it answers the requests of clients."""
 
     def __init__(
         self,
@@ -181,12 +181,12 @@ class Api:
         return self._ask(request, query, where)
 
     def _pods(self) -> int:
-        """The pods of the namespace that a ResourceQuota counts."""
+        """Return the number of pods that the ResourceQuota of the namespace counts."""
         found = (each.manifest() for each in self.objects(PODS) if each.namespace == "default")
         return sum((each.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for each in found)
 
     def _admit_pod(self, where: Target, request: Request) -> None:
-        """As Kubernetes' admission plugin ResourceQuota does."""
+        """Refuse a pod beyond the ResourceQuota, as Kubernetes' admission plugin does."""
         used, most = self._pods(), self._most_pods
         if where.namespace == "default" and used + 1 > most:
             name = orjson.loads(request.body or b"")["metadata"]["name"]
@@ -195,7 +195,7 @@ class Api:
             raise status.error(403, {"message": message, "reason": "Forbidden"}, request.action)
 
     def _count_pods(self) -> None:
-        """As the controller of ResourceQuotas does."""
+        """Update the status of the ResourceQuota, as its controller does."""
         found = {"hard": {"pods": str(self._most_pods)}, "used": {"pods": str(self._pods())}}
         there = self.store.get(storage(RESOURCE_QUOTAS), "default", "team")
         if there is not None and there.manifest().get("status") != found:
@@ -204,7 +204,7 @@ class Api:
             self._answer(change)
 
     def _write(self, request: Request, query: dict[str, str], where: Target) -> Any:
-        """The same write to the same object gives the same object: it is judged once."""
+        """Answer a write. An equal write to an equal object was validated before and reuses the earlier result."""
         before, revision = self._find(where), self.store.revision
         key = (request.method, request.path, *_bare(before, request.body or b""), timestamp(self._now()))
         known = _WRITES.get(key)
@@ -233,48 +233,48 @@ class Api:
             raise status.error(refusal.code, refusal.status(), request.action) from None
 
     def collect(self) -> bool:
-        """Let the garbage collector do a little; whether there was something to do."""
+        """Let the garbage collector do one step, and return whether there was garbage."""
         found = self._collector.step()
         if self._most_pods:
             self._count_pods()
         return found
 
     def serves(self, resource: Resource) -> bool:
-        """Whether a kind is installed."""
+        """Return whether a kind is installed."""
         known = catalog().find(resource.group, resource.version, resource.plural)
         return known is not None and resource not in self._missing
 
     def install(self, *resources: Resource) -> None:
-        """Serve these kinds from now on."""
+        """Install these kinds."""
         self._missing.difference_update(resources)
 
     @property
     def revision(self) -> int:
-        """The newest resourceVersion."""
+        """The newest resourceVersion of the store."""
         return self.store.revision
 
     def objects(self, resource: Resource) -> list[Stored]:
-        """What there is, for who judges from outside."""
+        """Return all objects of a resource, for the observer."""
         return self.store.items(storage(resource))
 
     def changes(self, resource: Resource, since: int) -> list[Change]:
-        """What happened to a resource after a version."""
+        """Return the changes of a resource after a version."""
         return self.store.journal(storage(resource)).since(since, self.store.revision)
 
 
 class ApiClient:
-    """`kube.api.Cluster` on it, one call at a time. Watches are stepped from outside (`tests.faults.caches`)."""
+    """`kube.api.Cluster` on the simulated server. `tests.faults.caches` replaces its watches."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     @property
     def now(self) -> float:
-        """Seconds since 1970."""
+        """The time in seconds since 1970."""
         return self._api._now()
 
     def install(self, *resources: Resource) -> None:
-        """Serve these kinds from now on."""
+        """Install these kinds."""
         self._api.install(*resources)
 
     def serves(self, resource: Resource) -> bool:
@@ -344,20 +344,20 @@ class ApiClient:
         )
 
     def watch(self, *_: Any, **__: Any) -> Any:
-        """Not in a simulation."""
+        """Raise AssertionError: a simulation does not use this call."""
         raise AssertionError("watches are stepped from outside")
 
     def log_end(self, *_: Any, **__: Any) -> str:
-        """Not in a simulation: pods there say nothing."""
+        """Return no log: simulated pods write none."""
         return ""
 
     def logs(self, *_: Any, **__: Any) -> Any:
-        """Not in a simulation."""
+        """Raise AssertionError: a simulation does not use this call."""
         raise AssertionError("nobody reads logs here")
 
 
 def event(change: Change, selected: Callable[[Mapping[str, str]], bool]) -> WatchEvent | None:
-    """What a watch with a label selector shows of a change; None if it shows nothing."""
+    """Return the event of a change in a watch with a label selector; None if the watch does not show the change."""
     before = change.before is not None and selected(change.before.labels)
     after = change.kind != "DELETED" and selected(change.object.labels)
     if not before and not after:

@@ -1,6 +1,6 @@
-"""Somewhere for the queues to stand: in memory, in a private Redis server, in an imitation of one.
+"""Backends of the queues: in memory, on a private Redis server, or on fakeredis.
 
-One rule: what is started here is ended here.
+One rule: this module ends every server that it starts.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.support import redis_server
 
 @contextlib.contextmanager
 def places(backend: Backend) -> Iterator[PlaceMaker]:
-    """What makes a new place for each run."""
+    """Yield the function that makes a new place for each run."""
     match backend:
         case "memory":
             yield MemoryPlace

@@ -1,6 +1,6 @@
-"""The product's informers without their threads: events arrive one by one, when the simulation says so.
+"""The product's informers without their threads: the simulation delivers their events one by one.
 
-One rule: late, but in order and complete, as a watch is.
+One rule: events may be late, but arrive in order and completely, as in a watch.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _TRIMMED: dict[Any, Any] = {}
 
 
 class Feed:
-    """One informer and how far it has come."""
+    """The events of one informer, and the position up to which they were delivered."""
 
     def __init__(self, informer: Informer[Any], log: list[Change]) -> None:
         self.informer = informer
@@ -33,11 +33,11 @@ class Feed:
 
     @property
     def behind(self) -> bool:
-        """Whether there is something it has not heard of."""
+        """Whether there are events that were not delivered yet."""
         return self.synced and self._at < len(self._log)
 
     def list(self) -> bool:
-        """The first list; whether it came."""
+        """Fetch the first list, and return whether that succeeded."""
         before = len(self._log)
         try:
             reflector = self.informer._reflector
@@ -48,7 +48,7 @@ class Feed:
         return True
 
     def deliver(self) -> None:
-        """The next event."""
+        """Deliver the next event."""
         change = self._log[self._at]
         self._at += 1
         told = event(change, self._selected)
@@ -58,7 +58,7 @@ class Feed:
             self._raw = b""
 
     def _trimmed(self, manifest: Any) -> Any:
-        """What is kept of an object, made once in this process."""
+        """Return the trimmed object. Each object is trimmed once in this process."""
         if not self._raw:
             return self._trim(manifest)
         key = (self._trim, self._raw)
@@ -68,7 +68,7 @@ class Feed:
 
 
 class Cache:
-    """A worker's pods, for which nobody really waits (`reconcilers.observe.PodCache`)."""
+    """The pod cache of a worker (`reconcilers.observe.PodCache`), without real waiting."""
 
     def __init__(self, feed: Feed, hears: Callable[[], bool]) -> None:
         self._feed, self._hears = feed, hears
@@ -78,7 +78,7 @@ class Cache:
         return self._feed.synced
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:  # noqa: ARG002
-        """What is on its way arrives within the timeout, unless the cache is made to lag."""
+        """Deliver the outstanding events up to this version, unless a fault lets the cache lag."""
         while self._feed.informer.resource_version < resource_version and self._feed.behind and self._hears():
             self._feed.deliver()
         return self._feed.informer.resource_version >= resource_version
@@ -89,17 +89,17 @@ class Cache:
 
 
 class Logs:
-    """Every change of every resource, in order."""
+    """All changes of all resources, in order."""
 
     def __init__(self) -> None:
         self._by_resource: dict[str, list[Change]] = {}
 
     def hear(self, resource: str, change: Change) -> None:
-        """What the store tells its followers."""
+        """Record a change that the store publishes."""
         self.of_storage(resource).append(change)
 
     def of(self, informer: Informer[Any]) -> list[Change]:
-        """What an informer's watch would tell."""
+        """Return the changes that an informer's watch would show."""
         return self.of_storage(storage(informer.resource))
 
     def of_storage(self, resource: str) -> list[Change]:

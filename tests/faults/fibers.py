@@ -1,7 +1,7 @@
-"""Code that can be stopped between two of its calls and go on later, one at a time.
+"""Fibers: code that can be paused between two of its calls and resumed later.
 
-One rule: exactly one thread runs at any moment; the baton changes hands only where a schedule says so, so that the same
-schedule runs the same way every time.
+One rule: exactly one thread runs at any moment, and threads switch only where a schedule says so. The same schedule
+therefore runs the same way every time.
 """
 
 import threading
@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 
 class Killed(BaseException):
-    """The process that was running this is dead. Nothing of ours catches it."""
+    """The simulated process of this code is dead. The product's code never catches this."""
 
 
 class _Carrier:
-    """A thread that carries one fiber after the other."""
+    """A thread that runs one fiber after the other."""
 
     def __init__(self) -> None:
         self.wake = threading.Lock()
@@ -34,7 +34,7 @@ _idle: list[_Carrier] = []
 
 
 class Fiber:
-    """One call that may block in the middle."""
+    """A call that may block halfway."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -44,10 +44,10 @@ class Fiber:
         self._killed = False
         self.done = False
         self.until: Callable[[], bool] = lambda: True
-        """When it may go on, while it is blocked."""
+        """The condition under which a blocked fiber may continue."""
 
     def resume(self) -> bool:
-        """Run it until it blocks or ends; whether it has ended. What it raised goes up, but for Killed."""
+        """Run the fiber until it blocks or ends, and return whether it has ended. Raises its error, except Killed."""
         self._carrier.wake.release()
         self._carrier.back.acquire()
         if self.done:
@@ -57,7 +57,7 @@ class Fiber:
         return self.done
 
     def block(self, until: Callable[[], bool]) -> None:
-        """From inside: let others run until the condition holds."""
+        """Block the fiber, which must be the running one, until the condition holds."""
         self.until = until
         self._carrier.back.release()
         self._carrier.wake.acquire()
@@ -65,7 +65,7 @@ class Fiber:
             raise Killed
 
     def kill(self) -> None:
-        """End a blocked one where it stands."""
+        """End a blocked fiber at the point where it waits."""
         self._killed = True
         assert self.resume(), "a killed fiber went on"
 

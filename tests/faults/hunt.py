@@ -1,6 +1,6 @@
-"""Making schedules, running them, and making those that fail small.
+"""The search for failures: generate schedules, run them, and minimise those that fail.
 
-One rule: whatever fails is told as one line that replays it.
+One rule: every failure is reported as one line that replays it.
 """
 
 import random
@@ -17,14 +17,14 @@ from tests.faults.verdict import Broken
 from tests.faults.world import PlaceMaker, World
 
 EACH: tuple[Kind, ...] = ("kill<", "kill>", "lost", "fail", "again", "stop", "hang", "flush", "user", "lag")
-"""What the exhaustive search tries at every call."""
+"""The faults that the exhaustive search tries at every call."""
 MANY: tuple[Kind, ...] = (*KINDS, "yield", "yield", "yield", "yield", "user", "lag")
-"""What random schedules draw from."""
+"""The faults from which random schedules are drawn, some of them more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A schedule and what it broke."""
+    """A schedule and the invariant that it broke."""
 
     schedule: Schedule
     what: str
@@ -35,7 +35,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A scenario when nothing goes wrong."""
+    """The result of a scenario without faults."""
 
     calls: int
     left: tuple[str, ...]
@@ -43,21 +43,21 @@ class Quiet:
 
 @cache
 def quiet(scenario: str) -> Quiet:
-    """How many calls a scenario takes, and what it leaves, when nothing goes wrong."""
+    """Return how many calls a scenario makes without faults, and which objects it leaves."""
     world = World(Schedule(scenario), MemoryPlace)
     world.run()
     return Quiet(world.calls, tuple(world.observer.left()))
 
 
 def run(schedule: Schedule, place: PlaceMaker = MemoryPlace, *, tracing: bool = False) -> World:
-    """One schedule. Broken if it breaks something."""
+    """Run one schedule. Raises Broken if an invariant does not hold."""
     world = World(schedule, place, expected=list(quiet(schedule.scenario).left), tracing=tracing)
     world.run()
     return world
 
 
 def broken(schedule: Schedule, place: PlaceMaker = MemoryPlace) -> str:
-    """What a schedule breaks, in words; empty if nothing."""
+    """Return the message about the invariant that a schedule breaks; empty if it breaks none."""
     try:
         run(schedule, place)
     except Broken as error:
@@ -66,7 +66,7 @@ def broken(schedule: Schedule, place: PlaceMaker = MemoryPlace) -> str:
 
 
 def one_each(scenario: str, kinds: Iterable[Kind] = EACH, backend: Backend = "memory") -> Iterator[Schedule]:
-    """Each fault at every call of a scenario."""
+    """Yield schedules with each fault at every call of a scenario."""
     kinds = [kind for kind in kinds if kind != "user" or SCENARIOS[scenario].steps]
     for at in range(1, quiet(scenario).calls + 1):
         for kind in kinds:
@@ -76,7 +76,7 @@ def one_each(scenario: str, kinds: Iterable[Kind] = EACH, backend: Backend = "me
 def shuffled(
     count: int, seed: int, scenarios: Iterable[str] = SCENARIOS, backend: Backend = "memory"
 ) -> Iterator[Schedule]:
-    """Several faults each, at random calls, in an order that is shuffled as well (one in four is not)."""
+    """Yield schedules of up to four faults at random calls. Three of four also shuffle the order of processes."""
     draw = random.Random(f"schedules {seed}")
     names = sorted(scenarios)
     for _ in range(count):
@@ -88,7 +88,7 @@ def shuffled(
 
 
 def biting(scenarios: Iterable[str], kinds: Iterable[Kind], *, in_order: bool) -> Iterator[Schedule]:
-    """Schedules for a mutation: its faults at every call, or many at random calls in shuffled orders."""
+    """Yield schedules for a mutation: its faults at every call, or at random calls in shuffled orders."""
     kinds, names = list(kinds), list(scenarios)
     yield from map(Schedule, names)
     if in_order:
@@ -104,7 +104,7 @@ def biting(scenarios: Iterable[str], kinds: Iterable[Kind], *, in_order: bool) -
 
 
 def first_broken(schedules: Iterable[Schedule], most: int) -> tuple[int, Failure | None]:
-    """How many it takes until one is broken, and that one; None if `most` are not."""
+    """Return the number of schedules up to the first failure, and the failure; None if `most` schedules pass."""
     count = 0
     for count, schedule in enumerate(islice(schedules, most), 1):
         what = broken(schedule)
@@ -114,7 +114,7 @@ def first_broken(schedules: Iterable[Schedule], most: int) -> tuple[int, Failure
 
 
 def smaller(schedule: Schedule, breaks: Callable[[Schedule], Any]) -> Schedule:
-    """The same failure with fewer faults, in the steady order if that fails too."""
+    """Return the smallest schedule found that still fails: with fewer faults, and in the steady order if possible."""
     for candidate in _simpler(schedule):
         if breaks(candidate):
             return smaller(candidate, breaks)
@@ -128,7 +128,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def search(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace, most: int = 10) -> tuple[int, list[Failure]]:
-    """Run them; how many, and the first few failures, made small."""
+    """Run schedules; return how many ran, and the first `most` failures, minimised."""
     count, found = 0, []
     for schedule in schedules:
         count += 1

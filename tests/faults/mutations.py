@@ -1,6 +1,6 @@
-"""Ways to break the product that the schedules must notice.
+"""Mutations: ways to break the product that the schedules must notice.
 
-One rule: each takes away one thing that the design asks for, and nothing else.
+One rule: each mutation removes one requirement of the design, and nothing else.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def _observe_carelessly(observer: Observer, task: Any) -> Any:
 
 
 def _sorted(first: Callable[[Any], bool]) -> Callable[..., Plan]:
-    """The same plans in another order."""
+    """Return a planner with the same actions in another order: those for which `first` holds come first."""
 
     def planned(*about: Any) -> Plan:
         found = _plan(*about)
@@ -77,7 +77,7 @@ def _faults_of_any_time(job: Any, pods: Any, *about: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What is put in a method's place, and the faults that bring it to light."""
+    """The replacement of a function, and the scenarios and faults that reveal it."""
 
     where: Any
     what: str
@@ -85,7 +85,7 @@ class Mutation:
     scenarios: tuple[str, ...]
     faults: tuple[Kind, ...]
     shuffled: bool = False
-    """Whether the faults are not enough, and the order has to be shuffled too."""
+    """Whether only a shuffled order reveals the mutation."""
 
 
 MUTATIONS: dict[str, Mutation] = {
@@ -137,10 +137,10 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def noticed(name: str, most: int) -> tuple[int, hunt.Failure | None]:
-    """How many schedules it takes until one is broken with one thing missing, and that one."""
+    """Return the number of schedules up to the first failure under a mutation, and the failure."""
     mutation = MUTATIONS[name]
     for scenario in mutation.scenarios:
-        hunt.quiet(scenario)  # as it is with nothing missing
+        hunt.quiet(scenario)  # computed and cached without the mutation
     schedules = hunt.biting(mutation.scenarios, mutation.faults, in_order=not mutation.shuffled)
     with patch.object(mutation.where, mutation.what, mutation.instead):
         return hunt.first_broken(schedules, most)

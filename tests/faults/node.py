@@ -1,8 +1,8 @@
-"""The nodes and the schedulers of a simulation: they bind pods, run them, end them as the scenario says.
+"""The nodes and the schedulers of a simulation: they bind and run pods, and end them as the scenario says.
 
-One rule: a pod ends only when its job is Running and the scenario lets it, and a master last, so that every run ends
-alike. A gang scheduler binds the pods of a group all or none; a gated pod runs once its gate is open; what was on a
-silent node stays as it was.
+One rule: a pod ends only when its job is Running and the scenario permits it, and a master ends last, so that every
+run has the same end. A gang scheduler binds all pods of a group or none. A gated pod runs once its gate is open. Pods
+on a silent node do not change.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"
 Place = tuple[str, str, int]
-"""A job's uid, a task and an index."""
+"""The place of a pod: the uid of its job, its task, and its index."""
 
 
 class Pod:
-    """A pod as its node reads it."""
+    """A pod, as its node reads it from the API."""
 
     def __init__(self, manifest: Manifest) -> None:
         metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
@@ -53,7 +53,7 @@ class Pod:
 
 
 class Node:
-    """Runs every pod there is."""
+    """The kubelets and schedulers of all nodes."""
 
     def __init__(self, api: Api, client: ApiClient, scenario: Scenario) -> None:
         self._api, self._client, self._scenario = api, client, scenario
@@ -63,7 +63,7 @@ class Node:
         self._acts: list[Any] = []
 
     def acts(self) -> list[Any]:
-        """What they could do next, one act each."""
+        """Return the possible next actions of nodes and schedulers."""
         if self._at != self._api.revision:
             self._at, self._acts = self._api.revision, list(self._found())
         return self._acts
@@ -84,14 +84,14 @@ class Node:
                 yield from self._group(self._manifest(group), pods, ready)
 
     def _running(self, jobs: Mapping[str, Any]) -> frozenset[str]:
-        """The jobs that run, once the scenario lets their pods end."""
+        """Return the uids of the running jobs, or none as long as the scenario lets no pod end."""
         by_name = {job["metadata"]["name"]: job for job in jobs.values()}
         phases = {uid: (job.get("status") or {}).get("phase") for uid, job in jobs.items()}
         running = frozenset(uid for uid, phase in phases.items() if phase == "Running")
         return running if self._scenario.until(by_name) else frozenset()
 
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
-        """What its node does about a pod."""
+        """Yield the possible actions of the node of a pod."""
         if pod.deleting:
             yield partial(self._remove, pod)
         elif pod.phase == "Pending":
@@ -115,7 +115,7 @@ class Node:
             yield partial(self._end, pod, fate)
 
     def _group(self, group: Manifest, pods: Iterable[Pod], ready: list[str]) -> Iterator[Any]:
-        """What Volcano does about one of its groups, whatever its owner."""
+        """Yield the possible actions of Volcano for a pod group, no matter which owner it has."""
         metadata, phase = group["metadata"], (group.get("status") or {}).get("phase") or "Pending"
         if metadata["namespace"] != NAMESPACE or "deletionTimestamp" in metadata:
             return
@@ -132,7 +132,7 @@ class Node:
             yield partial(self._phase, metadata["name"], "Running")
 
     def _first_to_end(self, uid: str, job: Mapping[str, Any]) -> Iterator[Place]:
-        """The pods of a job, also those to come, that are no masters and end by themselves."""
+        """Yield the places of a job that end by themselves before the master ends, including pods not made yet."""
         for task_type, task in job["spec"]["torchTaskSpecs"].items():
             for index in range(task["numTasks"] if task_type != "Master" else 0):
                 place = (uid, task_type.lower(), index)
@@ -173,7 +173,7 @@ class Node:
         self._api.send(Request("POST", path, "bind a pod", orjson.dumps(body)))
 
     def _phase(self, name: str, phase: str) -> str:
-        """Volcano writes it into the object itself: its status has no subresource."""
+        """Write the phase of a group into the object itself, as Volcano does: the status has no subresource."""
         self._client.patch(POD_GROUPS, name, {"status": {"phase": phase}}, NAMESPACE)
         return f"group {name} {phase}"
 

@@ -1,6 +1,6 @@
-"""Who watches from outside: recomputes from the cluster alone what must hold after every step.
+"""The observer: it checks from the cluster alone which invariants hold after every step.
 
-One rule: it shares no code with what it judges beyond reading objects.
+One rule: the observer shares no code with the product except for reading objects.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tests.faults.story import Story
 
 
 class Observer:
-    """Judges the cluster and the store."""
+    """Checks the invariants of the cluster and of the store."""
 
     def __init__(self, api: Api, place: Place, scenario: Scenario) -> None:
         self._api, self._place, self._scenario = api, place, scenario
@@ -32,15 +32,17 @@ class Observer:
         self._failed: Counter[tuple[str, str, int, int]] = Counter()
         self._seen: dict[str, str] = {}
         self.interruptions: Counter[str] = Counter()
-        """How often the owner suspended a job, by uid: its pods may begin again."""
+        """How often the owner interrupted a job, by uid. An interrupted job may start its pods again."""
         self._story = Story(requests=scenario.requests, tampered=scenario.tampered, interruptions=self.interruptions)
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
-        """Whether the owner took a step before its time."""
+        """Whether a fault let the owner take a step early."""
 
     def problems(self, *, zombies: bool) -> list[str]:
-        """What is wrong now, in words that do not change while it stays wrong. What a zombie has done twice cannot be
-        undone, only its pods be taken away."""
+        """Return the violated invariants, in messages that do not change while the violation lasts.
+
+        With `zombies`, pods that were made twice or too early are no violation: they cannot be undone, only deleted.
+        """
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
         pods = self._pods()
         by_job: dict[str, list[Pod]] = {}
@@ -55,7 +57,7 @@ class Observer:
         return found
 
     def remains(self) -> list[str]:
-        """How the end differs from the end when nothing goes wrong, but for what that leaves in the cluster."""
+        """Return the differences from the scenario's expected end, without the objects that remain in the cluster."""
         jobs = {each.name: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
         found = [f"kept in the store: {each}" for each in self._place.remains()]
         for name in self._scenario.jobs:
@@ -77,7 +79,7 @@ class Observer:
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
 
     def remember_strangers(self) -> None:
-        """What there is now of pods and groups belongs to nobody's job, and is to stay."""
+        """Record the current pods and groups without an owner: they belong to no job and must stay."""
         self._strangers = self._unowned()
 
     def _unowned(self) -> dict[tuple[str, str, str], str]:
@@ -96,7 +98,7 @@ class Observer:
                 yield f"{kind} {namespace}/{name}, which is no job's, was deleted"
 
     def left(self) -> list[str]:
-        """Names of everything in the cluster that belongs to jobs."""
+        """Return descriptions of all pods and services of jobs in the cluster."""
         found = [f"{each.job_name}: pod {each.name} {each.phase}" for each in self._pods()]
         return sorted(found + [f"service {each.name}" for each in self._api.objects(SERVICES)])
 
@@ -104,7 +106,7 @@ class Observer:
         return [self._pod(each.raw) for each in self._api.objects(PODS) if each.namespace == NAMESPACE]
 
     def _groups(self) -> list[Group]:
-        """Those of jobs."""
+        """Return the pod groups of jobs."""
         found = []
         for each in self._api.objects(POD_GROUPS):
             group = self._read.get(each.raw)
@@ -127,7 +129,7 @@ class Observer:
         return found  # type: ignore[no-any-return]
 
     def _mixed(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
-        """Pods of two attempts, or of two restarts of the whole job, that run side by side."""
+        """Yield jobs whose running pods belong to different attempts, or to different restarts of the whole job."""
         for uid, pods in by_job.items():
             whole = (uid not in jobs or jobs[uid].whole) and not self._in_place
             running = {(pod.attempt, pod.restart if whole else 0) for pod in pods if pod.phase == "Running"}
@@ -135,7 +137,7 @@ class Observer:
                 yield f"pods of {pods[0].job_name} run from different attempts or restarts: {sorted(running)}"
 
     def _overdrawn(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
-        """Quotas, the pool and ports, by what the cluster shows."""
+        """Yield exceeded quotas, an exceeded pool, and ports in double use, computed from the cluster."""
         usage: dict[str, Counter[str]] = {}
         ports: Counter[int] = Counter()
         for uid in sorted(jobs.keys() | by_job.keys()):
@@ -160,12 +162,14 @@ class Observer:
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
 
     def _unmeasured(self, excess: Counter[str]) -> bool:
-        """Whether pods take more than their job is charged because the API server has added to them: nobody can know
-        that before the first pod of a task is there. `_hasty` judges how many there are."""
+        """Return whether pods exceed the charge only by requests that the API server adds.
+
+        Such requests are unknown before the first pod of a task exists. `_hasty` limits the number of these pods.
+        """
         return bool(excess) and excess.keys() <= self._scenario.adds.keys()
 
     def _hasty(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
-        """Jobs of which a second pod of a task was made before they were charged for what the first one asks for."""
+        """Yield jobs that made a second pod of a task before they were charged for the first one."""
         for uid, job in jobs.items():
             pods = [pod for pod in by_job.get(uid, ()) if pod.occupies]
             share = sum((pod.charge for pod in pods), Counter({"jobs": 1}))
@@ -175,14 +179,14 @@ class Observer:
                 yield f"job {job.name} has made more pods than those that it is charged for"
 
     def _uncharged(self, by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
-        """Pods that take room nobody is charged for."""
+        """Yield jobs whose pods use room without a charge."""
         held = {key.uid for key in self._place.reservations()}
         for uid, pods in by_job.items():
             if uid not in held and any(pod.occupies for pod in pods):
                 yield f"pods of {pods[0].job_name} occupy without a charge"
 
     def _early(self, jobs: Mapping[str, Job], pods: list[Pod]) -> Iterator[str]:
-        """Pods that are new and whose job backs off. Times are texts of whole seconds, UTC: they sort as they come."""
+        """Yield new pods of jobs that back off. Times are UTC texts of whole seconds, which sort by time."""
         for pod in pods:
             job = jobs.get(pod.job)
             if pod.uid in self._seen or job is None or pod.attempt != job.status.get("attempt"):
@@ -191,7 +195,7 @@ class Observer:
                 yield f"pod {pod.name} was made at {pod.made}, its job backs off until {job.not_before}"
 
     def _doubled(self, pods: list[Pod]) -> Iterator[str]:
-        """Pods that do again what one before them did or was doing."""
+        """Yield pods that repeat the work of an earlier pod without a failure or an interruption."""
         for pod in pods:
             mark = (pod.job, pod.name, pod.attempt, pod.restart)
             before = self._seen.get(pod.uid)

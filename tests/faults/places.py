@@ -1,6 +1,6 @@
-"""Where the queues stand in a simulation: in memory, or in a Redis with the real scripts; every call goes by a gate.
+"""The queues of a simulation, in memory or in a Redis with the real scripts; every call passes a gate.
 
-One rule: nothing here decides; what the product's stores do, they do themselves.
+One rule: this module decides nothing; the product's own stores do all the work.
 """
 
 from collections.abc import Callable
@@ -26,39 +26,39 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 
 Gate = Callable[..., Any]
-"""gate(label, effect, lost=..., repeatable=...): let a call through, or not."""
+"""gate(label, effect, lost=..., repeatable=...) carries out a call, or puts a fault in its place."""
 
 _ONCE = frozenset({"commit", "begin"})
-"""Calls of the memory twins that have no id by which a repeated one is known; the Redis scripts have one."""
+"""Calls that the stores in memory cannot recognise as repeated. The Redis scripts recognise them by an id."""
 
 
 class Place(Protocol):
-    """One store and one work queue, as several processes see them."""
+    """The data of one store and one work queue, which several processes share."""
 
     def open(self, gate: Gate) -> tuple[QueueStore, Any]:
-        """A process's ends of both."""
+        """Return a process's clients of the store and of the work queue."""
 
     def pop(self, gate: Gate) -> list[Lease]:
-        """The next batch, as RQ hands it to a worker."""
+        """Return the next batch, as RQ passes it to a worker."""
 
     def lose(self) -> None:
-        """Everything is gone."""
+        """Delete all data."""
 
     def epoch(self) -> int:
-        """0 while it is lost."""
+        """Return the epoch of the store; 0 while the store is lost."""
 
     def reservations(self) -> dict[JobKey, Reservation]:
-        """Who is charged, whatever the epoch."""
+        """Return all reservations, whatever the epoch."""
 
     def remains(self) -> list[str]:
-        """What is still kept of jobs: nothing, when all have ended."""
+        """Return what is still stored about jobs. After the end of all jobs it must be empty."""
 
     def due(self) -> float | None:
-        """When a delayed key or a lease comes due next."""
+        """Return when the next delayed key or lease comes due; None if there is none."""
 
 
 class Door:
-    """Any object whose methods are calls over a wire."""
+    """A proxy of an object: every method call passes the gate, like a call over a network."""
 
     def __init__(self, name: str, inner: Any, gate: Gate, lost: Callable[[str], Exception]) -> None:
         self._name, self._inner, self._gate, self._lost = name, inner, gate, lost
@@ -79,12 +79,12 @@ class Door:
 
 
 def unreachable(message: str) -> Exception:
-    """What a lost answer of the store looks like."""
+    """Return the error of a lost answer of the store."""
     return errors.StoreUnreachable(message)
 
 
 class MemoryPlace:
-    """The twins in memory."""
+    """A place with the store and the work queue in memory."""
 
     def __init__(self, clock: Callable[[], float], ports: tuple[int, int] | None) -> None:
         self.content = Content()
@@ -135,7 +135,7 @@ class MemoryPlace:
 
 
 class RedisPlace:
-    """A Redis, real or fake."""
+    """A place in a Redis, real or fake."""
 
     def __init__(self, client: Any, clock: Callable[[], float], ports: tuple[int, int] | None) -> None:
         self._client = client
@@ -181,7 +181,7 @@ class RedisPlace:
         return sorted(name for name in names - empty if not self._passes(name))
 
     def _passes(self, name: str) -> bool:
-        """Whether it is gone by itself before long: in the server's time, which does not step with ours."""
+        """Return whether the key expires soon, by the server's clock, which does not follow the simulated one."""
         return name.startswith("work:settled:") and 0 < self._client.ttl(f"torchq:{name}") <= 10
 
     def due(self) -> float | None:
@@ -198,7 +198,7 @@ _SCRIPTS = {
 
 
 class _Line:
-    """A process's connection: each script is a call."""
+    """A process's connection to Redis: each script passes the gate as one call."""
 
     def __init__(self, client: Any, gate: Gate) -> None:
         self._client, self._gate = client, gate
@@ -214,7 +214,7 @@ class _Line:
         return self._call(f"get {name}", lambda: self._client.get(name), ())
 
     def pipeline(self, transaction: bool = True) -> "_Pipeline":  # noqa: ARG002
-        """Calls that travel together and are carried out one by one."""
+        """Return a pipeline, whose calls are sent together and carried out one by one."""
         return _Pipeline(self)
 
     def execute_command(self, *command: Any) -> Any:
@@ -234,7 +234,7 @@ class _Line:
 
 
 class _Pipeline:
-    """As much of redis-py's as `queues.redis.connection` uses."""
+    """The part of redis-py's pipeline that `queues.redis.connection` uses."""
 
     def __init__(self, line: _Line) -> None:
         self._line = line

@@ -1,7 +1,7 @@
-"""The processes of a simulation: coordinators and workers, wired as in production but for their threads.
+"""The processes of a simulation: coordinators and workers, built as in production except for their threads.
 
-One rule: whatever a process does to the cluster or the store is a call through its host's gate; what it remembers dies
-with it.
+One rule: every access of a process to the cluster or the store passes its host's gate, and a killed process loses its
+memory.
 """
 
 import logging
@@ -43,15 +43,15 @@ from tests.faults.places import Door, Place
 
 log = logging.getLogger("tests.faults")
 THREADS = 4
-"""Reconciles side by side in one worker."""
+"""The number of parallel reconciles in one worker."""
 LONGEST_SECONDS = 10.0
-"""A run that takes longer hangs, and its key may go to somebody else."""
+"""A run that takes longer counts as hanging, and its key may go to another worker."""
 KEEP_SECONDS = 4.0
 """How often a worker renews its leases."""
 
 
 class Host(Protocol):
-    """What a process lives in."""
+    """The environment of a process."""
 
     client: ApiClient
     place: Place
@@ -59,38 +59,38 @@ class Host(Protocol):
     settings: Settings
 
     def clock(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
 
     def call(self, process: "Process", label: str, effect: Callable[[], Any], **how: Any) -> Any:
-        """Let a call of a process through, or not."""
+        """Carry out a call of a process, or put a fault in its place."""
 
     def sleep(self, process: "Process", seconds: float) -> None:
-        """A process waits on purpose."""
+        """Let a process wait, as it does on purpose."""
 
     def unforeseen(self, process: "Process", error: Exception) -> None:
-        """A process met an error that it should not have met."""
+        """Report an error of a process that no fault explains."""
 
 
 class Process:
-    """Anything that can be killed and stopped."""
+    """A process that can be killed and stopped."""
 
     def __init__(self, host: Host, name: str) -> None:
         self.host, self.name = host, name
         self.alive = True
         self.stopped = False
-        """As by SIGSTOP."""
+        """Whether the process stands still, as after SIGSTOP."""
         self.hears_at = 0.0
-        """Until then its caches lag."""
+        """The time until which its caches lag."""
         self.idle = False
-        """Whether its last step found nothing to do; until anything changes."""
+        """Whether its last step had nothing to do. Any change resets it."""
         self.stopped_until = 0.0
         self.fibers: list[Fiber] = []
-        """What it is in the middle of."""
+        """The calls that are in progress."""
         self.main: Fiber | None = None
-        """Of these, the one thing that it does one after the other."""
+        """The call in progress of its main thread."""
         self.feeds: list[Feed] = []
         self.look_at = 0.0
-        """When it asks again for kinds that are not installed."""
+        """When it looks again for kinds that are not installed."""
         self._foreign: Foreign[Any] | None = None
         self.keep_at = host.clock()
         self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)
@@ -102,7 +102,7 @@ class Process:
         self.feeds += [Feed(each, self.host.logs.of(each)) for each in informers]
 
     def follow(self, foreign: Foreign[Any]) -> None:
-        """Have it look for kinds without a thread, and follow those that there are as it follows everything."""
+        """Let it look for optional kinds without a thread, and follow installed ones through feeds."""
         self._foreign, make = foreign, foreign._informer
 
         def unstarted(resource: Any) -> Informer[Any]:
@@ -124,7 +124,7 @@ class Process:
         return self.host.clock() >= self.hears_at
 
     def sync(self) -> None:
-        """Look for what was not there, and list what was not listed yet."""
+        """Look for missing kinds, and list the informers that have not been listed yet."""
         if self.host.clock() >= self.look_at and not self._look():
             return
         for feed in self.feeds:
@@ -132,9 +132,9 @@ class Process:
                 return
 
     def _look(self) -> bool:
-        """Ask for kinds that are missing; whether there was an answer."""
+        """Ask the API server for missing kinds, and return whether it answered."""
         assert self._foreign is not None
-        self.look_at = math.inf  # one of its threads asks
+        self.look_at = math.inf  # one of its threads asks already
         try:
             self._foreign.look()
         except cluster_errors.ClusterError:
@@ -144,20 +144,20 @@ class Process:
         return True
 
     def due(self) -> float:
-        """When it wants to do something by itself."""
+        """Return when it has to act without an outside event."""
         return min(self.keep_at, self.look_at)
 
     def keep(self) -> None:
-        """What its lease asks for."""
+        """Renew its lease or its leases."""
         raise NotImplementedError
 
     def step(self) -> bool:
-        """A step of its main thread; whether there was anything to do."""
+        """Do one step of its main thread, and return whether there was anything to do."""
         raise NotImplementedError
 
 
 class CoordinatorProcess(Process):
-    """`coordinator.leader.coordinator.Coordinator`, whose two threads are steps here."""
+    """A `coordinator.leader.coordinator.Coordinator` whose two threads are replaced by steps."""
 
     def __init__(self, host: Host, name: str) -> None:
         super().__init__(host, name)
@@ -179,12 +179,12 @@ class CoordinatorProcess(Process):
 
     @property
     def holds_lock(self) -> bool:
-        """Whether one of its threads has the lock that another may want."""
+        """Whether one of its threads holds a lock for which another may wait."""
         return self.leadership._lock.locked()
 
     @property
     def may_wait(self) -> bool:
-        """Whether its next step may be to wait for the leases of others."""
+        """Whether its next step may wait for the leases of other processes."""
         return self.term is None
 
     @property
@@ -192,7 +192,7 @@ class CoordinatorProcess(Process):
         return self.leadership.leading
 
     def keep(self) -> None:
-        """What the thread of the lease does every two seconds."""
+        """Try to take or renew the lease, as the lease thread does every two seconds."""
         self.keep_at = self.host.clock() + self.host.settings.renew_seconds
         try:
             self.leadership.step()
@@ -202,7 +202,7 @@ class CoordinatorProcess(Process):
             log.debug("%s: %s", self.name, error)
 
     def step(self) -> bool:
-        """A round of `Coordinator._serve_once`; whether anything happened."""
+        """Do one round of `Coordinator._serve_once`, and return whether anything happened."""
         if not self.leading:
             self.term = None
             return False
@@ -261,7 +261,7 @@ class CoordinatorProcess(Process):
 
 
 class WorkerProcess(Process):
-    """A worker process, whose threads are steps here."""
+    """A worker process whose threads are replaced by steps."""
 
     def __init__(self, host: Host, name: str, *, loopback: bool) -> None:
         super().__init__(host, name)
@@ -309,15 +309,15 @@ class WorkerProcess(Process):
 
     @property
     def holds_lock(self) -> bool:
-        """Whether a task is sending what others have finished too: they wait for it, also here."""
+        """Whether a task is sending the finishes of other tasks too, for which those tasks wait."""
         return self._finishing is not None and self._finishing.locked()
 
     def keep(self) -> None:
-        """What the thread of the leases does every few seconds."""
+        """Renew the leases, as the lease thread does every few seconds."""
         self.keep_at = self.host.clock() + self._keeper.renew()
 
     def step(self) -> bool:
-        """The next batch from RQ; whether there was one."""
+        """Take the next batch from RQ, and return whether there was one."""
         if len(self.runs.leases()) >= THREADS:
             return False
         try:
@@ -343,7 +343,7 @@ class WorkerProcess(Process):
             raise
 
     def run(self, task: Task) -> None:
-        """What one of its threads does with a task."""
+        """Run a task, as one of its threads does."""
         try:
             self.runs._run(task)
         finally:

@@ -1,6 +1,6 @@
-"""Jobs, pods and groups as who watches from outside reads them.
+"""Jobs, pods and groups, as the observer reads them.
 
-One rule: from the objects alone, with no code of what is watched.
+One rule: the observer reads them from the objects alone, without code of the product.
 """
 
 from collections import Counter
@@ -14,15 +14,15 @@ from tests.faults.node import GROUP_NAME
 from tests.faults.scenarios.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
-"""A charge counts thousandths of a core."""
+"""The factors of resources in charges: CPU is counted in thousandths of a core."""
 SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota")
-"""Why a job gives its room back that is not its owner's word, nor its queue's."""
+"""The reasons for which a job gives its room back though neither its owner nor its queue demands it."""
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
-"""Whom a task waits for to run, where there are both and it does not say."""
+"""The upstream task of each task by default, if the job has both and the spec names none."""
 
 
 class Task:
-    """One task of a job as the observer reads it."""
+    """A task of a job, as the observer reads it."""
 
     def __init__(self, name: str, spec: Mapping[str, Any], job: Mapping[str, Any]) -> None:
         tasks = job["torchTaskSpecs"]
@@ -37,7 +37,7 @@ class Task:
 
 
 class Job:
-    """A TorchJob as the observer reads it."""
+    """A TorchJob, as the observer reads it."""
 
     def __init__(self, raw: bytes) -> None:
         manifest = orjson.loads(raw)
@@ -60,14 +60,14 @@ class Job:
         self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))
 
     def before(self, task: str) -> frozenset[str]:
-        """The tasks that have succeeded before a task may begin."""
+        """Return the tasks that must succeed before a task may begin."""
         own = self.tasks[task]
         near = frozenset(own.follows)
         return near.union(*(self.before(each) for each in (*own.follows, *own.runs_after)))
 
 
 class Group:
-    """A pod group as the observer reads it."""
+    """A pod group, as the observer reads it."""
 
     def __init__(self, raw: bytes) -> None:
         manifest = orjson.loads(raw)
@@ -81,7 +81,7 @@ class Group:
 
 
 class Pod:
-    """A pod as the observer reads it."""
+    """A pod, as the observer reads it."""
 
     def __init__(self, raw: bytes) -> None:
         manifest = orjson.loads(raw)
@@ -102,7 +102,7 @@ class Pod:
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.occupies = self.phase not in ("Succeeded", "Failed")
         self.charge = _asked(manifest["spec"])
-        """What it asks for, whatever is written on it."""
+        """The charge computed from its requests, whatever its annotations say."""
 
 
 def _asked(spec: Mapping[str, Any]) -> Counter[str]:

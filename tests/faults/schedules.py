@@ -1,22 +1,22 @@
-"""What is done to whom, and when: a schedule of faults as a value and as one line of text.
+"""Schedules of faults, as values and as one line of text.
 
-One rule: a schedule is everything that a run depends on; the same text is the same run.
+One rule: a run depends on its schedule alone, so the same text gives the same run.
 
     scenario[/backend][~seed][!fault@call[,fault@call ...]]        quota/memory~7!kill>@31,flush@44
 
-Seed 0 is the steady order; any other shuffles who goes next, and how late caches are. Calls are counted over all
-processes from 1. Faults:
+Seed 0 is the steady order. Any other seed shuffles the order of processes and the delays of caches. Calls are counted
+from 1 over all processes. Faults:
 
     kill<    the process dies before the call takes effect
-    kill>    it dies after that, before it sees the answer
+    kill>    the process dies after the effect of the call, before it gets the answer
     lost     the call takes effect, the caller gets an error
     fail     the call takes no effect, the caller gets an error
-    again    the request is sent twice; the caller sees the second answer
-    stop     the process stands still beyond every lease, then goes on
-    hang     the call takes as long as that, while the rest of the process goes on
-    yield    the call waits while others take a few steps
-    flush    the queue store loses everything before the call
-    lag      the process's caches hear of nothing for a while
+    again    the request is sent twice; the caller gets the second answer
+    stop     the process stands still for longer than every lease, then continues
+    hang     the call takes longer than every lease, while the rest of the process continues
+    yield    the call waits while other processes take a few steps
+    flush    the queue store loses all data before the call
+    lag      the process's caches get no events for a while
     user     the job's owner takes the next step before the call
 """
 
@@ -27,7 +27,7 @@ from typing import Literal, get_args
 Kind = Literal["kill<", "kill>", "lost", "fail", "again", "stop", "hang", "yield", "flush", "lag", "user"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ZOMBIES = frozenset({"stop", "hang"})
-"""Faults after which a process acts on what it knew before its leases ran out."""
+"""Faults after which a process acts on outdated knowledge, from before its leases ended."""
 WAITS = ZOMBIES | {"yield"}
 """Faults that make a call wait."""
 Backend = Literal["memory", "redis", "fakeredis"]
@@ -36,7 +36,7 @@ _TEXT = re.compile(r"(?P<scenario>[a-z-]+)(/(?P<backend>[a-z]+))?(~(?P<seed>\d+)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One fault."""
+    """A fault at one call."""
 
     at: int
     kind: Kind
@@ -47,7 +47,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One run."""
+    """A run: its scenario, backend, order and faults."""
 
     scenario: str
     backend: Backend = "memory"
@@ -61,7 +61,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """Read it back; ValueError for anything else."""
+        """Parse the text of a schedule. Raises ValueError if the text is no schedule."""
         found = _TEXT.fullmatch(text.strip())
         if found is None:
             raise ValueError(f"not a schedule: {text!r}")
@@ -73,11 +73,11 @@ class Schedule:
 
     @property
     def zombies(self) -> bool:
-        """Whether somebody acts beyond its leases."""
+        """Whether a process acts after its leases have ended."""
         return any(fault.kind in ZOMBIES for fault in self.faults)
 
     def without(self, fault: Fault) -> "Schedule":
-        """The same with one fault less."""
+        """Return the schedule without this fault."""
         return replace(self, faults=tuple(each for each in self.faults if each != fault))
 
 

@@ -1,6 +1,6 @@
-"""Schedules shared out to processes.
+"""Runs of many schedules, divided among processes.
 
-One rule: each schedule is a world of its own, so whoever runs it sees the same.
+One rule: each schedule runs in a world of its own, so every process gets the same result.
 """
 
 import logging
@@ -18,18 +18,18 @@ from tests.faults.schedules import Backend, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which schedules to run."""
+    """The selection of schedules to run."""
 
     scenarios: tuple[str, ...]
     backend: Backend
     count: int
     seed: int
     exhaustive: bool = False
-    """One fault at every call, however many that are."""
+    """Whether to run one fault at every call, whatever the count."""
     processes: int = 1
 
     def schedules(self) -> Iterable[Schedule]:
-        """All of them; the same ones each time."""
+        """Return the schedules, which are the same at each call."""
         if self.exhaustive:
             return (each for name in self.scenarios for each in hunt.one_each(name, backend=self.backend))
         return hunt.shuffled(self.count, self.seed, self.scenarios, self.backend)
@@ -37,25 +37,25 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process has done."""
+    """The result of one process."""
 
     count: int
     failures: list[hunt.Failure]
     worked: float
-    """Seconds of CPU."""
+    """The CPU time in seconds."""
 
 
 def run(search: Search) -> list[Share]:
-    """Run them all."""
+    """Run all schedules, and return the result of each process."""
     if search.processes == 1:
         return [_share(search, 0)]
-    # Started anew: what this process has open is none of theirs.
+    # Processes are spawned, so that they do not inherit open connections of this process.
     with ProcessPoolExecutor(search.processes, get_context("spawn")) as pool:
         return list(pool.map(partial(_share, search), range(search.processes)))
 
 
 def _share(search: Search, number: int) -> Share:
-    """Every so many-th schedule, from the one of this number on."""
+    """Run this process's part: every n-th schedule, starting with the one of this number."""
     logging.disable(logging.CRITICAL)
     began = time.process_time()
     with backends.places(search.backend) as place:

@@ -1,6 +1,6 @@
-"""What jobs have come through, and whether that was in order.
+"""The history of jobs, and whether their pods ran in a permitted order.
 
-One rule: what was seen stays seen; what was wrong with a pod is wrong for as long as it runs.
+One rule: the history is never forgotten, and a pod that started wrongly stays wrong as long as it runs.
 """
 
 from collections import Counter
@@ -10,27 +10,27 @@ from tests.faults.readings import Group, Job, Pod
 
 
 class Story:
-    """What jobs have come through, and whether that was in order."""
+    """The history of jobs, and whether their pods ran in a permitted order."""
 
     def __init__(self, *, requests: int, tampered: bool, interruptions: Mapping[str, int]) -> None:
         self._requests, self._tampered, self._interruptions = requests, tampered, interruptions
         self._ran: set[tuple[str, int, int, str, int]] = set()
-        """Job, attempt, restart, task and index of pods that have run."""
+        """The job, attempt, restart, task and index of each pod that has run."""
         self._done: set[tuple[str, int, str, int]] = set()
-        """Job, attempt, task and index of pods that have succeeded."""
+        """The job, attempt, task and index of each pod that has succeeded."""
         self._early: dict[tuple[str, int], str] = {}
-        """What is wrong with a pod, by its uid and restart: it runs before its time."""
+        """The messages about pods that ran too early, by uid and restart."""
         self._bound: dict[tuple[str, int], set[str]] = {}
-        """Uids of pods that were bound with a group in an attempt, by both."""
+        """The uids of the pods that were bound with a group, by job and attempt."""
         self._counts: dict[str, tuple[int, ...]] = {}
         self._late: dict[str, set[int]] = {}
-        """The restarts by which pods of a job became those of the past, since they did not run in time."""
+        """The restart generations in which the pods of a job did not run in time, by job."""
         self._sizes: dict[tuple[str, int, str], int] = {}
-        """The most pods a task of a job was to have in an attempt."""
+        """The largest number of pods of a task, by job, attempt and task."""
         self._wrong: list[str] = []
 
     def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
-        """What is wrong by now."""
+        """Yield the messages about everything that is wrong now."""
         for uid, job in jobs.items():
             self._sized(uid, job)
         fresh = [pod for pod in pods if pod.job in jobs and self._has_begun(pod)]
@@ -50,14 +50,13 @@ class Story:
         yield from self._wrong
 
     def _sized(self, uid: str, job: Job) -> None:
-        """How many pods each task may have in an attempt: those of before the job was resized are there until they are
-        gone."""
+        """Record how many pods each task may have in an attempt. Pods from before a resize may still exist."""
         for name, task in job.tasks.items():
             mark = (uid, int(job.admission.get("attempt", 0)), name)
             self._sizes[mark] = max(task.count, self._sizes.get(mark, 0))
 
     def _has_begun(self, pod: Pod) -> bool:
-        """Whether it is seen to have run for the first time since this restart."""
+        """Return whether the pod has begun since this restart and was not recorded before."""
         if pod.phase == "Succeeded":
             self._done.add((pod.job, pod.attempt, pod.task, pod.index))
         mark = (pod.job, pod.attempt, pod.restart, pod.task, pod.index)
@@ -74,14 +73,14 @@ class Story:
         )
 
     def _through(self, job: Job, pod: Pod, task: str) -> bool:
-        """Whether all of a task has succeeded, in the pod's attempt."""
+        """Return whether all pods of a task have succeeded in the pod's attempt."""
         return self._succeeded(pod.job, pod.attempt, task) >= job.tasks[task].count
 
     def _succeeded(self, job: str, attempt: int, task: str) -> int:
         return sum(each[:3] == (job, attempt, task) for each in self._done)
 
     def _ganged(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
-        """Groups that ask for more than there may be, and pods that were bound without the others."""
+        """Yield groups that demand too many pods, and groups whose pods were not bound together."""
         for pod in pods:
             if pod.group and pod.bound:
                 self._bound.setdefault((pod.job, pod.attempt), set()).add(pod.uid)
@@ -102,7 +101,7 @@ class Story:
                 yield f"{bound} pods of group {group.name} are bound without the others"
 
     def _alone(self, pods: list[Pod], groups: list[Group]) -> Iterator[str]:
-        """Pods that are to stay, though their group is gone, and nobody but us took it."""
+        """Yield pods whose group is missing though no person deleted it."""
         there = {(group.job, group.name) for group in groups}
         for pod in pods if not self._tampered else ():
             if pod.group and pod.occupies and not pod.deleting and (pod.job, pod.group) not in there:
@@ -112,7 +111,7 @@ class Story:
         before = self._counts.get(uid, (0, 0))
         if any(now < then for now, then in zip(job.counts, before, strict=True)):
             self._wrong.append(f"job {job.name} counted {before} restarts and disruptions, now {job.counts}")
-        # Of a drain that is over workers hear one after another: each that has not sends the job away again.
+        # Workers learn one after another that a drain is over; one that does not know yet sends the job back again.
         late = self._late.setdefault(uid, set())
         if job.late:
             late.add(job.generation)

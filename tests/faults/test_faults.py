@@ -1,6 +1,6 @@
-"""Whoever is killed, stopped, cut off or misled at any step of the line, the end is the same.
+"""Simulated faults: a scenario reaches the same end, whichever process is killed, stopped or cut off at any call.
 
-`python -m tests.faults` runs more of these, and replays one.
+`python -m tests.faults` runs more schedules, and replays a single one.
 """
 
 import logging
@@ -20,7 +20,7 @@ from tests.support import redis_server
 
 SEED = 3
 STRIDE = 199
-"""A prime, so that every fault has its turn at some calls."""
+"""The distance between the selected schedules, a prime, so that every fault is tried at some calls."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,20 +37,20 @@ def _check(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace) -> No
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_one_fault_anywhere(scenario: str) -> None:
-    # Every fault at some calls, every call with some fault.
+def test_scenario_with_one_fault_at_any_call_reaches_its_end(scenario: str) -> None:
+    # A sample: every fault at some calls.
     number = sorted(SCENARIOS).index(scenario)
     _check(islice(hunt.one_each(scenario), number % STRIDE, None, STRIDE))
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(4))
-def test_several_faults_in_a_shuffled_order(part: int) -> None:
+def test_scenarios_with_several_faults_in_shuffled_order_reach_their_end(part: int) -> None:
     _check(hunt.shuffled(16, SEED + part))
 
 
 @pytest.mark.timeout(600)
-def test_the_same_with_the_real_scripts() -> None:
+def test_scenarios_with_faults_reach_their_end_with_the_redis_scripts() -> None:
     backend: Backend = "redis" if redis_server.found() else "fakeredis"
     with backends.places(backend) as place:
         some = [islice(hunt.one_each(name, backend=backend), 7, None, 997) for name in sorted(SCENARIOS)]
@@ -73,24 +73,24 @@ def test_the_same_with_the_real_scripts() -> None:
         "what happened is counted after its pods are gone",
     ],
 )
-def test_a_broken_product_is_noticed(mutation: str) -> None:
+def test_mutation_of_the_product_is_noticed(mutation: str) -> None:
     _, failure = noticed(mutation, 150)
     assert failure is not None
 
 
 @pytest.mark.parametrize("order", [0, 7])
-def test_a_schedule_runs_the_same_way_every_time(order: int) -> None:
+def test_schedule_runs_the_same_way_every_time(order: int) -> None:
     schedule = Schedule("restart", seed=order, faults=(Fault(20, "yield"), Fault(31, "kill>"), Fault(60, "flush")))
     first, second = (hunt.run(schedule, tracing=True) for _ in range(2))
     assert _shown(first.trace) == _shown(second.trace)
 
 
 def _shown(trace: list[str]) -> list[str]:
-    """Without the moments on the Lease, which are the machine's."""
+    """Return the trace without renewal times of the Lease, which come from the machine's clock."""
     return [line for line in trace if "renewTime" not in line]
 
 
-def test_a_schedule_is_a_line_of_text() -> None:
+def test_schedule_is_parsed_from_its_text() -> None:
     schedule = Schedule("quota", "redis", 5, (Fault(3, "kill<"), Fault(9, "flush")))
     assert Schedule.parse(str(schedule)) == schedule
     assert Schedule.parse("life") == Schedule("life")
@@ -99,7 +99,7 @@ def test_a_schedule_is_a_line_of_text() -> None:
             Schedule.parse(wrong)
 
 
-def test_what_fails_is_made_small() -> None:
+def test_smaller_reduces_a_failing_schedule_to_the_faults_it_needs() -> None:
     schedule = replace(Schedule.parse("life~9!kill>@3,flush@5,lag@7"), scenario="life")
     small = hunt.smaller(schedule, lambda each: Fault(5, "flush") in each.faults)
     assert small == Schedule("life", faults=(Fault(5, "flush"),))

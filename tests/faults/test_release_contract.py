@@ -1,4 +1,4 @@
-"""When a charge may be freed: both stores keep it while there may be pods of which the coordinator has not heard."""
+"""The release of charges: both stores keep a charge while there may be pods that the coordinator has not seen."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ START = 1_700_000_000.0
 
 
 class Bench:
-    """A store with one reservation, and a worker."""
+    """A store with one reservation, a work queue, and a worker."""
 
     def __init__(self, name: str) -> None:
         self.now = START
@@ -51,26 +51,26 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
         found.client.close()
 
 
-def test_a_job_at_which_nobody_was_is_free_at_once(bench: Bench) -> None:
+def test_charge_of_a_job_without_a_run_is_released_at_once(bench: Bench) -> None:
     assert bench.freed(seen=0)
     assert bench.freed(seen=0)
 
 
-def test_not_while_a_worker_is_at_it(bench: Bench) -> None:
+def test_charge_is_kept_while_a_worker_runs_the_job(bench: Bench) -> None:
     task = bench.begin()
     assert not bench.freed(seen=99)
     bench.work.finish(KEY, task.token)
     assert bench.freed(seen=0)
 
 
-def test_not_before_every_pod_that_was_made_has_been_seen(bench: Bench) -> None:
+def test_charge_is_kept_until_the_coordinator_has_seen_every_pod(bench: Bench) -> None:
     task = bench.begin()
     bench.work.finish(KEY, task.token, pods_version=17)
     assert not bench.freed(seen=16)
     assert bench.freed(seen=17)
 
 
-def test_who_is_next_sees_at_least_as_much(bench: Bench) -> None:
+def test_pods_version_never_falls_in_later_runs(bench: Bench) -> None:
     bench.work.finish(KEY, bench.begin().token, pods_version=17)
     task = bench.begin()
     assert task.seen == 17
@@ -78,7 +78,7 @@ def test_who_is_next_sees_at_least_as_much(bench: Bench) -> None:
     assert not bench.freed(seen=16)
 
 
-def test_not_after_a_run_that_failed_until_one_has_looked(bench: Bench) -> None:
+def test_charge_is_kept_after_a_failed_run_until_another_run_succeeds(bench: Bench) -> None:
     bench.work.finish(KEY, bench.begin().token, failed=True, pods_version=17)
     bench.now += 1
     assert not bench.freed(seen=99)
@@ -88,7 +88,7 @@ def test_not_after_a_run_that_failed_until_one_has_looked(bench: Bench) -> None:
     assert bench.freed(seen=0)
 
 
-def test_not_after_a_worker_died_until_another_has_looked(bench: Bench) -> None:
+def test_charge_is_kept_after_a_dead_worker_until_another_run_succeeds(bench: Bench) -> None:
     bench.begin()
     bench.now += 100
     task = bench.begin()
@@ -99,7 +99,7 @@ def test_not_after_a_worker_died_until_another_has_looked(bench: Bench) -> None:
     assert bench.freed(seen=3)
 
 
-def test_a_batch_that_nobody_took_leaves_no_doubt(bench: Bench) -> None:
+def test_charge_is_released_after_a_batch_that_no_worker_took(bench: Bench) -> None:
     bench.work.offer([Offer(key=KEY, tenant="a")])
     assert bench.work.dispatch() == 1
     bench.now += 100
@@ -107,13 +107,13 @@ def test_a_batch_that_nobody_took_leaves_no_doubt(bench: Bench) -> None:
     assert bench.freed(seen=0)
 
 
-def test_whoever_insists_frees_it(bench: Bench) -> None:
+def test_remove_without_a_seen_version_releases_the_charge_at_once(bench: Bench) -> None:
     bench.begin()
     assert bench.store.remove([KEY]) == []
     assert not bench.store.reservations()
 
 
-def test_what_was_made_outlives_a_rebuild_with_its_charge(bench: Bench) -> None:
+def test_pods_version_survives_a_rebuild_that_keeps_the_charge(bench: Bench) -> None:
     bench.work.finish(KEY, bench.begin().token, pods_version=17)
     bench.store.rebuild(2, [HELD], [])
     assert not bench.freed(seen=16)

@@ -1,6 +1,6 @@
-"""Whether a run is right so far, and whether it may end as it stands.
+"""The verdict on a run: whether it is correct so far, and whether it may end now.
 
-One rule: what is wrong is broken at once, unless somebody slept beyond its leases: then it has the time to be healed.
+One rule: a violation fails the run at once, except after a process slept beyond its leases: then there is time to heal.
 """
 
 from collections.abc import Sequence
@@ -12,47 +12,50 @@ from tests.faults.schedules import ZOMBIES, Kind, Schedule
 START = 1_700_000_000.0
 RESYNC_SECONDS = 30.0
 HEAL_SECONDS = 2 * RESYNC_SECONDS
-"""What a zombie may have done is undone within one resync; the leader that finds it may have to take over first."""
+"""The time to undo the writes of a zombie: one resync, and the time of a leader change before it."""
 REVOKE_SECONDS = 5.0
-"""An admission that is written too late is taken back within this, as long as somebody leads."""
+"""The time in which a leader withdraws an admission that was written too late."""
 PROMPT_SECONDS = 5.0
-"""What all of a scenario's work takes at most, when nothing goes wrong."""
+"""The longest duration of a scenario without faults and without deliberate waiting."""
 YIELD_SECONDS = 15.0
-"""What a call that waits while others take a few steps may take longer."""
+"""The additional time of a call that waits for other processes."""
 LIMIT_SECONDS = 400.0
 UNFENCED = ("api.create", "api.delete")
 
 
 class Broken(AssertionError):
-    """What must hold did not."""
+    """An invariant does not hold."""
 
 
 class Verdict:
-    """What is thought of one run."""
+    """The verdict on one run."""
 
     def __init__(
         self, observer: Observer, scenario: Scenario, schedule: Schedule, expected: list[str] | None, stuck: float
     ) -> None:
-        """`expected` is what the undisturbed run leaves in the cluster, None while that is being found out; `stuck`
-        for how many seconds its pods do not start."""
+        """Start without violations.
+
+        `expected` is what the run without faults leaves in the cluster, or None for that run itself. `stuck` is the
+        time in seconds for which pods do not start.
+        """
         self._observer, self._scenario, self._schedule, self._expected = observer, scenario, schedule, expected
         self._patience = stuck + scenario.patience + YIELD_SECONDS * len(schedule.faults)
         self._wrong: dict[str, float] = {}
-        """Since when."""
+        """The time since which each violation lasts."""
         self._judged: object = None
         self._excused = False
-        """Whether somebody fell asleep with the fence behind it: what it writes then has to be undone."""
+        """Whether a process fell asleep after it had passed its fence: its writes have to be undone."""
         self._late = False
-        """Whether somebody fell asleep before writing a status: an admission may have to be taken back."""
+        """Whether a process fell asleep before it wrote a status: an admission may have to be withdrawn."""
         self.broken: Broken | None = None
 
     def disturbed(self, kind: Kind, label: str) -> None:
-        """A fault is put into this call."""
+        """Record that a fault hits this call."""
         self._excused |= kind in ZOMBIES and label in UNFENCED
         self._late |= kind in ZOMBIES and label == "api.patch"
 
     def look(self, now: float, state: tuple[object, ...]) -> str:
-        """Look, if anything has changed; what has just turned out to be broken, if anything."""
+        """Check the invariants if anything has changed, and return a new failure, or the empty string."""
         mark = (*state, self._wrong and now)
         if mark == self._judged:
             return ""
@@ -67,13 +70,15 @@ class Verdict:
         return late[0]
 
     def unforeseen(self, name: str, error: Exception) -> None:
-        """A process met an error that is nobody's fault but its own."""
+        """Fail the run for an error of a process that no fault explains."""
         self.broken = self.broken or Broken(f"{name}: {type(error).__name__}: {error}")
         self.broken.__cause__ = error
 
     def may_end(self, now: float, under_way: Sequence[str], *, waits: bool) -> bool:
-        """Whether all is over and as it should be; `waits`: the owner has not taken all steps. Broken if it will not
-        come to that."""
+        """Return whether the run has reached its expected end. `waits`: the owner has steps left.
+
+        Raises Broken if the run takes too long.
+        """
         found = [*under_way, *self._wrong, *self._observer.remains()]
         left = self._observer.left()
         if not found and self._expected is not None and not self._as_expected(left, self._expected):
@@ -85,12 +90,12 @@ class Verdict:
         return not found and not waits
 
     def _is_slow(self, now: float) -> bool:
-        """Whether something was found by looking again after a while, that somebody should have been told of."""
+        """Return whether a run without faults took so long that only a resync noticed a missed event."""
         harmless = all(fault.kind == "yield" for fault in self._schedule.faults)
         return harmless and not self._schedule.seed and now - START > PROMPT_SECONDS + self._patience
 
     def _as_expected(self, left: list[str], expected: list[str]) -> bool:
         loose = self._scenario.loose or self._excused
-        if loose:  # a service costs nothing, and goes with its job
+        if loose:  # a service uses no room, and is deleted with its job
             left = [each for each in left if not each.startswith("service")]
         return left == expected or (loose and set(left) <= set(expected))

@@ -1,4 +1,4 @@
-"""One run of a schedule: a clock, a cluster, a store, processes, a node, an owner, and who goes next.
+"""One run of a schedule: a clock, a cluster, a store, processes, a node, an owner, and the order of their steps.
 
 One rule: everything that happens is a function of the schedule.
 """
@@ -28,24 +28,24 @@ from tests.faults.schedules import WAITS, Kind, Schedule
 from tests.faults.verdict import RESYNC_SECONDS, START, Broken, Verdict
 
 ZOMBIE_SECONDS = 45.0
-"""Longer than any lease but that of a batch nobody takes."""
+"""Longer than any lease, except for that of a batch that no worker takes."""
 LAG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 MOST_ROUNDS = 20_000
 
 PATIENT = frozenset({"hang", "yield"})
-"""Faults during which the rest of the process goes on."""
+"""Faults during which the rest of the process continues."""
 PlaceMaker = Callable[[Callable[[], float], tuple[int, int] | None], Place]
 
 
 @dataclass
 class World:
-    """One run."""
+    """One run of a schedule."""
 
     schedule: Schedule
     make_place: PlaceMaker
     expected: list[str] | None = None
-    """What the undisturbed run leaves in the cluster; None while that is being found out."""
+    """What the run without faults leaves in the cluster; None for that run itself."""
     tracing: bool = False
     trace: list[str] = field(default_factory=list)
     now: float = START
@@ -86,10 +86,10 @@ class World:
             self._start(kind)
 
     def clock(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return self.now
 
-    # What processes do
+    # Calls of processes
 
     def call(
         self,
@@ -101,7 +101,7 @@ class World:
         about: tuple[Any, ...] = (),
         repeatable: bool = True,
     ) -> Any:
-        """Let a call through, or not: every fault is put in here."""
+        """Carry out a call of a process, with the faults that hit it."""
         if not process.alive:
             raise Killed
         self.calls += 1
@@ -132,7 +132,7 @@ class World:
         return answer
 
     def sleep(self, process: Process, seconds: float) -> None:
-        """A process waits on purpose."""
+        """Let a process wait, as it does on purpose."""
         self._note(f"     {process.name}  waits {seconds:g} s")
         self._block(self.now + seconds)
 
@@ -168,7 +168,7 @@ class World:
         raise Killed
 
     def _replace(self, process: Process) -> None:
-        """Somebody else is started soon, as a standby or a restarted process would."""
+        """Schedule the start of a new process, as a standby or a restart."""
         kind = "coordinator" if isinstance(process, CoordinatorProcess) else "worker"
         self._restarts.append((self.now + RESTART_SECONDS, kind))
 
@@ -182,10 +182,10 @@ class World:
         self.processes.append(made)
         self._note(f"     {made.name}  starts")
 
-    # Who goes next
+    # The order of steps
 
     def run(self) -> None:
-        """Until all is as it should be at the end. Broken if something was wrong on the way, or stays wrong."""
+        """Run to the expected end. Raises Broken if an invariant does not hold or the end is not reached."""
         try:
             while True:
                 busy = self._shuffled() if self.random else self._steady()
@@ -201,17 +201,17 @@ class World:
                 self._bury(process)
 
     def _rests(self) -> bool:
-        """Whether all is over and as it should be. Broken if it will not come to that."""
+        """Return whether the run has reached its expected end. Raises Broken if it takes too long."""
         under_way = [f"{each.name} has not gone on" for each in self.processes if each.fibers]
         under_way += [f"a {kind} is to be started" for _, kind in self._restarts]
         return self.verdict.may_end(self.now, under_way, waits=bool(self.steps))
 
     def _steady(self) -> bool:
-        """Everybody's turn, once."""
+        """Try all possible actions once, in order, and return whether any did something."""
         return sum(self._act(act) for act in list(self._acts())) > 0
 
     def _shuffled(self) -> bool:
-        """One of those who may go next."""
+        """Try possible actions in random order until one did something, and return whether one did."""
         assert self.random is not None
         acts = list(self._acts())
         self.random.shuffle(acts)
@@ -244,7 +244,7 @@ class World:
         try:
             done = act()
         except errors.ClusterError as error:
-            done = str(error)  # its object has changed since: another act of this round
+            done = str(error)  # another action of this round has changed the object
         if done:
             self._note(f"     {done if isinstance(done, str) else 'garbage is collected'}")
             self._judge()
@@ -264,7 +264,7 @@ class World:
             yield from (partial(self._run_task, process, task) for task in process.tasks)
 
     def _deliver(self, process: Process, feed: Feed) -> bool:
-        """One event; in the steady order all there are."""
+        """Deliver one event; in the steady order, all outstanding events."""
         while feed.behind:
             feed.deliver()
             process.idle = False
@@ -283,7 +283,7 @@ class World:
         return True
 
     def _begin(self, process: Process, work: Callable[[], object], *, main: bool = False) -> bool:
-        """Let a process do something; whether it did."""
+        """Let a process do some work, and return whether it did anything."""
         if not process.alive or process.stopped:
             return False
         if not (self._may_wait or (main and process.may_wait)):
@@ -297,11 +297,11 @@ class World:
 
     @property
     def _may_wait(self) -> bool:
-        """Whether a fault to come makes somebody wait in the middle of something."""
+        """Whether a later fault makes a process wait halfway through a call."""
         return any(kind in WAITS for kinds in self.faults.values() for kind in kinds)
 
     def _at_once(self, process: Process, work: Callable[[], object], *, main: bool) -> bool:
-        """The same without a thread."""
+        """Do the work of a process at once, without a fiber."""
         with contextlib.suppress(Killed):
             work()
         if not process.alive:
@@ -331,13 +331,13 @@ class World:
         process.fibers.clear()
 
     def _restless(self, by: Process | None = None) -> None:
-        """Something has changed that others may want to look at."""
+        """Wake the other processes, since something has changed."""
         for process in self.processes:
             if by is None or not isinstance(by, type(process)):
                 process.idle = False
 
     def _user(self, *, forced: bool = False) -> str:
-        """The owner's next step, when it is time for it; one that comes too late is refused, and that is all."""
+        """Take the owner's next step if its condition holds. The API server may refuse a step that comes too late."""
         jobs = {each.name: each.manifest() for each in self.api.objects(TORCHJOBS)}
         ended = all((each.get("status") or {}).get("phase") in ("Succeeded", "Failed") for each in jobs.values())
         if not self.steps or not (forced or ended or self.steps[0][0](jobs)):
@@ -352,7 +352,7 @@ class World:
         return "the owner takes a step"
 
     def _advance(self) -> None:
-        """Time runs to whatever comes next."""
+        """Advance the time to the next due moment."""
         alive = [each for each in self.processes if each.alive and not each.stopped]
         moments = [each.due() for each in alive] + [at for at, _ in self._restarts] + [self.place.due()]
         moments += [fiber.wake_at for each in self.processes for fiber in each.fibers]
@@ -367,7 +367,7 @@ class World:
         self._restless()
         self._judge()
 
-    # What is right
+    # Verdicts
 
     def _judge(self) -> None:
         state = (self.api.revision, self.place.epoch(), tuple(self.place.reservations()))
@@ -375,7 +375,7 @@ class World:
             self._note(f"**** {broken}")
 
     def unforeseen(self, process: Process, error: Exception) -> None:
-        """A process met an error that is nobody's fault but its own."""
+        """Fail the run for an error of a process that no fault explains."""
         self.verdict.unforeseen(process.name, error)
 
     def _wake(self, resource: str, change: Change) -> None:

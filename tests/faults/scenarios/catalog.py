@@ -1,4 +1,4 @@
-"""All scenarios by name, and the cluster one of them begins with."""
+"""All scenarios by name, and the creation of a scenario's initial cluster."""
 
 from crds import labels
 from crds.api_resources import NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
@@ -13,7 +13,7 @@ SCENARIOS = {each.name: each for each in _ALL}
 
 
 def populate(cluster: ApiClient, scenario: Scenario) -> None:
-    """Make the nodes, the queues and the jobs."""
+    """Create the nodes, the queues and the jobs of a scenario."""
     for name in scenario.nodes:
         status = {"conditions": [people.ready("True", cluster.now)]}
         cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
@@ -34,20 +34,20 @@ def populate(cluster: ApiClient, scenario: Scenario) -> None:
 
 
 def _populate_with_strangers(cluster: ApiClient, job: str) -> None:
-    """What is another's, whatever it looks like."""
+    """Create foreign objects that look like those of a job."""
     uid = cluster.get(TORCHJOBS, job, NAMESPACE)["metadata"]["uid"]
     container = {"name": "torch", "image": "torch:1"}
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
     cluster.create(PODS, {**pod, "metadata": {"name": f"{job}-master-0", "labels": {labels.JOB_UID: uid}}}, ELSEWHERE)
     over = {"status": {"phase": "Succeeded"}}
-    cluster.patch(PODS, f"{job}-master-0", over, ELSEWHERE, subresource="status")  # takes no room, whoever pays
+    cluster.patch(PODS, f"{job}-master-0", over, ELSEWHERE, subresource="status")  # a pod that has ended uses no room
     group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "spec": {"minMember": 99}}
     cluster.create(POD_GROUPS, {**group, "metadata": {"name": f"{job}-7"}}, NAMESPACE)
     cluster.create(POD_GROUPS, {**group, "metadata": {"name": f"{job}-0", "labels": {labels.JOB_UID: uid}}}, ELSEWHERE)
 
 
 def _populate_with_hostile_pods(cluster: ApiClient, queue: str) -> None:
-    """Pods on a node, made by hand: of jobs that never were, and of one that names a queue that is not for it."""
+    """Create handmade pods on a node: of jobs that never existed, and of a job in a queue that does not admit it."""
     policy = {"queue": queue}
     body = {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "metadata": {"name": "hostile"}}
     spec = {"torchTaskSpecs": pair(), "schedulingPolicy": policy}

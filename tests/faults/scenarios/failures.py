@@ -1,4 +1,4 @@
-"""Scenarios in which pods fail, are lost or are restarted."""
+"""Scenarios in which pods fail, are lost, or are restarted."""
 
 from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task

@@ -1,4 +1,4 @@
-"""Scenarios in which tasks are bound together, or wait for each other."""
+"""Scenarios in which pods are bound as a gang, or in which tasks wait for each other."""
 
 from crds.api_resources import GANG_QUEUES, POD_GROUPS
 from tests.faults.scenarios import people
@@ -6,11 +6,11 @@ from tests.faults.scenarios.scenario import NAMESPACE, ONE, Scenario, fails, tas
 
 VOLCANO = {"schedulingPolicy": {"gangScheduler": "volcano"}}
 GANG = {"torchTaskSpecs": {"Master": task(), "Worker": task(2)}, **VOLCANO}
-"""Workers wait for the master to run: all are bound at once, and their gates opened one after the other."""
+"""A gang whose workers wait for the master: all pods are bound at once, and their gates open one after the other."""
 WITH_BOARD = {"torchTaskSpecs": {"Board": task(), "Master": task(), "Worker": task()}}
 _AFTER = [{"taskType": "Prepare", "phase": "Succeeded"}]
 STAGED = {"torchTaskSpecs": {"Prepare": task(), "Master": task(dependsOn=_AFTER), "Worker": task(2)}}
-"""Three pods at once at most, of four."""
+"""A job of four pods. At most three of them exist at the same time."""
 
 SCENARIOS = (
     Scenario(

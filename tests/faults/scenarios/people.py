@@ -1,6 +1,6 @@
-"""What people do to a cluster in a scenario, and what they wait for before they do it.
+"""The actions of users and admins in a scenario, and the conditions on which they wait.
 
-One rule: a condition looks at the jobs alone; a step goes through the API, as everybody's.
+One rule: a condition depends on the jobs alone, and a step uses the API like every other client.
 """
 
 import contextlib
@@ -20,61 +20,61 @@ TAMPERED = "tampered"
 
 
 def at_once(_: Mapping[str, Manifest]) -> bool:
-    """Without waiting for anything."""
+    """Return True: the step needs no condition."""
     return True
 
 
 def phase(job: str, *phases: str) -> Condition:
-    """Whether the job has come to one of these phases."""
+    """Return the condition that the job is in one of these phases."""
     return lambda jobs: job in jobs and (jobs[job].get("status") or {}).get("phase", "") in phases
 
 
 def change(job: str, **spec: Any) -> Step:
-    """The owner patches the spec."""
+    """Return the step that patches the spec of a job."""
     return lambda cluster: cluster.patch(TORCHJOBS, job, {"spec": spec}, NAMESPACE)
 
 
 def delete(job: str) -> Step:
-    """The owner deletes the job."""
+    """Return the step that deletes a job."""
     return lambda cluster: cluster.delete(TORCHJOBS, job, NAMESPACE)
 
 
 def new_queue(queue: str, **spec: Any) -> Step:
-    """The admin makes a queue."""
+    """Return the step that creates a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": queue}, "spec": spec}
     return lambda cluster: cluster.create(TENANT_QUEUES, body)
 
 
 def queue_change(queue: str, **spec: Any) -> Step:
-    """The admin patches a queue."""
+    """Return the step that patches the spec of a queue."""
     return lambda cluster: cluster.patch(TENANT_QUEUES, queue, {"spec": spec})
 
 
 def said(job: str, reason: str) -> Condition:
-    """Whether some condition of the job has this reason."""
+    """Return the condition that some condition of the job has this reason."""
     return lambda jobs: any(
         each["reason"] == reason for each in ((jobs.get(job) or {}).get("status") or {}).get("conditions") or ()
     )
 
 
 def obeyed(job: str, request: str) -> Condition:
-    """Whether a request for a restart was obeyed."""
+    """Return the condition that the job has obeyed this request for a restart."""
     return lambda jobs: job in jobs and (jobs[job].get("status") or {}).get("restartRequest") == request
 
 
 def ask(job: str, **request: Any) -> Step:
-    """The owner asks for a restart."""
+    """Return the step that requests a restart of a job."""
     annotations = {labels.RESTART_REQUEST: orjson.dumps(request).decode()}
     return lambda cluster: cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": annotations}}, NAMESPACE)
 
 
 def all_over(*jobs: str) -> Condition:
-    """Whether all of these jobs have succeeded."""
+    """Return the condition that all of these jobs have succeeded."""
     return lambda found: all(phase(job, "Succeeded")(found) for job in jobs)
 
 
 def take_back(namespace: str) -> Step:
-    """The users of another namespace take back what they have made."""
+    """Return the step in which users of another namespace delete their pods and jobs."""
 
     def step(cluster: ApiClient) -> None:
         for resource in (PODS, TORCHJOBS):
@@ -89,14 +89,14 @@ def take_back(namespace: str) -> Step:
 
 
 def install_volcano(cluster: ApiClient) -> None:
-    """The admin does."""
+    """Install Volcano's kinds and its default queue."""
     cluster.install(POD_GROUPS, GANG_QUEUES)
     kind = {"apiVersion": GANG_QUEUES.api_version, "kind": GANG_QUEUES.kind}
     cluster.create(GANG_QUEUES, {**kind, "metadata": {"name": "default"}, "status": {"state": "Open"}})
 
 
 def delete_group(job: str, group: str) -> Step:
-    """Somebody deletes a pod group by hand, and says so."""
+    """Return the step that deletes a pod group by hand and marks the job as tampered with."""
 
     def step(cluster: ApiClient) -> None:
         cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": {TAMPERED: "yes"}}}, NAMESPACE)
@@ -106,12 +106,12 @@ def delete_group(job: str, group: str) -> Step:
 
 
 def tampered(job: str) -> Condition:
-    """Whether somebody did."""
+    """Return the condition that the job is marked as tampered with."""
     return lambda jobs: job in jobs and TAMPERED in (jobs[job]["metadata"].get("annotations") or {})
 
 
 def silence(node: str) -> Step:
-    """A node is heard of no more, and whoever watches over nodes has its pods deleted, which it does not confirm."""
+    """Return the step in which a node goes silent: its pods are marked for deletion, which it never confirms."""
 
     def step(cluster: ApiClient) -> None:
         cluster.patch(NODES, node, {"status": {"conditions": [ready("Unknown", cluster.now)]}}, subresource="status")
@@ -126,5 +126,5 @@ def silence(node: str) -> Step:
 
 
 def ready(status: str, since: float) -> Manifest:
-    """A node's condition."""
+    """Return the Ready condition of a node."""
     return {"type": "Ready", "status": status, "lastTransitionTime": timestamps.format_time(since)}

@@ -1,6 +1,6 @@
-"""A scenario as a value: jobs, queues, how pods end, and what people do.
+"""A scenario as a value: its jobs and queues, how its pods end, and the actions of users and admins.
 
-One rule: however the owner's steps and the faults are timed, the end is the same; otherwise it is not a scenario.
+One rule: a scenario has the same end, whenever the owner's steps and the faults happen.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +15,11 @@ NAMESPACE = "default"
 FIRST_NODE, SECOND_NODE = "node-1", "node-2"
 Step = Callable[[ApiClient], object]
 Condition = Callable[[Mapping[str, Manifest]], bool]
-"""Of the jobs that there are, by name."""
+"""A condition on the existing jobs, by name."""
 Fate = Callable[[str, int, int], int | str | None]
-"""How a pod ends: task, index and how often a pod in its place has failed, to the exit code, or the reason if it is
-taken off its node; None if it runs until somebody stops it."""
+"""A function of a task, an index and the number of failures in this place: how the next pod there ends.
+
+The result is an exit code, or the reason of an eviction; None if the pod runs until it is stopped."""
 
 
 def _all_well(*_: object) -> int | None:
@@ -27,64 +28,67 @@ def _all_well(*_: object) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One story."""
+    """A scenario: the initial cluster, the actions of people, and the expected end."""
 
     name: str
     queues: Mapping[str, Mapping[str, Any]]
     jobs: Mapping[str, Mapping[str, Any]]
     ends: Mapping[str, str]
-    """Each job's last phase; a job that is missing is gone."""
+    """The last phase of each job. A job that is missing here must be deleted in the end."""
     restarts: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[tuple[Condition, Step], ...] = ()
-    """What people do, one after the other, each when its condition holds (or earlier, if a fault says so)."""
+    """The actions of people in order, each when its condition holds, or earlier if a fault says so."""
     fate: Fate = _all_well
     pool: str = "none"
     ports: tuple[int, int] | None = None
     loose: bool = False
-    """Whether the owner's steps may take finished pods away, if they come at the wrong moment."""
+    """Whether a step of the owner may delete finished pods if it comes at an unlucky moment."""
     stuck: int = 0
     """Pods of attempts up to this one never start."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What is not as usual."""
+    """Settings that differ from the defaults of a simulation."""
     disruptions: Mapping[str, int] = field(default_factory=dict)
-    """What was not the jobs' fault; less, if people come early."""
+    """The number of disruptions of each job. There may be fewer if a step of people comes early."""
     tampered: bool = False
-    """Whether people delete what is not theirs."""
+    """Whether people delete objects that they do not own."""
     requests: int = 0
-    """Restarts that people ask for."""
+    """The number of restarts that people request."""
     until: Condition = lambda _: True
     """No pod ends before this holds."""
     nodes: tuple[str, ...] = (FIRST_NODE,)
-    """Pods come to the first one that is ready."""
+    """The names of the nodes. Pods are bound to the first one that is ready."""
     bad_node: str = ""
-    """No pod that is here ends."""
+    """The node on which no pod ends."""
     missing: tuple[Resource, ...] = ()
-    """Kinds that are not installed at first."""
+    """The kinds that are not installed at first."""
     strangers: bool = False
-    """Whether there are objects of others that look like the first job's."""
+    """Whether there are foreign objects that look like those of the first job."""
     hostile: bool = False
     """Whether users of another namespace have made pods that claim to be charged to the first job's queue."""
     adds: Mapping[str, str] = field(default_factory=dict)
-    """What the API server adds to a container that asks for none of it, as a LimitRange does."""
+    """The requests that the API server adds to containers without them, as a LimitRange does."""
     most_pods: int = 0
-    """The limit of a ResourceQuota of the namespace on pods that have not ended; 0: there is none."""
+    """The ResourceQuota of the namespace on pods that have not ended; 0 means no quota."""
     patience: float = 0.0
-    """Seconds that it takes because somebody has to wait, though nothing goes wrong."""
+    """The seconds of deliberate waiting in a run without faults."""
 
 
 def task(count: int = 1, **fields: Any) -> Manifest:
-    """One entry of torchTaskSpecs, 1 CPU each."""
+    """Return an entry of torchTaskSpecs with 1 CPU per pod."""
     container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": "1"}}}
     return {"numTasks": count, "template": {"spec": {"containers": [container]}}, **fields}
 
 
 def pair(**fields: Any) -> Manifest:
-    """A master and a worker, both at once."""
+    """Return a master and a worker that start at the same time."""
     return {"Master": task(**fields), "Worker": task(dependsOn=[], **fields)}
 
 
 def fails(failing: str, how: int | str, times: int, index: int = 0) -> Fate:
-    """A pod fails so often; all others of its task end well, those of other tasks when the job does."""
+    """Return the fate in which one pod fails `times` times.
+
+    The other pods of its task and the master succeed; pods of other tasks run until the job ends.
+    """
 
     def fate(task_type: str, at: int, failed: int) -> int | str | None:
         if task_type == failing and at == index:

@@ -1,4 +1,4 @@
-"""Work queues for the contract suite: in memory, on fakeredis, on a private Redis server; a clock only tests move."""
+"""Work queues for the contract suite, in memory, on fakeredis and on a private Redis, and a clock that tests move."""
 
 import json
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from tests.support.queues.work_stage import Stage
 
 
 class Work(WorkSource, WorkSink, Protocol):
-    """Both ends of a work queue."""
+    """Both interfaces of a work queue: the coordinator's and the workers'."""
 
 
 class Stand:
-    """A work queue, its clock, and what stands around it: the store's epoch and reservations, RQ's list."""
+    """A work queue, its clock, and its environment: the epoch and the reservations of the store, and RQ's list."""
 
     def __init__(self, work: Work, clock: Clock) -> None:
         self.work = work
@@ -38,22 +38,22 @@ class Stand:
         raise NotImplementedError
 
     def lose(self) -> None:
-        """The store loses everything."""
+        """Delete all data of the store."""
         raise NotImplementedError
 
     def pop(self) -> list[Lease]:
-        """The next batch, as RQ hands it to a worker."""
+        """Return the next batch, as RQ passes it to a worker."""
         raise NotImplementedError
 
     def pop_all(self) -> list[Lease]:
-        """All batches pushed so far, one after the other."""
+        """Return the leases of all batches pushed so far."""
         leases: list[Lease] = []
         while batch := self.pop():
             leases += batch
         return leases
 
     def take(self) -> list[Task]:
-        """Dispatch, and begin on everything dispatched."""
+        """Dispatch keys, begin on all of them, and return their tasks."""
         self.work.dispatch()
         return self.work.begin(self.pop_all())
 
@@ -106,14 +106,14 @@ class RedisStand(Stand):
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A private Redis server without persistence, for the whole session."""
+    """Run a private Redis server without persistence for the whole session, and return its URL."""
     with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
         yield url
 
 
 @pytest.fixture
 def client(redis_url: str) -> Iterator[connection.Connection]:
-    """An empty real Redis."""
+    """Return a client of the private Redis server, which has been emptied."""
     client = connection.connect(redis_url, client_name="test")
     client.flushall()
     yield client
@@ -122,7 +122,7 @@ def client(redis_url: str) -> Iterator[connection.Connection]:
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])
 def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    """The same work queue, three times."""
+    """Return an empty work queue in memory, on fakeredis, and on Redis."""
     match request.param:
         case "memory":
             yield MemoryStand(Clock())
@@ -136,7 +136,7 @@ def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
 
 @pytest.fixture
 def stage(redis_url: str, tmp_path: Path) -> Iterator[Stage]:
-    """Redis is empty."""
+    """Return a stage on an empty Redis."""
     stage = Stage(redis_url, tmp_path)
     stage.reset()
     yield stage

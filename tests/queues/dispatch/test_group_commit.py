@@ -1,4 +1,4 @@
-"""Items of many threads travel together, each exactly once."""
+"""Group commit: items of many threads are sent in groups, each item exactly once."""
 
 import itertools
 import threading
@@ -12,7 +12,7 @@ from tests.support.waiting import SECONDS, until
 
 
 class Server:
-    """Receives groups; the first one waits at a gate."""
+    """A server that receives groups. Each group waits until the test opens the gate."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
@@ -26,7 +26,7 @@ class Server:
             raise OSError("no answer")
 
 
-def test_what_arrives_meanwhile_travels_together() -> None:
+def test_items_that_arrive_during_a_send_form_one_group() -> None:
     server = Server()
     commit = GroupCommit(server.send)
     with ThreadPoolExecutor(20) as threads:
@@ -40,7 +40,7 @@ def test_what_arrives_meanwhile_travels_together() -> None:
     assert sorted(itertools.chain.from_iterable(server.groups)) == list(range(20))
 
 
-def test_everybody_learns_of_a_failure_and_the_next_group_is_fresh() -> None:
+def test_failed_send_raises_for_every_item_and_the_next_group_succeeds() -> None:
     server = Server()
     server.fails = True
     server.gate.set()
@@ -54,7 +54,7 @@ def test_everybody_learns_of_a_failure_and_the_next_group_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_under_load_nothing_is_lost_or_doubled(threads: int) -> None:
+def test_every_item_is_sent_exactly_once_under_load(threads: int) -> None:
     server = Server()
     server.gate.set()
     commit = GroupCommit(server.send)

@@ -1,4 +1,4 @@
-"""Children are restarted, stopped in order, killed when they hang, and never left behind."""
+"""The supervisor restarts its children, stops them in order, kills those that hang, and leaves none behind."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ def program(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def test_a_killed_child_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_killed_child_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
     output = tmp_path / "output"
     supervisor.start(command("child", output))
     until(lambda: lines(output) == ["child runs"])
@@ -76,7 +76,7 @@ def test_pauses_between_restarts_grow_to_a_cap() -> None:
     assert pauses == [0.2, 0.4, 0.8, 1.6, 25.6, 30, 30]
 
 
-def test_a_child_that_cannot_be_started_again_is_tried_again(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_failed_restart_of_a_child_is_repeated(supervisor: Supervisor, tmp_path: Path) -> None:
     script = tmp_path / "program"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o700)
@@ -100,7 +100,7 @@ def test_stages_are_stopped_one_after_the_other(supervisor: Supervisor, tmp_path
     assert ended[2:] == ["server", "database"]
 
 
-def test_a_child_that_does_not_end_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_child_that_ignores_the_stop_signal_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
     supervisor = Supervisor(drain_seconds=-process_supervisor._KILL_MARGIN + 0.3)
     output = tmp_path / "output"
     supervisor.start(command("stubborn", output, STUBBORN))
@@ -130,7 +130,7 @@ sys.exit(processes.supervise([*commands, foreign, deaf], drain_seconds=5))
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int], Path]]:
-    """A supervisor with two children of ours and two foreign ones; the pids of the children; their output."""
+    """Run a supervisor with two torchq children and two foreign ones; return it, the children's pids and the output."""
     output = tmp_path / "output"
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, CHILD, str(output)])
     try:
@@ -145,7 +145,7 @@ def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[i
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_signal_is_forwarded(
+def test_stop_signal_is_forwarded_to_all_children(
     supervised: tuple[subprocess.Popen[bytes], list[int], Path], number: signal.Signals
 ) -> None:
     parent, children, output = supervised
@@ -156,7 +156,7 @@ def test_a_stop_signal_is_forwarded(
     assert sorted(lines(output)[2:]) == ["child-0 ends", "child-1 ends"]
 
 
-def test_no_orphans_after_kill_9_of_the_supervisor(
+def test_children_end_when_their_supervisor_is_killed(
     supervised: tuple[subprocess.Popen[bytes], list[int], Path],
 ) -> None:
     parent, children, output = supervised
@@ -166,7 +166,7 @@ def test_no_orphans_after_kill_9_of_the_supervisor(
     assert sorted(line for line in lines(output) if line.endswith("ends")) == ["child-0 ends", "child-1 ends"]
 
 
-def test_a_stubborn_child_ends_for_good_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+def test_child_that_ignores_signals_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     output = tmp_path / "output"
     script = STUBBORN.replace("grace=5", "grace=0.3")
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, script, str(output)])
@@ -177,7 +177,7 @@ def test_a_stubborn_child_ends_for_good_when_its_supervisor_is_killed(tmp_path: 
     until(lambda: all(map(gone, children)))
 
 
-def test_without_a_supervisor_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_with_parent_does_nothing_without_a_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(process_supervisor.PIPE, raising=False)
     process_supervisor.end_with_parent()
     monkeypatch.setenv(process_supervisor.PIPE, "1:0")
@@ -194,7 +194,7 @@ sys.exit(0 if len(open(tries).readlines()) == 3 else 1)
 """
 
 
-def test_work_that_is_done_once_is_tried_until_it_is_and_never_again(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_command_that_runs_once_is_repeated_until_it_succeeds(supervisor: Supervisor, tmp_path: Path) -> None:
     tries = tmp_path / "tries"
     supervisor.start(Command(name="work", arguments=[sys.executable, "-c", ONCE, str(tries)], once=True))
     until(lambda: supervisor.step() or not supervisor.has("work"))
@@ -202,7 +202,7 @@ def test_work_that_is_done_once_is_tried_until_it_is_and_never_again(supervisor:
     assert supervisor.stop() == []
 
 
-def test_what_a_part_becomes_when_it_has_ended(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_replaced_command_runs_when_the_old_child_has_ended(supervisor: Supervisor, tmp_path: Path) -> None:
     output = tmp_path / "output"
     supervisor.start(command("child", output))
     until(lambda: lines(output) == ["child runs"])
@@ -225,15 +225,15 @@ while open(place).read().count("server runs") < 2:
 """
 
 
-def test_the_others_are_kept_alive_while_a_stage_ends(supervisor: Supervisor, tmp_path: Path) -> None:
-    """The end of a session sends SIGTERM to all of them at once."""
+def test_children_of_other_stages_are_restarted_while_a_stage_ends(supervisor: Supervisor, tmp_path: Path) -> None:
+    """The end of a login session sends SIGTERM to all processes at once."""
     output = tmp_path / "output"
     supervisor.start(command("server", output, stage=0))
     waits = [sys.executable, "-c", textwrap.dedent(WAITS), "worker", str(output)]
     supervisor.start(Command(name="worker", arguments=waits, output=output, stage=1))
     until(lambda: len(lines(output)) == 2)
     os.kill(supervisor.pids()["server"], signal.SIGTERM)
-    assert supervisor.end(1) == []  # it ends once the server is back
+    assert supervisor.end(1) == []  # the worker ends once the server has been restarted
     assert [*supervisor.pids()] == ["server"]
     assert supervisor.stop() == []
 
@@ -249,7 +249,7 @@ def test_the_others_are_kept_alive_while_a_stage_ends(supervisor: Supervisor, tm
         ([signal.SIGTERM, signal.SIGUSR1], (True, False, 0)),
     ],
 )
-def test_only_one_signal_hurries_a_patient_stop(
+def test_only_the_hurry_signal_hurries_a_patient_stop(
     signals: list[signal.Signals], expected: tuple[bool, bool, int]
 ) -> None:
     handlers = {number: signal.getsignal(number) for number in {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, HURRY}}

@@ -1,4 +1,4 @@
-"""RQ jobs that somebody made who means harm: refused in one line each, in bounded memory, and nothing is lost."""
+"""Hostile RQ jobs: the worker refuses each with one log line, in bounded memory, and loses no valid job."""
 
 import json
 import pickle
@@ -25,14 +25,14 @@ TOKEN = "1-0123456789abcdef-1-1"
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most memory a process has ever had."""
+    """Return the peak memory of a process in megabytes."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) / 1024
 
 
 class Hostile:
-    """Puts jobs on our queue, as anybody can who may write to Redis."""
+    """Pushes jobs onto torchq's RQ queue, as every client that may write to Redis can."""
 
     def __init__(self, client: connection.Connection) -> None:
         self.client = client
@@ -41,11 +41,11 @@ class Hostile:
         self.gone: set[str] = set()
 
     def calls(self, function: str, *arguments: Any, **named: Any) -> None:
-        """A well-formed job."""
+        """Push a well-formed job that calls this function."""
         self.failed.add(self.queue.enqueue(function, *arguments, **named).id)
 
     def raw(self, name: str, removed: bool = True, **record: Any) -> None:
-        """A record of one's own, pushed."""
+        """Push a job with a handmade record."""
         fields = {"created_at": "2026-01-01T00:00:00.000000Z", "status": "queued", "origin": "torchq", **record}
         self.client.hset(f"rq:job:{name}", mapping=fields)
         self.client.rpush(redis_keys.RQ_WAITING, name)
@@ -53,7 +53,7 @@ class Hostile:
 
 
 def attack(client: connection.Connection, proof: Path) -> Hostile:
-    """One of everything."""
+    """Push one hostile job of every kind."""
     hostile = Hostile(client)
     command = f"touch {proof} # {SECRET}"
     hostile.calls("os.system", command)
@@ -91,7 +91,7 @@ def attack(client: connection.Connection, proof: Path) -> Hostile:
     return hostile
 
 
-def test_a_worker_outlives_everything_and_runs_what_is_ours(stage: Stage, tmp_path: Path) -> None:
+def test_worker_refuses_hostile_jobs_and_runs_valid_ones(stage: Stage, tmp_path: Path) -> None:
     worker = stage.start()
     stage.started()
     stage.offer("before")
@@ -116,8 +116,8 @@ def test_a_worker_outlives_everything_and_runs_what_is_ours(stage: Stage, tmp_pa
     assert peak_megabytes(worker.pid) - quiet < MEGABYTES, "no record is read that is longer than ours are"
 
 
-def test_what_rq_keeps_of_dead_workers_cannot_stop_the_living(stage: Stage) -> None:
-    """RQ's cleaning reads these lists; it must not end a worker's loop."""
+def test_hostile_rq_registries_do_not_stop_a_worker(stage: Stage) -> None:
+    """RQ's cleanup reads these lists. An error in the cleanup must not end the loop of a worker."""
     stage.client.rpush(redis_keys.RQ_INTERMEDIATE, b"\xff", "a b")
     stage.client.zadd(redis_keys.RQ_STARTED, {"no-execution": 1, "a:b:c": 1})
     stage.client.set(redis_keys.RQ_REGISTRIES["failed"], "x")
@@ -132,12 +132,12 @@ def test_what_rq_keeps_of_dead_workers_cannot_stop_the_living(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("reply", [b"x" * (rq_record.MOST_BYTES + 1), zlib.compress(b"x" * (rq_record.MOST_BYTES + 1))])
-def test_no_record_is_unpacked_beyond_measure(reply: bytes) -> None:
+def test_decompress_rejects_a_record_that_is_too_long(reply: bytes) -> None:
     with pytest.raises(InvalidBatch, match="longer than"):
         rq_record.decompress(reply)
 
 
-def test_a_batch_of_ours_fits() -> None:
+def test_largest_valid_batch_is_within_the_record_limit() -> None:
     key = f"{'n' * 63}/{'j' * 63}/{'u' * 36}"
     token = f"{2**40}-{'f' * 16}-{2**40}-32"
     data = json.dumps([FUNCTION, None, [[[key, token]] * 32], {}]).encode()
@@ -158,11 +158,11 @@ def test_a_batch_of_ours_fits() -> None:
         ({}, ""),
     ],
 )
-def test_what_a_record_names_is_read_without_believing_it(record: dict[bytes, bytes], name: str) -> None:
+def test_function_name_is_read_from_any_record_safely(record: dict[bytes, bytes], name: str) -> None:
     assert rq_record.function_name(record) == name
 
 
-def test_refused_jobs_are_kept_for_people_no_longer_than_batches(stage: Stage) -> None:
+def test_refused_job_expires_like_a_batch(stage: Stage) -> None:
     stage.start()
     stage.started()
     job = Queue(redis_keys.RQ_QUEUE, connection=stage.client, serializer=JSONSerializer).enqueue("os.system", "true")

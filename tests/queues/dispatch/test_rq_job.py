@@ -1,4 +1,4 @@
-"""RQ reads the records our script writes, and our job class runs nothing else."""
+"""RQ reads the job records that torchq's script writes, and torchq's job class runs no other function."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ KEYS = [JobKey("team", f"job-{number}", f"uid-{number}") for number in range(3)]
 
 @pytest.fixture
 def work(client: connection.Connection) -> RedisWork:
-    """A work queue that has pushed one batch of three keys."""
+    """Return a work queue with three ready keys."""
     client.set(redis_keys.EPOCH, 1)
     work = RedisWork(client)
     work.register("w1", 3)
@@ -37,13 +37,13 @@ def work(client: connection.Connection) -> RedisWork:
 
 @pytest.fixture
 def taken() -> list[Lease]:
-    """What the job's function was called with."""
+    """Return a list that collects the leases passed to the function of the job."""
     return []
 
 
 @pytest.fixture
 def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.BatchWorker:
-    """Our RQ worker, whose only function notes its leases."""
+    """Return torchq's RQ worker with a function that only records its leases."""
     return rq_worker.BatchWorker(
         ["torchq"], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer, worker_ttl=30
     )
@@ -51,7 +51,7 @@ def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.Batch
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
-    """RQ takes the process's signals over."""
+    """Restore the signal handlers of the process, which RQ replaces."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in handlers.items():
@@ -70,7 +70,7 @@ def rq_keys(client: connection.Connection) -> set[str]:
     return {key.decode() for key in client.keys("rq:*") if not key.startswith(b"rq:worker")}
 
 
-def test_rq_fetches_the_record_we_write(client: connection.Connection, work: RedisWork) -> None:
+def test_rq_reads_the_job_record_written_by_the_script(client: connection.Connection, work: RedisWork) -> None:
     assert work.dispatch() == 3
     assert [queue.name for queue in Queue.all(connection=client)] == ["torchq"]
     first, *_ = found = batches(client)
@@ -85,7 +85,7 @@ def test_rq_fetches_the_record_we_write(client: connection.Connection, work: Red
     assert 3500 < client.ttl(first.key) <= 3600
 
 
-def test_the_record_is_one_rq_would_write(client: connection.Connection, work: RedisWork) -> None:
+def test_job_record_equals_the_one_that_rq_would_write(client: connection.Connection, work: RedisWork) -> None:
     work.dispatch()
     job = batches(client)[0]
     ours = client.hgetall(job.key)
@@ -94,10 +94,10 @@ def test_the_record_is_one_rq_would_write(client: connection.Connection, work: R
     assert {name: theirs[name] for name in ours if name != b"data"} == {k: v for k, v in ours.items() if k != b"data"}
 
 
-def test_a_dispatch_sent_twice_loses_nothing(
+def test_repeated_dispatch_script_loses_no_key(
     client: connection.Connection, work: RedisWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client repeats a call whose answer was lost, word for word."""
+    """The client repeats a call whose answer was lost, with the same arguments."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "same")
     first = work.dispatch()
     waiting = client.lrange("rq:queue:torchq", 0, -1)
@@ -111,7 +111,7 @@ def test_a_dispatch_sent_twice_loses_nothing(
     assert len(work.begin(leases)) == 6
 
 
-def test_rqs_own_worker_runs_it_and_leaves_nothing(
+def test_stock_rq_worker_runs_a_batch_and_leaves_no_keys(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:
     work.dispatch()
@@ -123,7 +123,7 @@ def test_rqs_own_worker_runs_it_and_leaves_nothing(
     assert rq_keys(client) == {"rq:queues"}
 
 
-def test_our_worker_runs_it_and_leaves_nothing(
+def test_batch_worker_runs_a_batch_and_leaves_no_keys(
     client: connection.Connection, work: RedisWork, worker: rq_worker.BatchWorker, taken: list[Lease]
 ) -> None:
     work.dispatch()
@@ -133,7 +133,7 @@ def test_our_worker_runs_it_and_leaves_nothing(
     assert rq_keys(client) == {"rq:queues"}
 
 
-def test_a_job_that_names_another_function_is_refused(
+def test_job_with_another_function_is_refused(
     client: connection.Connection,
     worker: rq_worker.BatchWorker,
     tmp_path: Path,
@@ -151,7 +151,7 @@ def test_a_job_that_names_another_function_is_refused(
 
 
 @pytest.mark.parametrize("batch", [[["no-key", "t"]], [["a/b/c"]], "text", {"a": 1}, [[1, 2]], None])
-def test_a_job_whose_argument_is_no_batch_is_refused(
+def test_job_with_an_invalid_batch_is_refused(
     client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], batch: object
 ) -> None:
     job = _queue(client).enqueue(rq_job.FUNCTION, batch)
@@ -160,7 +160,7 @@ def test_a_job_whose_argument_is_no_batch_is_refused(
     assert taken == []
 
 
-def test_callbacks_of_a_foreign_record_are_not_called(
+def test_callbacks_of_a_foreign_job_are_not_called(
     client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[object] = []
@@ -176,7 +176,7 @@ def test_callbacks_of_a_foreign_record_are_not_called(
 
 
 class Pickled:
-    """Writes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class Pickled:
         return Path.touch, (self.path,)
 
 
-def test_a_pickle_is_never_loaded(
+def test_pickled_job_is_refused_without_loading_the_pickle(
     client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], tmp_path: Path
 ) -> None:
     proof = tmp_path / "proof"
@@ -197,7 +197,7 @@ def test_a_pickle_is_never_loaded(
     assert taken == []
 
 
-def test_a_broken_record_is_skipped_and_the_next_one_run(
+def test_broken_job_record_is_skipped_and_the_next_job_runs(
     client: connection.Connection, work: RedisWork, worker: rq_worker.BatchWorker, taken: list[Lease]
 ) -> None:
     client.hset("rq:job:broken", mapping={"data": json.dumps(["f", None, [], {}]), "timeout": "soon"})

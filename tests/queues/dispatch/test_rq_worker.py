@@ -1,4 +1,4 @@
-"""Real worker processes on a real Redis: what they promise while things are killed around them."""
+"""Real worker processes on a real Redis: runs, stops, killed workers and outages of Redis."""
 
 import os
 import secrets
@@ -20,10 +20,10 @@ from tests.support.queues.work_stage import SETTINGS, Stage
 from tests.support.waiting import SECONDS, until
 
 PROMPT = replace(SETTINGS, dispatched_lease=2.0)
-"""A worker that is killed between taking a batch and beginning on it costs its keys the longer of these."""
+"""Settings with a short lease of dispatched keys, for the case that a worker dies before it begins on a batch."""
 
 
-def test_every_key_runs_once_on_two_workers_and_rq_shows_them(stage: Stage) -> None:
+def test_every_key_runs_once_on_two_workers_and_rq_info_lists_them(stage: Stage) -> None:
     stage.start()
     stage.start()
     stage.started(2)
@@ -40,7 +40,7 @@ def test_every_key_runs_once_on_two_workers_and_rq_shows_them(stage: Stage) -> N
     assert "2 workers, 1 queues" in shown
 
 
-def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
+def test_a_thousand_runs_leave_no_keys_in_redis(stage: Stage) -> None:
     stage.start()
     stage.started()
     stage.offer("warm")
@@ -50,11 +50,11 @@ def test_redis_is_as_before_after_a_thousand_keys(stage: Stage) -> None:
         stage.offer(*[f"key-{number}" for number in range(250)])
         stage.until(stage.settled)
     assert len(stage.runs("end")) == 1001
-    # RQ's own locks and marks of a worker come and go; what stays for ever has no expiry.
+    # RQ's own locks and markers expire. Only a key without an expiry would stay permanently.
     until(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
 
 
-def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
+def test_slow_key_does_not_block_other_keys(stage: Stage) -> None:
     stage.start(threads=2, slow=2 * SECONDS)
     stage.started()
     stage.offer("slow-1", "key-1")
@@ -64,7 +64,7 @@ def test_a_batch_does_not_wait_for_its_slowest_key(stage: Stage) -> None:
     assert "slow-1" not in stage.runs("end")
 
 
-def test_a_long_run_keeps_its_lease(stage: Stage) -> None:
+def test_long_run_keeps_its_lease(stage: Stage) -> None:
     stage.start(slow=3 * SETTINGS.running_lease)
     stage.started()
     stage.offer("slow-1")
@@ -73,7 +73,7 @@ def test_a_long_run_keeps_its_lease(stage: Stage) -> None:
     assert stage.client.lrange("runs", -1, -1)[0].startswith(b"end slow-1 1"), "the fence must hold to the end"
 
 
-def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
+def test_keys_of_a_killed_worker_run_on_another(stage: Stage) -> None:
     stage.work = RedisWork(stage.client, PROMPT)
     stage.start()
     stage.start()
@@ -82,11 +82,11 @@ def test_a_killed_workers_keys_go_to_another(stage: Stage) -> None:
     stage.offer(*names)
     stage.until(stage.settled)
     assert set(stage.runs("end")) == set(names)
-    assert stage.runs("begin").count("exit-1") >= 2  # more, if a lease ran out on a busy machine
+    assert stage.runs("begin").count("exit-1") >= 2  # more often if a lease ended early on a busy machine
     assert sorted(worker.poll() is None for worker in stage.workers) == [False, True]
 
 
-def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
+def test_failing_run_backs_off_and_is_logged(stage: Stage) -> None:
     stage.start()
     stage.started()
     stage.offer("fail-1")
@@ -97,7 +97,7 @@ def test_a_run_that_raises_backs_off_and_is_told(stage: Stage) -> None:
     assert "ERROR queues.dispatch.task_runner team/fail-1/uid: the run failed; it will be tried again" in stage.log()
 
 
-def test_a_stop_signal_lets_runs_finish_and_takes_nothing_new(stage: Stage) -> None:
+def test_stop_signal_lets_runs_finish_and_takes_no_new_keys(stage: Stage) -> None:
     worker = stage.start(threads=2, slow=0.5)
     stage.started()
     stage.offer("slow-1")
@@ -112,7 +112,7 @@ def test_a_stop_signal_lets_runs_finish_and_takes_nothing_new(stage: Stage) -> N
     assert stage.client.scard("rq:workers") == 0
 
 
-def test_a_batch_not_started_is_given_back_at_a_stop(stage: Stage) -> None:
+def test_stop_returns_keys_that_have_not_started(stage: Stage) -> None:
     worker = stage.start(threads=1, slow=0.5)
     stage.started()
     stage.work.register("more", 10)
@@ -125,7 +125,7 @@ def test_a_batch_not_started_is_given_back_at_a_stop(stage: Stage) -> None:
     assert sorted(stage.runs("end")) == ["key-1", "key-2", "key-3", "slow-1"]
 
 
-def test_a_drain_is_bounded(stage: Stage) -> None:
+def test_drain_ends_after_its_time_limit(stage: Stage) -> None:
     worker = stage.start(slow=2 * SECONDS, drain=0.5)
     stage.started()
     stage.offer("slow-1")
@@ -139,14 +139,14 @@ def test_a_drain_is_bounded(stage: Stage) -> None:
     stage.until(lambda: stage.runs("end") == ["slow-1"])
 
 
-def test_a_second_signal_ends_at_once(stage: Stage) -> None:
+def test_second_stop_signal_ends_the_worker_at_once(stage: Stage) -> None:
     worker = stage.start(slow=2 * SECONDS)
     stage.started()
     stage.offer("slow-1")
     stage.until(lambda: stage.runs("begin"))
     worker.send_signal(signal.SIGTERM)
     until(lambda: (worker.send_signal(signal.SIGTERM), worker.poll() is not None)[1])
-    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)  # one that drains ends with 0
+    assert worker.poll() in (128 + signal.SIGTERM, -signal.SIGTERM)  # a worker that drains ends with 0
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def port() -> Iterator[int]:
         yield port
 
 
-def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
+def test_worker_survives_a_redis_outage(tmp_path: Path, port: int) -> None:
     password = secrets.token_hex(8)
     arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]
     stage = Stage(f"redis://:{password}@127.0.0.1:{port}/0", tmp_path)
@@ -179,7 +179,7 @@ def test_redis_may_go_and_come_back(tmp_path: Path, port: int) -> None:
     assert len(stage.log()) < 12, text
 
 
-def test_an_emptied_redis_is_registered_with_again(stage: Stage) -> None:
+def test_worker_registers_again_after_redis_was_emptied(stage: Stage) -> None:
     stage.start()
     stage.started()
     stage.reset()

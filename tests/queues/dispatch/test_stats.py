@@ -1,4 +1,4 @@
-"""The few numbers of queues and dispatch, on a fake Redis and a real one."""
+"""The key figures of queues and dispatch, on fakeredis and on Redis."""
 
 import time
 
@@ -20,13 +20,13 @@ def redis_stand(stand: Stand) -> RedisStand:
     return stand
 
 
-def test_a_store_that_was_never_there_has_no_numbers(redis_stand: RedisStand) -> None:
+def test_vitals_of_a_lost_store_are_zero(redis_stand: RedisStand) -> None:
     redis_stand.lose()
     found = stats.read(redis_stand.client)
     assert (found.epoch, found.picks, found.runs, found.waiting, found.admitted, found.workers) == (0, 0, 0, 0, 0, {})
 
 
-def test_runs_are_counted_when_they_are_given_back(redis_stand: RedisStand) -> None:
+def test_vitals_count_a_run_when_it_is_finished(redis_stand: RedisStand) -> None:
     redis_stand.work.register("w", 8)
     redis_stand.work.offer([Offer(key=key, tenant="a") for key in KEYS])
     assert stats.read(redis_stand.client).ready == 3
@@ -34,26 +34,26 @@ def test_runs_are_counted_when_they_are_given_back(redis_stand: RedisStand) -> N
     assert stats.read(redis_stand.client).leased == 3
     redis_stand.work.finish(tasks[0].key, tasks[0].token)
     redis_stand.work.finish(tasks[1].key, tasks[1].token, requeue_after=60)
-    redis_stand.work.finish(tasks[1].key, tasks[1].token)  # given back already
+    redis_stand.work.finish(tasks[1].key, tasks[1].token)  # the run was finished before
     found = stats.read(redis_stand.client)
     assert (found.runs, found.delayed, found.leased, found.ready) == (2, 1, 1, 0)
 
 
-def test_workers_whose_registration_has_ended_are_not_alive(redis_stand: RedisStand) -> None:
-    redis_stand.clock.now = time.time()  # the server's own time tells who is alive
+def test_vitals_leave_out_workers_with_an_expired_registration(redis_stand: RedisStand) -> None:
+    redis_stand.clock.now = time.time()  # vitals compare registrations with the time of the server
     redis_stand.work.register("alive", 8)
     redis_stand.clock.step(-3600)
     redis_stand.work.register("dead", 4)
     assert stats.read(redis_stand.client).workers == {"alive": 8}
 
 
-def test_jobs_are_counted(redis_stand: RedisStand) -> None:
+def test_vitals_count_admitted_jobs(redis_stand: RedisStand) -> None:
     redis_stand.reserve(Reservation(key=KEYS[0], queue="a", attempt=1, epoch=1, charge={"jobs": 1}))
     found = stats.read(redis_stand.client)
     assert (found.epoch, found.admitted, found.waiting) == (1, 1, 0)
 
 
-def test_what_cannot_be_read_is_said(redis_stand: RedisStand) -> None:
+def test_unreadable_vitals_raise_an_error_that_names_torchq_doctor(redis_stand: RedisStand) -> None:
     redis_stand.client.set(redis_keys.READY_COUNT, "many")
     with pytest.raises(errors.Unreadable, match="torchq doctor"):
         stats.read(redis_stand.client)

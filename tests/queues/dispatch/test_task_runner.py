@@ -1,4 +1,4 @@
-"""The threads of a worker process, on the queue in memory."""
+"""The threads of a worker process, with a work queue in memory."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ KEYS = [JobKey("team", f"job-{number}", "uid") for number in range(4)]
 
 
 class Office:
-    """A work queue, and a reconcile that waits until it is let go."""
+    """A work queue, and a reconcile that waits until the test opens the gate."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -61,7 +61,7 @@ def office() -> Iterator[Office]:
     office.gate.set()
 
 
-def test_what_has_not_started_at_a_stop_is_given_back(office: Office) -> None:
+def test_stop_returns_leases_that_have_not_started(office: Office) -> None:
     runs = office.runs(2)
     leases = office.leases(*KEYS)
     runs.run_batch(leases, lambda: len(office.begun) == 2, 10)
@@ -71,7 +71,7 @@ def test_what_has_not_started_at_a_stop_is_given_back(office: Office) -> None:
     assert runs.wait_for_end(SECONDS) == 0
 
 
-def test_patience_with_busy_threads_ends(office: Office) -> None:
+def test_leases_that_find_no_free_thread_in_time_are_returned(office: Office) -> None:
     runs = office.runs(1)
     runs.run_batch(office.leases(*KEYS), lambda: False, 0.05)
     until(lambda: office.begun == KEYS[:1])
@@ -84,7 +84,7 @@ def test_lost_leases_are_not_run(office: Office) -> None:
     assert runs.leases() == []
 
 
-def test_nothing_is_begun_without_an_epoch(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_run_begins_before_the_queues_are_rebuilt(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     runs = office.runs(4)
     leases = office.leases(*KEYS)
     office.epoch = 0
@@ -93,7 +93,7 @@ def test_nothing_is_begun_without_an_epoch(office: Office, caplog: pytest.LogCap
     assert "the queues must be rebuilt first; trying again" in caplog.text
 
 
-def test_the_same_key_twice_in_one_process_is_two_leases(office: Office) -> None:
+def test_two_leases_of_one_key_in_one_process_are_kept_apart(office: Office) -> None:
     runs = office.runs(2)
     first = office.leases(KEYS[0])
     runs.run_batch(first, lambda: False, 1)
@@ -105,7 +105,7 @@ def test_the_same_key_twice_in_one_process_is_two_leases(office: Office) -> None
 
 
 @pytest.mark.parametrize(("expected", "traceback"), [((), True), ((KeyError,), True), ((OSError,), False)])
-def test_expected_errors_are_one_line(
+def test_expected_errors_are_logged_without_a_traceback(
     office: Office, caplog: pytest.LogCaptureFixture, expected: tuple[type[Exception], ...], traceback: bool
 ) -> None:
     office.error = OSError("the server is down")
@@ -120,7 +120,7 @@ def test_expected_errors_are_one_line(
     assert [task.failures for task in office.work.begin([(key, token)])] == [1]
 
 
-def test_the_keeper_renews_what_runs_and_registers(office: Office) -> None:
+def test_lease_renewer_renews_running_leases_and_registers_free_threads(office: Office) -> None:
     runs = office.runs(3)
     [lease] = leases = office.leases(KEYS[0])
     runs.run_batch(leases, lambda: False, 1)
@@ -139,9 +139,7 @@ def test_the_keeper_renews_what_runs_and_registers(office: Office) -> None:
     assert office.work.dispatch() == 0, "a stopping worker gets nothing more"
 
 
-def test_a_run_that_hangs_loses_its_key_and_may_do_nothing_more(
-    office: Office, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_hanging_run_loses_its_lease_and_its_fence(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     runs = TaskRunner(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
     [lease] = leases = office.leases(KEYS[0])
     runs.run_batch(leases, lambda: False, 1)
@@ -162,7 +160,7 @@ def test_a_run_that_hangs_loses_its_key_and_may_do_nothing_more(
     assert not stop()
 
 
-def test_a_worker_of_which_every_thread_hangs_ends(office: Office) -> None:
+def test_worker_stops_when_all_its_threads_hang(office: Office) -> None:
     runs = TaskRunner(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
     stop = Stop()
     keeper = LeaseRenewer("w1", office.work, runs, pause=5.0, stop=stop, outage=Outage(log))
@@ -180,7 +178,7 @@ def test_a_worker_of_which_every_thread_hangs_ends(office: Office) -> None:
     assert stop()
 
 
-def test_an_outage_is_told_when_it_begins_every_minute_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_at_its_start_every_minute_and_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     outage = Outage(logging.getLogger("test"), clock)
     caplog.set_level(logging.INFO)
@@ -194,7 +192,7 @@ def test_an_outage_is_told_when_it_begins_every_minute_and_when_it_ends(caplog: 
     assert caplog.messages == [down, down, down, "over after 130 s: Redis is down"]
 
 
-def test_complaints_of_one_reason_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_log_counts_repeated_reasons(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     complaints = FailureLog(logging.getLogger("test"), 10, clock)
     for number in range(25):

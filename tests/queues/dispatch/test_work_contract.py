@@ -1,4 +1,4 @@
-"""What the work queue promises, clause by clause, over memory, fakeredis and Redis."""
+"""The contract of the work queue, clause by clause: in memory, on fakeredis and on Redis."""
 
 import itertools
 from dataclasses import replace
@@ -22,12 +22,12 @@ def offer(number: int = 0, tenant: str = "a", seen: int = 0, delay: float = 0.0)
 
 @pytest.fixture
 def ready(stand: Stand) -> Stand:
-    """A work queue with one registered worker of 16 threads."""
+    """Return a work queue with one registered worker of 16 threads."""
     stand.work.register("w1", 16)
     return stand
 
 
-def test_an_offered_key_becomes_one_task(ready: Stand) -> None:
+def test_offered_key_becomes_one_task(ready: Stand) -> None:
     ready.work.offer([offer(seen=7)])
     [task] = ready.take()
     assert (task.key, task.tenant, task.seen, task.failures, task.reservation) == (key(), "a", 7, 0, None)
@@ -35,17 +35,17 @@ def test_an_offered_key_becomes_one_task(ready: Stand) -> None:
     assert ready.take() == []
 
 
-def test_a_burst_of_offers_collapses_and_keeps_the_newest_seen(ready: Stand) -> None:
+def test_burst_of_offers_becomes_one_task_with_the_newest_seen_version(ready: Stand) -> None:
     ready.work.offer([offer(seen=seen) for seen in (3, 900, 12)] * 50)
     assert [task.seen for task in ready.take()] == [900]
 
 
-def test_resource_versions_beyond_double_precision_of_text_are_kept_exactly(ready: Stand) -> None:
+def test_largest_resource_version_is_kept_exactly(ready: Stand) -> None:
     ready.work.offer([offer(seen=9_007_199_254_740_991)])
     assert [task.seen for task in ready.take()] == [9_007_199_254_740_991]
 
 
-def test_one_worker_per_key_and_one_more_run_for_offers_meanwhile(ready: Stand) -> None:
+def test_offers_during_a_run_lead_to_one_more_run_after_it(ready: Stand) -> None:
     ready.work.offer([offer()])
     [first] = ready.take()
     for _ in range(5):
@@ -59,7 +59,7 @@ def test_one_worker_per_key_and_one_more_run_for_offers_meanwhile(ready: Stand) 
     assert ready.take() == []
 
 
-def test_an_offer_while_the_batch_waits_in_rq_is_one_more_run_too(ready: Stand) -> None:
+def test_offer_while_the_batch_waits_in_rq_leads_to_one_more_run(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     ready.work.offer([offer()])
@@ -68,7 +68,7 @@ def test_an_offer_while_the_batch_waits_in_rq_is_one_more_run_too(ready: Stand) 
     assert len(ready.take()) == 1
 
 
-def test_a_killed_workers_key_returns_when_its_lease_ends(ready: Stand) -> None:
+def test_key_of_a_dead_worker_returns_when_its_lease_ends(ready: Stand) -> None:
     ready.work.offer([offer()])
     [lost] = ready.take()
     ready.clock.step(14.9)
@@ -80,7 +80,7 @@ def test_a_killed_workers_key_returns_when_its_lease_ends(ready: Stand) -> None:
     assert again.token != lost.token
 
 
-def test_renewing_keeps_a_running_lease(ready: Stand) -> None:
+def test_renew_keeps_a_running_lease(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
     for _ in range(6):
@@ -91,7 +91,7 @@ def test_renewing_keeps_a_running_lease(ready: Stand) -> None:
     assert ready.work.holds(task.key, task.token)
 
 
-def test_a_lost_token_changes_nothing(ready: Stand) -> None:
+def test_calls_with_a_lost_token_change_nothing(ready: Stand) -> None:
     ready.work.offer([offer()])
     [lost] = ready.take()
     ready.clock.step(15)
@@ -107,7 +107,7 @@ def test_a_lost_token_changes_nothing(ready: Stand) -> None:
     assert len(ready.take()) == 1, "the lost token prolonged a lease that is not its own"
 
 
-def test_a_dispatched_lease_outlasts_a_running_one(ready: Stand) -> None:
+def test_dispatched_lease_lasts_longer_than_a_running_one(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     ready.clock.step(WorkSettings().dispatched_lease - 1)
@@ -119,7 +119,7 @@ def test_a_dispatched_lease_outlasts_a_running_one(ready: Stand) -> None:
     assert ready.work.holds(task.key, task.token)
 
 
-def test_a_batch_that_waited_too_long_begins_nothing(ready: Stand) -> None:
+def test_batch_whose_leases_ended_begins_no_task(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     stale = ready.pop_all()
@@ -130,7 +130,7 @@ def test_a_batch_that_waited_too_long_begins_nothing(ready: Stand) -> None:
     assert len(ready.work.begin(ready.pop_all())) == 1
 
 
-def test_the_same_batch_begins_once(ready: Stand) -> None:
+def test_batch_begins_once(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     leases = ready.pop_all()
@@ -138,7 +138,7 @@ def test_the_same_batch_begins_once(ready: Stand) -> None:
     assert ready.work.begin(leases) == []
 
 
-def test_a_lease_not_begun_can_be_given_back(ready: Stand) -> None:
+def test_lease_that_has_not_begun_can_be_returned(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     [(lost, token)] = ready.pop_all()
@@ -146,7 +146,7 @@ def test_a_lease_not_begun_can_be_given_back(ready: Stand) -> None:
     assert [task.key for task in ready.take()] == [lost]
 
 
-def test_requeue_after(ready: Stand) -> None:
+def test_finish_with_requeue_after_runs_the_key_again_after_the_delay(ready: Stand) -> None:
     ready.work.offer([offer(seen=4)])
     [task] = ready.take()
     ready.work.finish(task.key, task.token, requeue_after=2.5)
@@ -159,7 +159,7 @@ def test_requeue_after(ready: Stand) -> None:
     assert len(ready.take()) == 1
 
 
-def test_an_offer_overtakes_a_delay(ready: Stand) -> None:
+def test_offer_ends_a_requeue_delay(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
     ready.work.finish(task.key, task.token, requeue_after=30)
@@ -171,7 +171,7 @@ def test_an_offer_overtakes_a_delay(ready: Stand) -> None:
     assert ready.take() == [], "the delay outlived the run"
 
 
-def test_a_delayed_offer_waits_and_an_earlier_one_wins(ready: Stand) -> None:
+def test_shortest_delay_of_several_offers_applies(ready: Stand) -> None:
     ready.work.offer([offer(delay=5), offer(delay=1), offer(delay=9)])
     ready.clock.step(0.9)
     assert ready.take() == []
@@ -179,7 +179,7 @@ def test_a_delayed_offer_waits_and_an_earlier_one_wins(ready: Stand) -> None:
     assert len(ready.take()) == 1
 
 
-def test_a_dropped_key_that_was_delayed_is_forgotten(ready: Stand) -> None:
+def test_drop_removes_a_delayed_key(ready: Stand) -> None:
     ready.work.offer([offer(delay=5), offer(1, delay=5)])
     ready.work.drop([key(), key(2)])
     assert set(ready.work.inspect().records) == {key(1)}
@@ -187,7 +187,7 @@ def test_a_dropped_key_that_was_delayed_is_forgotten(ready: Stand) -> None:
     assert [task.key for task in ready.take()] == [key(1)]
 
 
-def test_a_dropped_key_that_is_worked_at_runs_once_more(ready: Stand) -> None:
+def test_drop_of_a_running_key_leads_to_one_more_run(ready: Stand) -> None:
     ready.work.offer([offer()])
     [first] = ready.take()
     ready.work.drop([key()])
@@ -197,7 +197,7 @@ def test_a_dropped_key_that_is_worked_at_runs_once_more(ready: Stand) -> None:
     assert not ready.work.inspect().records
 
 
-def test_a_dropped_key_that_is_about_to_run_or_has_failed_runs(ready: Stand) -> None:
+def test_drop_keeps_a_ready_or_failed_key(ready: Stand) -> None:
     ready.work.offer([offer()])
     [failed] = ready.take()
     ready.work.finish(failed.key, failed.token, failed=True)
@@ -207,7 +207,7 @@ def test_a_dropped_key_that_is_about_to_run_or_has_failed_runs(ready: Stand) -> 
     assert {task.key for task in ready.take()} == {key(), key(1)}
 
 
-def test_a_delayed_offer_never_delays(ready: Stand) -> None:
+def test_delayed_offer_does_not_delay_a_ready_key(ready: Stand) -> None:
     ready.work.offer([offer(), offer(delay=5, seen=8)])
     [task] = ready.take()
     assert task.seen == 8
@@ -216,7 +216,7 @@ def test_a_delayed_offer_never_delays(ready: Stand) -> None:
     assert len(ready.take()) == 1
 
 
-def test_failures_back_off_and_a_success_forgets_them(ready: Stand) -> None:
+def test_failures_back_off_exponentially_and_a_success_resets_the_count(ready: Stand) -> None:
     ready.work.offer([offer()])
     delays = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]
     for failures, delay in enumerate(delays):
@@ -234,7 +234,7 @@ def test_failures_back_off_and_a_success_forgets_them(ready: Stand) -> None:
     assert task.failures == 0
 
 
-def test_a_failed_run_that_was_offered_meanwhile_runs_at_once_and_keeps_count(ready: Stand) -> None:
+def test_failed_run_with_a_new_offer_runs_at_once_and_keeps_its_count(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
     ready.work.offer([offer()])
@@ -242,7 +242,7 @@ def test_a_failed_run_that_was_offered_meanwhile_runs_at_once_and_keeps_count(re
     assert [task.failures for task in ready.take()] == [1]
 
 
-def test_the_backoff_formula_never_overflows() -> None:
+def test_backoff_is_capped_for_any_number_of_failures() -> None:
     assert backoff(5_000, WorkSettings()) == 60
 
 
@@ -254,7 +254,7 @@ def test_tenants_take_turns(ready: Stand) -> None:
     assert tenants[:5] == ["flood", "b", "c", "flood", "b"]
 
 
-def test_a_tenant_that_comes_after_thousands_of_keys_of_another_has_the_next_turn(ready: Stand) -> None:
+def test_new_tenant_gets_the_next_turn_after_thousands_of_foreign_keys(ready: Stand) -> None:
     ready.work.offer([replace(offer(number), tenant="/flood") for number in range(4_000)])
     ready.take()
     ready.work.register("w2", 2)
@@ -262,12 +262,12 @@ def test_a_tenant_that_comes_after_thousands_of_keys_of_another_has_the_next_tur
     assert [task.tenant for task in ready.take()] == ["/flood", "team/ours"]
 
 
-def test_a_tenant_is_served_in_order(ready: Stand) -> None:
+def test_keys_of_one_tenant_are_served_in_order(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(5)])
     assert [task.key for task in ready.take()] == [key(number) for number in range(5)]
 
 
-def test_dispatch_takes_at_most_the_free_threads(ready: Stand) -> None:
+def test_dispatch_takes_at_most_as_many_keys_as_free_threads(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(100)])
     ready.work.register("w2", 4)
     assert ready.work.dispatch() == 20
@@ -277,14 +277,14 @@ def test_dispatch_takes_at_most_the_free_threads(ready: Stand) -> None:
     assert ready.work.dispatch() == 3
 
 
-def test_nothing_is_pushed_without_workers(stand: Stand) -> None:
+def test_dispatch_takes_no_key_without_workers(stand: Stand) -> None:
     stand.work.offer([offer()])
     assert stand.work.dispatch() == 0
     stand.work.register("w1", 2)
     assert stand.work.dispatch() == 1
 
 
-def test_a_silent_worker_is_forgotten_and_a_stopping_one_at_once(ready: Stand) -> None:
+def test_dispatch_ignores_silent_and_stopping_workers(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(3)])
     ready.clock.step(15)
     assert ready.work.dispatch() == 0
@@ -293,7 +293,7 @@ def test_a_silent_worker_is_forgotten_and_a_stopping_one_at_once(ready: Stand) -
     assert ready.work.dispatch() == 0
 
 
-def test_batches_grow_with_what_is_ready(ready: Stand) -> None:
+def test_batch_size_grows_with_the_number_of_ready_keys(ready: Stand) -> None:
     ready.work.register("w2", 16)
     ready.work.offer([offer(number) for number in range(4)])
     ready.work.dispatch()
@@ -311,21 +311,21 @@ def _sizes(stand: Stand) -> list[int]:
     return list(itertools.takewhile(bool, (len(stand.pop()) for _ in itertools.count())))
 
 
-def test_a_batch_has_at_most_32_keys(stand: Stand) -> None:
+def test_batch_has_at_most_32_keys(stand: Stand) -> None:
     stand.work.register("w1", 1000)
     stand.work.offer([offer(number) for number in range(1000)])
     stand.work.dispatch()
     assert _sizes(stand) == [32] * 31 + [8]
 
 
-def test_a_task_carries_its_reservation(ready: Stand) -> None:
+def test_task_has_the_reservation_of_its_job(ready: Stand) -> None:
     reservation = Reservation(key=key(), queue="a", attempt=2, epoch=1, charge={"jobs": 1, "cpu": 1500}, port=20_001)
     ready.reserve(reservation)
     ready.work.offer([offer(0), offer(1)])
     assert [task.reservation for task in ready.take()] == [reservation, None]
 
 
-def test_a_rebuild_ends_every_fence(ready: Stand) -> None:
+def test_rebuild_ends_every_fence(ready: Stand) -> None:
     ready.work.offer([offer(0), offer(1)])
     first, second = ready.take()
     assert ready.work.holds(first.key, first.token)
@@ -336,7 +336,7 @@ def test_a_rebuild_ends_every_fence(ready: Stand) -> None:
     assert ready.work.holds(again.key, again.token)
 
 
-def test_no_epoch_means_that_nothing_runs(ready: Stand) -> None:
+def test_lost_store_refuses_offer_dispatch_and_begin(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
     ready.lose()
@@ -351,7 +351,7 @@ def test_no_epoch_means_that_nothing_runs(ready: Stand) -> None:
     ready.work.finish(task.key, task.token)
 
 
-def test_tokens_are_unique_across_a_loss(ready: Stand) -> None:
+def test_tokens_stay_unique_after_a_loss_of_the_store(ready: Stand) -> None:
     ready.work.offer([offer()])
     [before] = ready.take()
     ready.lose()
@@ -365,27 +365,27 @@ def test_tokens_are_unique_across_a_loss(ready: Stand) -> None:
 
 
 def told(version: int, seen: int = 0) -> Offer:
-    """That a job has changed."""
+    """Return the offer for a change of a job."""
     return Offer(key=key(), tenant="a", seen=seen, version=version)
 
 
 @pytest.mark.parametrize(
     ("offers", "again"),
     [
-        pytest.param([told(7)], False, id="its own write"),
-        pytest.param([told(6, seen=3), told(7, seen=5)], False, id="all it has seen"),
-        pytest.param([told(8)], True, id="a later change"),
-        pytest.param([told(7, seen=6)], True, id="pods it has not seen"),
-        pytest.param([told(6, seen=6), told(7)], True, id="pods it has not seen, before"),
-        pytest.param([offer()], True, id="another reason"),
-        pytest.param([offer(), told(7)], True, id="another reason first"),
-        pytest.param([told(7), offer()], True, id="another reason last"),
-        pytest.param([offer(delay=1.0)], True, id="another reason, not at once"),
+        pytest.param([told(7)], False, id="change written by the run itself"),
+        pytest.param([told(6, seen=3), told(7, seen=5)], False, id="changes that the run has seen"),
+        pytest.param([told(8)], True, id="later change"),
+        pytest.param([told(7, seen=6)], True, id="newer pods than the run has seen"),
+        pytest.param([told(6, seen=6), told(7)], True, id="newer pods in an earlier offer"),
+        pytest.param([offer()], True, id="offer without a version"),
+        pytest.param([offer(), told(7)], True, id="offer without a version first"),
+        pytest.param([told(7), offer()], True, id="offer without a version last"),
+        pytest.param([offer(delay=1.0)], True, id="delayed offer without a version"),
     ],
 )
 @pytest.mark.parametrize("meanwhile", [True, False], ids=["during the run", "after it"])
 @pytest.mark.parametrize("timer", [None, 30.0])
-def test_what_a_run_has_settled_is_no_reason_to_run_again(
+def test_change_that_a_run_has_settled_does_not_lead_to_another_run(
     ready: Stand, offers: list[Offer], again: bool, meanwhile: bool, timer: float | None
 ) -> None:
     ready.work.offer([offer()])
@@ -401,7 +401,7 @@ def test_what_a_run_has_settled_is_no_reason_to_run_again(
         assert ready.take(), "the timer was forgotten"
 
 
-def test_what_failed_or_is_not_settled_any_more_is_run_again(ready: Stand) -> None:
+def test_change_after_a_failed_or_unsettled_run_leads_to_another_run(ready: Stand) -> None:
     def run(**how: int) -> None:
         ready.work.offer([offer()])
         [task] = ready.take()
@@ -416,7 +416,7 @@ def test_what_failed_or_is_not_settled_any_more_is_run_again(ready: Stand) -> No
     assert len(ready.take()) == 1
 
 
-def test_a_key_that_is_ready_stays_so(ready: Stand) -> None:
+def test_settled_change_leaves_a_ready_key_ready(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()
     ready.work.finish(task.key, task.token, requeue_after=0, settled_version=7)

@@ -1,4 +1,4 @@
-"""Memory and Redis agree on any sequence of operations, and no key is ever with two workers or forgotten."""
+"""Memory and Redis agree on any sequence of operations; no key is lost, and no key runs on two workers."""
 
 from dataclasses import astuple
 
@@ -23,12 +23,12 @@ OFFERS = st.builds(
 
 
 def shown(task: Task) -> tuple[object, ...]:
-    """A task without its token, which differs."""
+    """Return the fields of a task without its token, which differs on both sides."""
     return tuple(value for value in astuple(task) if value != task.token)
 
 
 class Twins(RuleBasedStateMachine):
-    """The same operations on both; `given` keeps the tokens of each side apart."""
+    """The same operations on a work queue in memory and on one in Redis."""
 
     memory: Stand
     redis: Stand
@@ -91,7 +91,7 @@ class Twins(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, requeue_after: float | None, failed: bool) -> None:
         if not self.tasks:
             return
-        # A finished task stays in the list now and then: a token that is over must change nothing.
+        # Some finished tasks stay in the list: a token that is no longer valid must change nothing.
         chosen = data.draw(st.integers(0, len(self.tasks) - 1))
         pair = self.tasks[chosen] if data.draw(st.booleans()) else self.tasks.pop(chosen)
         held = self.memory.work.holds(pair[0].key, pair[0].token)
@@ -131,18 +131,18 @@ class Twins(RuleBasedStateMachine):
         assert len(held) == len(set(held))
 
     def teardown(self) -> None:
-        """Whatever was offered last still comes: let all leases and delays end, and take everything."""
+        """Check that every outstanding key runs once all leases and delays have ended."""
         self.clock.step(10_000)
         for stand in self.both:
             stand.work.register("w1", 100)
             assert self.owed <= {task.key for task in stand.take()}
 
 
-def test_memory_and_fakeredis_agree() -> None:
+def test_memory_and_fakeredis_agree_on_any_operations() -> None:
     run_state_machine_as_test(Twins, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
-def test_memory_and_redis_agree(client: connection.Connection) -> None:
+def test_memory_and_redis_agree_on_any_operations(client: connection.Connection) -> None:
     class RealTwins(Twins):
         @staticmethod
         def empty_redis(clock: Clock) -> Stand:

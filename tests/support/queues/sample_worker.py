@@ -1,8 +1,9 @@
-"""A worker process whose reconciles only say that they ran:
-`python -m tests.support.queues.sample_worker URL THREADS SECONDS DRAIN`.
+"""A worker process whose reconciles only record that they ran.
 
-Every run pushes `begin KEY` and `end KEY` to the list `runs` of the same Redis. Keys named `fail` raise, keys
-named `exit` kill the process, keys named `slow` take SECONDS. A stop waits DRAIN seconds for what was begun.
+Usage: `python -m tests.support.queues.sample_worker URL THREADS SECONDS DRAIN`.
+
+Every run pushes `begin KEY` and `end KEY` to the list `runs` of the same Redis. A key that begins with `fail` raises
+an error, `exit` kills the process, and `slow` takes SECONDS. A stop waits DRAIN seconds for the current runs.
 """
 
 import logging

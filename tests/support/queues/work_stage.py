@@ -1,4 +1,4 @@
-"""A Redis, a coordinator that dispatches, and real worker processes."""
+"""A test bed of a Redis server, a dispatching coordinator, and real worker processes."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ SETTINGS = WorkSettings(running_lease=1.0, dispatched_lease=20.0)
 
 
 class Stage:
-    """All of them; the test is the coordinator."""
+    """A Redis server and worker processes. The test plays the coordinator."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -52,16 +52,16 @@ class Stage:
         self.work.offer([Offer(key=JobKey("team", name, "uid"), tenant="a") for name in names])
 
     def runs(self, word: str) -> list[str]:
-        """Names of keys, as they began or ended."""
+        """Return the names of the keys whose runs recorded this word (`begin` or `end`), in order."""
         lines = [line.decode().split() for line in self.client.lrange("runs", 0, -1)]
         return [name for what, name, *_ in lines if what == word]
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Dispatch until the condition holds."""
+        """Dispatch repeatedly until the condition holds."""
         until(lambda: (self.work.dispatch(), condition())[1])
 
     def settled(self) -> bool:
-        """Nothing is waiting or running."""
+        """Return whether no key waits or runs."""
         return not self.client.exists("torchq:work:records")
 
     def close(self) -> None:
