@@ -1,6 +1,6 @@
-"""`python -m tests.chaos --seed N --seconds S [--faults kill,stop,...]`: real processes under fire.
+"""`python -m tests.chaos --seed N --seconds S [--faults kill,stop,...]`: faults against real processes.
 
-One rule: whatever a run finds, it says how to repeat it. Exit code 0: every promise held; 1: one did not.
+One rule: a failed run prints the command that repeats it. Exit code 0: every promise held; 1: a promise was broken.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from tests.chaos.play import Options, Outcome, Play
 
 
 def main() -> int:
-    """Play one run or measure one thing."""
+    """Play one run or take one measurement, and return the exit code."""
     arguments = _parser().parse_args()
     if arguments.measure:
         print(json.dumps(measure.MEASURES[arguments.measure](arguments.size), indent=2))
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def told(options: Options, outcome: Outcome, folder: Path) -> str:
-    """What went wrong and how to see it again."""
+    """Return the report of a failed run, with the command that repeats it."""
     faults = ",".join(options.faults)
     lines = ["", "chaos: FAILED", *outcome.wrong, "", "what happened:", *outcome.log, "", f"logs: {folder}"]
     command = f"python -m tests.chaos --seed {options.seed} --seconds {options.seconds:g} --every {options.every:g}"

@@ -1,6 +1,6 @@
-"""A whole cluster of real processes with bad lines between them: two coordinators, workers, Redis, API server, node.
+"""A cluster of real processes behind faulty connections: coordinators, workers, Redis, an API server and a node.
 
-One rule: every process is this one's child and is met over HTTP and Redis only.
+One rule: every process is a child of this process, which talks to it over HTTP and Redis only.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The settings of the cluster that a run's promises are made of, in seconds."""
+    """The settings in seconds from which the promises of a run follow."""
 
     lease: float = 4.0
     renew: float = 1.0
@@ -47,11 +47,11 @@ class Times:
 
     @property
     def longest_lease(self) -> float:
-        """Who sleeps longer than this has lost everything."""
+        """The longest lease. A process that sleeps longer has lost all its leases."""
         return max(self.lease, self.running_lease)
 
     def environment(self) -> dict[str, str]:
-        """As settings of the processes."""
+        """Return the settings as environment variables of the processes."""
         return {
             "TORCHQ_LEASE_SECONDS": str(self.lease),
             "TORCHQ_RENEW_SECONDS": str(self.renew),
@@ -62,7 +62,7 @@ class Times:
 
 @dataclass
 class Arena:
-    """One cluster in one folder. For the main thread."""
+    """A cluster in a folder. Only the main thread may use it."""
 
     folder: Path
     seed: int
@@ -70,7 +70,7 @@ class Arena:
     cpus: int
     workers: int = 2
     more: Mapping[str, str] = field(default_factory=dict)
-    """Further settings of coordinators and workers."""
+    """More settings of coordinators and workers, as environment variables."""
 
     def __post_init__(self) -> None:
         self.parts = Parts()
@@ -85,8 +85,8 @@ class Arena:
         self.redis_socket = Path(server.plan(self.layout).url.removeprefix("unix://"))
 
     def start(self) -> None:
-        """Bring everything up, each part when what it needs answers."""
-        port = self._kept.enter_context(ports.held())  # the API server is killed, and comes back to it
+        """Start all processes, each one after the processes that it needs answer."""
+        port = self._kept.enter_context(ports.held())  # a killed API server starts again on this port
         self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         stack.install(self.api())
@@ -104,14 +104,14 @@ class Arena:
         self.until(lambda: self.leader() and len(self.parts.worker_pids()) == self.workers, "a leader and the workers")
 
     def api(self, timeout: float = 5.0) -> KubernetesCluster:
-        """A client of one's own, past all bad lines."""
+        """Return a new client of the API server that bypasses the proxies."""
         settings = ConnectionSettings(
             kubeconfig=str(self.layout.kubeconfig), read_timeout=timeout, retries=RetrySettings(attempts=1)
         )
         return client.connect(settings)
 
     def redis(self) -> "redis.Redis":
-        """The same for Redis."""
+        """Return a new client of Redis that bypasses the proxies."""
         return redis.Redis(
             unix_socket_path=str(self.redis_socket),
             decode_responses=True,
@@ -120,7 +120,7 @@ class Arena:
         )
 
     def leader(self) -> str:
-        """Which coordinator holds the Lease; empty if neither does."""
+        """Return the coordinator that holds the Lease; empty if none does."""
         if self._looking is None:
             self._looking = self.api(2.0)
         with contextlib.suppress(errors.ClusterError):
@@ -130,7 +130,7 @@ class Arena:
         return ""
 
     def queue(self, name: str, weight: int, quota: Mapping[str, int]) -> None:
-        """Make a tenant queue."""
+        """Create a tenant queue."""
         amounts = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in quota.items()}
         body = {
             "apiVersion": TENANT_QUEUES.api_version,
@@ -141,7 +141,7 @@ class Arena:
         self.api().create(TENANT_QUEUES, body)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> None:
-        """Wait, and keep the processes alive meanwhile."""
+        """Wait for the condition, and restart dead processes meanwhile. Raises AssertionError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             self.parts.tick()
@@ -153,13 +153,13 @@ class Arena:
             time.sleep(0.05)
 
     def age_redis(self, kept: Path) -> None:
-        """Redis comes back with its files as `keep_redis` copied them."""
+        """Kill Redis and replace its files by the copy of `keep_redis`. The process is started again with them."""
         self.parts["redis"].kill(0.0)
         shutil.rmtree(self.layout.redis / "appendonlydir")
         shutil.copytree(kept, self.layout.redis / "appendonlydir")
 
     def keep_redis(self, kept: Path) -> bool:
-        """Copy the append-only files as they are now; whether that worked."""
+        """Copy the append-only files of Redis, and return whether that succeeded."""
         shutil.rmtree(kept, ignore_errors=True)
         with contextlib.suppress(OSError, shutil.Error):
             shutil.copytree(self.layout.redis / "appendonlydir", kept)
@@ -167,12 +167,12 @@ class Arena:
         return False
 
     def lose_redis(self) -> None:
-        """Redis comes back with nothing."""
+        """Kill Redis and delete its files."""
         self.parts["redis"].kill(0.0)
         shutil.rmtree(self.layout.redis / "appendonlydir", ignore_errors=True)
 
     def stop(self) -> list[str]:
-        """End everything; what went wrong with that."""
+        """Stop all processes, and return the problems that occurred."""
         wrong = self.parts.stop()
         if self.network is not None:
             self.network.close()
@@ -180,7 +180,7 @@ class Arena:
         return wrong
 
     def _desk(self, name: str) -> dict[str, str]:
-        """Coordinators and workers meet the world through their own lines."""
+        """Return the environment of a coordinator or of the workers, with the addresses of its own proxies."""
         assert self.network is not None
         kubeconfig = self.folder / f"{name}.kubeconfig"
         kubeconfig.touch(mode=0o600)

@@ -1,7 +1,7 @@
-"""How long the two worst losses last, with the settings of production.
+"""The durations of the two worst outages, with the settings of production.
 
-One rule: measured from outside, on real processes: from the kill to the next admission, from FLUSHALL to the last
-entry.
+One rule: durations are measured from outside, on real processes: from the kill to the next admission, and from
+FLUSHALL to the last restored entry.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ PRODUCTION = Times(lease=8.0, renew=2.0, running_lease=15.0, resync=60.0)
 
 
 def takeover(size: int) -> dict[str, Any]:
-    """Kill the leader `size` times (5); from each kill to the next admission by the other coordinator."""
+    """Kill the leader `size` times (default 5), and measure from each kill to the next admission."""
     with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
         arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4)
         try:
@@ -54,7 +54,7 @@ def _admitted(arena: Arena, name: str) -> bool:
 
 
 def flush(size: int) -> dict[str, Any]:
-    """FLUSHALL while `size` jobs (10,000) wait; until all their entries are back and the next one is admitted."""
+    """Flush Redis while `size` jobs (default 10,000) wait, and measure until the queues work again."""
     size = size or 10_000
     with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
         arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4)
@@ -92,7 +92,7 @@ def _flushes(arena: Arena, size: int) -> list[dict[str, float]]:
 
 
 def _flush(arena: Arena, connection: "redis.Redis", size: int, number: int) -> dict[str, float]:
-    """The entries are complete, and a job of another queue that comes at this moment is admitted."""
+    """Flush Redis once, and measure until the entries are complete and a new job of another queue is admitted."""
     began = time.monotonic()
     connection.flushall()
     arena.api().create(TORCHJOBS, job(f"after-{number}", python("pass"), queue="open"), "default")

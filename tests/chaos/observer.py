@@ -1,7 +1,7 @@
-"""Somebody outside who counts what is taken, from the cluster alone, several times a second.
+"""The observer: it adds up several times a second, from the cluster alone, how much room is in use.
 
-One rule: what it calls taken was certainly taken at one moment. It reads the jobs, the pods, and the jobs again: a job
-that holds the same admission before and after held it in between, and a pod that occupies, occupies.
+One rule: all room that it counts was in use at one moment. It reads the jobs, the pods, and the jobs again: a job with
+the same admission before and after had it in between, too, and a pod that has not ended uses room.
 """
 
 import threading
@@ -27,17 +27,17 @@ POOL = "(pool)"
 
 @dataclass(frozen=True)
 class Sight:
-    """The jobs, the pods and the jobs again; then who is charged."""
+    """A snapshot: the jobs, the pods, the jobs again, and then the reservations."""
 
     before: dict[str, Manifest]
     pods: list[Manifest]
     after: dict[str, Manifest]
     charged: frozenset[str] = frozenset()
-    """Names of the jobs that have a reservation in Redis."""
+    """The names of the jobs with a reservation in Redis."""
 
 
 def holders(sight: Sight) -> dict[str, str]:
-    """Jobs that held room while the pods were read, each with the queue it is charged to."""
+    """Return the jobs that were admitted while the pods were read, each with the queue that is charged."""
     found = {}
     for name, job in sight.after.items():
         admission = _admission(job)
@@ -47,7 +47,7 @@ def holders(sight: Sight) -> dict[str, str]:
 
 
 def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> Counted:
-    """What is taken of each queue and of the pool."""
+    """Return how much of each queue and of the pool is in use."""
     charges = {name: (queue, dict(jobs[name].charge)) for name, queue in holders(sight).items()}
     for pod in sight.pods:
         marks = pod["metadata"]["labels"]
@@ -55,7 +55,7 @@ def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> 
         if not _occupies(pod) or name in holders(sight):
             continue
         _, charge = charges.setdefault(name, (marks[labels.QUEUE], {"jobs": 1, "cpu": 0}))
-        charge["cpu"] += 1000  # what is left of a job that holds no admission: its pods
+        charge["cpu"] += 1000  # a job without an admission counts by its pods
     counted: Counted = {}
     for queue, charge in charges.values():
         for account in (queue, POOL):
@@ -66,7 +66,7 @@ def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> 
 
 
 def exceeded(counted: Counted, cpus: int = plan.CPUS) -> list[str]:
-    """Where more is taken than there is."""
+    """Return messages about queues and pools with more room in use than their limits."""
     limits = plan.QUEUES | {POOL: {"cpu": 1000 * cpus}}
     return [
         f"{account} {resource} {counted.get(account, {}).get(resource, 0)} of {limit}"
@@ -77,7 +77,7 @@ def exceeded(counted: Counted, cpus: int = plan.CPUS) -> list[str]:
 
 
 def disagreements(sight: Sight) -> set[str]:
-    """Where Redis and the cluster differ; each may be so for a moment."""
+    """Return the differences between Redis and the cluster. Each one may exist for a moment."""
     held = holders(sight)
     occupying = {pod["metadata"]["labels"][labels.JOB_NAME] for pod in sight.pods if _occupies(pod)}
     pods = {f"pod of a foreign attempt: {_foreign(pod, sight)}" for pod in sight.pods if _foreign(pod, sight)}
@@ -92,23 +92,23 @@ def disagreements(sight: Sight) -> set[str]:
 
 @dataclass
 class Observer:
-    """Looks in a thread of its own. `now` is seconds since the run began."""
+    """Observes the cluster in a thread of its own. `now` returns the seconds since the run began."""
 
     api: KubernetesCluster
     redis: "redis.Redis"
     jobs: Mapping[str, plan.Job]
     now: Callable[[], float]
     excused: Callable[[float], bool]
-    """Whether somebody slept through a lease so shortly before that a quota may be exceeded."""
+    """Whether a process slept through a lease shortly before this moment, so that a quota may be exceeded."""
     patience: float
-    """How long a disagreement may last, seconds."""
+    """How long a difference may last, in seconds."""
     cpus: int = plan.CPUS
     looks: int = 0
     peak: Counted = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     excuses: list[str] = field(default_factory=list)
     lasting: dict[str, float] = field(default_factory=dict)
-    """Disagreements and since when they are seen."""
+    """The current differences, each with the time since which it lasts."""
     longest: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,16 +116,16 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="observer")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop the thread."""
         self._stop.set()
         self._thread.join()
 
     def look(self) -> None:
-        """Once. ClusterError, RedisError: nothing is seen."""
+        """Take one snapshot and check it. Raises ClusterError or RedisError if a server does not answer."""
         sight = self._sight()
         self.looks += 1
         now = self.now()
@@ -165,12 +165,12 @@ class Observer:
                 self.look()
             except (errors.ClusterError, redis.RedisError):
                 continue
-            except Exception as error:  # an observer that died sees no fault
+            except Exception as error:  # a dead observer would report no fault
                 self.wrong.append(f"the observer failed: {type(error).__name__}: {error}")
 
 
 def clock() -> Callable[[], float]:
-    """Seconds since now."""
+    """Return a function that returns the seconds since this call."""
     began = time.monotonic()
     return lambda: time.monotonic() - began
 
@@ -193,7 +193,7 @@ def _occupies(pod: Manifest) -> bool:
 
 
 def _foreign(pod: Manifest, sight: Sight) -> str:
-    """The pod's name and attempt, if its job holds an admission of another attempt."""
+    """Return the name and attempt of a pod whose job is admitted with another attempt; else the empty string."""
     marks = pod["metadata"]["labels"]
     name = marks[labels.JOB_NAME]
     admission = _admission(sight.after.get(name, {}))

@@ -1,6 +1,6 @@
-"""The processes of a cluster under fire: started, and started again when they die.
+"""The processes of a cluster under faults. A process that dies is started again.
 
-One rule: belongs to the main thread, which lives as long as they do; each of them ends with it
+One rule: only the main thread uses this module. Every process ends when the main thread ends
 (coordinator/local/die_with_parent.py).
 """
 
@@ -22,7 +22,7 @@ END_SECONDS = 40.0
 
 @dataclass
 class Part:
-    """One process that is kept alive."""
+    """A process that is started again after its death."""
 
     name: str
     command: Sequence[str]
@@ -30,18 +30,18 @@ class Part:
     log: Path
     process: "subprocess.Popen[bytes] | None" = None
     due: float = 0.0
-    """Not started again before."""
+    """The earliest time of the next start."""
     starts: int = 0
     ended: list[int] = field(default_factory=list)
-    """Exit codes of the ends that nobody asked for."""
+    """The exit codes of unexpected ends."""
 
     @property
     def pid(self) -> int:
-        """0 while it is down."""
+        """The process id; 0 while the process is down."""
         return self.process.pid if self.process else 0
 
     def start(self) -> None:
-        """On a leash: it ends with this process."""
+        """Start the process on a leash: it ends with this process."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 die_with_parent.wrap_command(self.command),
@@ -54,7 +54,7 @@ class Part:
         self.starts += 1
 
     def tick(self) -> None:
-        """Notice its death; start it again."""
+        """Check whether the process has died, and start it again when it is due."""
         if self.process is not None and self.process.poll() is not None:
             if self.process.returncode != -signal.SIGKILL:
                 self.ended.append(self.process.returncode)
@@ -64,7 +64,7 @@ class Part:
             self.start()
 
     def kill(self, away: float) -> None:
-        """kill -9, and `away` seconds before it is there again."""
+        """Kill the process with SIGKILL. It stays down for `away` seconds longer than usual."""
         self.due = time.monotonic() + RESTART_SECONDS + away
         if self.process is not None:
             self.process.kill()
@@ -73,7 +73,7 @@ class Part:
 
 
 class Parts:
-    """All of them, stopped in the opposite order of their start."""
+    """All processes of a cluster. They are stopped in the reverse order of their start."""
 
     def __init__(self) -> None:
         self.all: dict[str, Part] = {}
@@ -83,12 +83,12 @@ class Parts:
         return self.all[name]
 
     def add(self, part: Part) -> None:
-        """Start one more."""
+        """Start a process and add it."""
         self.all[part.name] = part
         part.start()
 
     def tick(self) -> None:
-        """Keep all alive."""
+        """Start dead processes again."""
         for part in self.all.values():
             part.tick()
             if part.pid:
@@ -96,11 +96,11 @@ class Parts:
         self.pids_ever.update(self.worker_pids())
 
     def worker_pids(self) -> list[int]:
-        """The worker processes, which have a supervisor of their own."""
+        """Return the ids of the worker processes, which are children of a supervisor."""
         return children(self.all["workers"].pid) if "workers" in self.all else []
 
     def stop(self) -> list[str]:
-        """End all of them as a person would; what went wrong with that."""
+        """Stop all processes with SIGTERM, and return the problems that occurred."""
         wrong = []
         self.pids_ever.update(self.worker_pids())
         for part in reversed(self.all.values()):
@@ -110,7 +110,7 @@ class Parts:
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process, oldest first."""
+    """Return the direct children of a process, oldest first."""
     if not pid:
         return []
     with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def children(pid: int) -> list[int]:
 
 
 def still_alive(pids: set[int]) -> list[int]:
-    """Those of them that run. A number that came to mean a stranger's process is left out by its command."""
+    """Return the processes that still run. A process id that a foreign process reuses is left out by its command."""
     return sorted(pid for pid in pids if alive(pid) and _ours(pid))
 
 

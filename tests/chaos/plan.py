@@ -1,6 +1,6 @@
-"""What a run does, decided before it begins: the jobs and the faults, each with its second.
+"""The plan of a run, made before the run begins: its jobs and faults, each with its time.
 
-One rule: pure. The same seed, length and kinds of fault give the same plan, so that a run can be repeated.
+One rule: this module is pure. The same seed, length and kinds of faults give the same plan, so runs can be repeated.
 """
 
 import random
@@ -23,40 +23,40 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "redis": LINKED,
     "stall": LINKED,
 }
-"""Kinds of fault and whom they may hit.
+"""The kinds of faults and their possible targets.
 
     kill   kill -9; it is started again
     stop   SIGSTOP for longer than every lease, then SIGCONT
     nap    SIGSTOP for less than a lease
     flush  FLUSHALL
-    lose   Redis is killed and its append-only file removed
-    age    Redis is killed and comes back with the file as it was a second or two earlier
+    lose   Redis is killed and its append-only file deleted
+    age    Redis is killed and starts with the file as it was a second or two earlier
     api    trouble between one process and the API server: connections cut, answers delayed, refusals before an effect
            (409, 410, 429, 500, 503, silence) and after it, watches ended by 410
     redis  the same towards Redis: connections cut, delayed, refused, answers lost
-    stall  nothing passes between one process and the API server, for longer than every lease; then all of it
+    stall  all traffic between one process and the API server stands still for longer than every lease, then continues
 """
 QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000}, "free": {}}
 """Tenant queues and their quotas (cpu in thousandths)."""
 WEIGHTS = {"bound": 2, "small": 1, "free": 3}
 CPUS = 6
-"""The node's, which are the pool."""
+"""The CPUs of the node, which are the pool."""
 _JOBS_PER_SECOND = 1.0
 _LONGEST_JOB = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What a job's owner does to it."""
+    """An action of the owner on a job."""
 
     at: float
     verb: str
-    """suspend, resume or delete."""
+    """The action: suspend, resume or delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One TorchJob of one cpu per pod."""
+    """A TorchJob with one CPU per pod."""
 
     at: float
     name: str
@@ -64,23 +64,23 @@ class Job:
     workers: int
     seconds: float
     code: int
-    """What its master ends with."""
+    """The exit code of its master."""
     deeds: tuple[Deed, ...] = ()
 
     @property
     def charge(self) -> dict[str, int]:
-        """What it takes of quota and pool while it holds its room."""
+        """The room in quota and pool that it uses while it is admitted."""
         return {"jobs": 1, "cpu": 1000 * (1 + self.workers)}
 
     @property
     def deleted(self) -> bool:
-        """Whether its owner takes it back."""
+        """Whether its owner deletes it."""
         return any(deed.verb == "delete" for deed in self.deeds)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, over `seconds` after `at` where it lasts."""
+    """A fault at the time `at`, for `seconds` if it lasts."""
 
     at: float
     kind: str
@@ -90,7 +90,7 @@ class Fault:
 
     @property
     def pauses(self) -> bool:
-        """Whether somebody sleeps through a lease: only then may a quota be exceeded, for a moment."""
+        """Whether a process sleeps through a lease. Only then may a quota be exceeded for a moment."""
         return self.kind in ("stop", "stall")
 
     def __str__(self) -> str:
@@ -101,18 +101,21 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run."""
+    """The jobs and the faults of a run."""
 
     jobs: tuple[Job, ...]
     faults: tuple[Fault, ...]
 
 
 def make(seed: int, seconds: float, kinds: Sequence[str], *, lease: float, every: float) -> Plan:
-    """A plan of `seconds`, with a fault about `every` so many seconds. ValueError names a kind that is none."""
+    """Return a plan of `seconds` with a fault every `every` seconds on average.
+
+    Raises ValueError for an unknown kind.
+    """
     wrong = [kind for kind in kinds if kind.partition(":")[0] not in FAULTS]
     if wrong:
         raise ValueError(f"no such fault: {', '.join(wrong)}; there are {', '.join(FAULTS)}, each also as kind:target")
-    # Two dice: the jobs stay the same whatever faults are asked for.
+    # Two random generators: the jobs do not depend on the chosen faults.
     return Plan(
         _jobs(random.Random(f"{seed} jobs"), seconds), _faults(random.Random(seed), seconds, kinds, lease, every)
     )

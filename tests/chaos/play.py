@@ -1,7 +1,7 @@
-"""One run: jobs arrive, faults strike, and when all is calm again everything has to be as it should be.
+"""A run: jobs arrive and faults strike. After the last fault, every job must reach its expected end.
 
-One rule: the main thread never waits for a server that a fault may have taken away; owners' deeds and the observer have
-threads of their own.
+One rule: the main thread never waits for a server that a fault may have disabled. The actions of owners and the
+observer have threads of their own.
 """
 
 import contextlib
@@ -29,28 +29,28 @@ NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run is asked for."""
+    """The options of a run."""
 
     seed: int
     seconds: float = 60.0
     faults: tuple[str, ...] = tuple(plan.FAULTS)
     every: float = 4.0
-    """Seconds from fault to fault, in the mean."""
+    """The average seconds between two faults."""
     times: Times = field(default_factory=Times)
     slack: float = 20.0
-    """Seconds that a slow machine is given on top of every promise."""
+    """The additional seconds on every promise for a slow machine."""
     calm: float = 120.0
-    """Seconds in which all is to be done once the last fault is over."""
+    """The seconds after the last fault in which all jobs must end."""
 
     @property
     def heal(self) -> float:
-        """Seconds after which a resync must have mended what a pause broke."""
+        """The seconds after a pause in which a resync must have repaired its damage."""
         return self.times.lease + self.times.resync + self.slack
 
 
 @dataclass
 class Outcome:
-    """What a run showed."""
+    """The result of a run: broken promises, the log, and key figures."""
 
     wrong: list[str]
     log: list[str]
@@ -59,14 +59,14 @@ class Outcome:
 
 @dataclass(order=True)
 class Due:
-    """Something to do at a moment."""
+    """An action that is due at a time."""
 
     at: float
     do: Callable[[], None] = field(compare=False)
 
 
 class Play:
-    """A run. For the main thread."""
+    """A run. Only the main thread may use it."""
 
     def __init__(self, options: Options, folder: Path, say: Callable[[str], None]) -> None:
         times = options.times
@@ -90,7 +90,7 @@ class Play:
         self.now: Callable[[], float] = lambda: 0.0
 
     def run(self) -> Outcome:
-        """Everything, to the end. The cluster is ended whatever happens."""
+        """Play the run to its end and return the result. The cluster is stopped in every case."""
         figures: dict[str, Any] = {}
         try:
             self.arena.start()
@@ -141,7 +141,7 @@ class Play:
             "network_hits": self.arena.network.hits() if self.arena.network else {},
         }
 
-    # What happens when.
+    # The schedule
 
     def _schedule(self) -> None:
         for job in self.plan.jobs:
@@ -153,7 +153,7 @@ class Play:
         self._due += [Due(fault.at, lambda fault=fault: self._strike(fault)) for fault in self.plan.faults]
 
     def _act(self, seconds: float) -> None:
-        """Let time run: `seconds`, and as long as something is still due."""
+        """Carry out due actions for `seconds`, and then until no action is left."""
         while self.now() < seconds or self._due:
             self._due.sort()
             while self._due and self._due[0].at <= self.now():
@@ -170,7 +170,7 @@ class Play:
         self.log.append(line)
         self._say(line)
 
-    # What owners do. Each deed is tried until a server has answered it.
+    # Actions of owners. Each one is repeated until a server has answered it.
 
     def _owned(self, deed: Callable[[], None]) -> None:
         self._deeds.append(self._owner.submit(self._insist, deed))
@@ -189,13 +189,13 @@ class Play:
     def _deed(self, job: plan.Job, verb: str) -> None:
         api = self.arena.api()
         if verb == "delete":
-            with contextlib.suppress(errors.NotFound):  # the answer of before was lost
+            with contextlib.suppress(errors.NotFound):  # the answer to an earlier delete was lost
                 api.delete(TORCHJOBS, job.name, NAMESPACE)
         else:
-            with contextlib.suppress(errors.Invalid):  # finished before
+            with contextlib.suppress(errors.Invalid):  # the job has finished already
                 api.patch(TORCHJOBS, job.name, {"spec": {"suspend": verb == "suspend"}}, NAMESPACE)
 
-    # Faults.
+    # Faults
 
     def _strike(self, fault: plan.Fault) -> None:
         target = self._named(fault.target)
@@ -221,7 +221,7 @@ class Play:
                 self._trouble(target, fault.trouble, fault.seconds, api=False)
 
     def _named(self, target: str) -> str:
-        """Who has a role at the moment."""
+        """Return the process that has a role at the moment."""
         leader = self._last_leader
         match target:
             case "leader":
@@ -231,7 +231,7 @@ class Play:
         return target
 
     def _ask_for_leader(self) -> None:
-        """Keep up with who leads; the API server may take its time."""
+        """Update the current leader in the background, because the API server may be slow."""
         if self._leader is not None and self._leader.done():
             self._last_leader = self._leader.result() or self._last_leader
             self._leader = None
@@ -275,7 +275,7 @@ class Play:
         self._later(seconds, lambda: change(client, ""))
 
     def _still(self) -> None:
-        """No more faults."""
+        """End all faults."""
         for pid in [*self._stopped]:
             self._wake(pid)
         if self.arena.network is not None:
@@ -284,10 +284,10 @@ class Play:
     def _excused(self, now: float) -> bool:
         return any(begin <= now <= end + self.options.heal for begin, end in self._pauses)
 
-    # The end.
+    # The end
 
     def _settle(self) -> None:
-        """All is calm: everything has to come to its end."""
+        """End all faults, wait until every job has ended as planned, and record jobs that have not."""
         self._still()
         self._note("calm")
         self.arena.until(lambda: all(deed.done() for deed in self._deeds), "the owners' deeds", self.options.calm)
@@ -302,7 +302,7 @@ class Play:
         self.arena.until(lambda: not self._unsettled(), "Redis to hold nothing any more", self.options.heal)
 
     def _unfinished(self) -> list[str]:
-        """Jobs that are not where they should be in the end."""
+        """Return messages about jobs that have not reached their planned end."""
         phases = {
             item["metadata"]["name"]: (item.get("status") or {}).get("phase", "")
             for item in self.arena.api().list(TORCHJOBS).items
@@ -316,7 +316,7 @@ class Play:
         return wrong
 
     def _unsettled(self) -> list[str]:
-        """What is left in Redis of jobs that have ended, and pods that still occupy."""
+        """Return Redis keys with data of ended jobs, and pods that still use room."""
         with contextlib.closing(self.arena.redis()) as connection:
             names = ("torchq:entries", "torchq:reservations", "torchq:usage", "torchq:ports")
             left = [name for name in names if connection.exists(name)]

@@ -1,20 +1,20 @@
-"""Bad networks: between one process and the API server, and between it and Redis.
+"""Faulty networks between one process and the API server, and between that process and Redis.
 
-One rule: a proxy is transparent until it is given a trouble, and again when that is over. All proxies live in one
-thread with an event loop of its own.
+One rule: a proxy is transparent except while it has a trouble. All proxies run in one thread with an event loop of its
+own.
 
-Troubles of the API server's line (each request is hit by chance, half of them):
-    cut      the connection breaks: before the request is passed on, or when the answer is there; watches break, too
-    delay    request and answer come up to a second late each
-    refuse   409, 410, 429, 500, 503 or silence, and nothing was done
-    forget   a write is done, and the answer is 409, 429, 500, 504, silence or a broken connection
+Troubles of a connection to the API server (half of the requests are hit, at random):
+    cut      the connection breaks before the request is passed on or before the answer is; watches break, too
+    delay    request and answer are each delayed by up to a second
+    refuse   the answer is 409, 410, 429, 500, 503 or silence, and the request has no effect
+    forget   a write takes effect, but the answer is 409, 429, 500, 504, silence or a broken connection
     gone     watches end with 410
-    stall    nothing passes; when it is over, what waited does
-Troubles of the line to Redis:
+    stall    all traffic waits until the trouble is over
+Troubles of a connection to Redis:
     cut      connections break every few answers
-    delay    each piece comes up to a quarter of a second late
+    delay    each piece of data is delayed by up to a quarter of a second
     away     connections are refused
-    forget   what was asked is done, and the connection breaks before the answer
+    forget   the command takes effect, and the connection breaks before the answer
     stall    as above
 """
 
@@ -35,7 +35,7 @@ import yaml
 from aiohttp import web
 
 SILENCE_SECONDS = 3.0
-"""How long an answer that never comes is waited for before the connection breaks."""
+"""How long a silent answer takes before the connection breaks."""
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "te", "upgrade"}
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 504: "Timeout"}
@@ -44,7 +44,7 @@ _SILENT, _BROKEN = 0, -1
 
 @dataclass
 class Line:
-    """One line between a client and a server, and what is wrong with it."""
+    """A connection between a client and a server, with its current trouble."""
 
     name: str
     dice: random.Random
@@ -54,26 +54,26 @@ class Line:
     hits: int = 0
 
     def set(self, trouble: str) -> None:
-        """Begin or end (empty) a trouble."""
+        """Begin a trouble; the empty string ends it."""
         self.trouble = trouble
         self.changed.set()
         self.changed = asyncio.Event()
 
     def hit(self, *troubles: str) -> bool:
-        """Whether this one is unlucky."""
+        """Return whether one of these troubles hits this request, at random."""
         unlucky = self.trouble in troubles and self.dice.random() < 0.5
         self.hits += unlucky
         return unlucky
 
     async def pass_stall(self) -> None:
-        """Wait while nothing passes."""
+        """Wait until a stall is over."""
         while self.trouble == "stall":
             self.hits += 1
             await self.changed.wait()
 
 
 class ApiProxy:
-    """HTTP in front of an API server."""
+    """An HTTP proxy in front of an API server."""
 
     def __init__(self, line: Line, kubeconfig: dict[str, Any]) -> None:
         self.line = line
@@ -94,7 +94,7 @@ class ApiProxy:
         self.port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._session.close()
         await self._runner.cleanup()
 
@@ -142,7 +142,7 @@ class ApiProxy:
         return _broken(request)
 
     async def _stream(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-        """Pass a watch on until it ends or a trouble ends it."""
+        """Pass on a watch until it ends or a trouble ends it."""
         reading = asyncio.ensure_future(answer.content.readany())
         try:
             while True:
@@ -176,7 +176,7 @@ class ApiProxy:
         )
 
     async def _answer(self, request: web.Request, code: int) -> web.StreamResponse:
-        """A refusal of our own."""
+        """Answer with a refusal, with silence, or with a broken connection."""
         if code == _SILENT:
             await asyncio.sleep(SILENCE_SECONDS)
             return _broken(request)
@@ -188,7 +188,7 @@ class ApiProxy:
 
 
 class RedisProxy:
-    """TCP in front of a Redis socket."""
+    """A TCP proxy in front of a Redis socket."""
 
     def __init__(self, line: Line, socket: Path) -> None:
         self.line = line
@@ -202,13 +202,13 @@ class RedisProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.close()
         self.break_all()
         await asyncio.sleep(0)
 
     def break_all(self) -> None:
-        """Break what is open."""
+        """Break all open connections."""
         for writer in [*self._open]:
             writer.transport.abort()
 
@@ -247,7 +247,7 @@ class RedisProxy:
 
 
 class Network:
-    """All lines of a run; for one thread to use, it has another of its own."""
+    """All connections of a run. Only one thread may use it; the proxies run in another thread."""
 
     def __init__(self, seed: int, kubeconfig: Path, redis_socket: Path, clients: list[str]) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -263,22 +263,22 @@ class Network:
             self._do(proxy.start())
 
     def kubeconfig(self, client: str) -> str:
-        """A kubeconfig that leads through a client's line."""
+        """Return a kubeconfig that leads through a client's proxy."""
         config = orjson.loads(orjson.dumps(self._config))
         for each in config["clusters"]:
             each["cluster"] = {"server": f"http://127.0.0.1:{self._api[client].port}"}
         return str(orjson.dumps(config).decode())
 
     def redis_url(self, client: str) -> str:
-        """The same for Redis."""
+        """Return the Redis URL of a client's proxy."""
         return f"redis://127.0.0.1:{self._redis[client].port}/0"
 
     def api(self, client: str, trouble: str) -> None:
-        """Give a client's line to the API server a trouble, or end it."""
+        """Set the trouble of a client's connection to the API server; the empty string ends it."""
         self._loop.call_soon_threadsafe(self._api[client].line.set, trouble)
 
     def redis(self, client: str, trouble: str) -> None:
-        """Give a client's line to Redis a trouble, or end it."""
+        """Set the trouble of a client's connection to Redis; the empty string ends it."""
 
         def change() -> None:
             proxy = self._redis[client]
@@ -295,12 +295,12 @@ class Network:
             self.redis(client, "")
 
     def hits(self) -> dict[str, int]:
-        """How often a trouble was met, line by line."""
+        """Return how often a trouble hit each connection."""
         lines = {"api": self._api, "redis": self._redis}
         return {f"{kind}:{name}": proxy.line.hits for kind, each in lines.items() for name, proxy in each.items()}
 
     def close(self) -> None:
-        """End it."""
+        """Stop the proxies and their thread."""
         for proxy in (*self._api.values(), *self._redis.values()):
             self._do(proxy.close())
         self._do(_end_all())
@@ -320,7 +320,7 @@ async def _end_all() -> None:
 
 
 def _server(kubeconfig: dict[str, Any]) -> tuple[str, ssl.SSLContext | None]:
-    """Where the API server of the current context is, and how to trust it."""
+    """Return the URL of the API server in the current context, and the TLS context for it."""
     name = next(
         each["context"]["cluster"] for each in kubeconfig["contexts"] if each["name"] == kubeconfig["current-context"]
     )
@@ -330,7 +330,7 @@ def _server(kubeconfig: dict[str, Any]) -> tuple[str, ssl.SSLContext | None]:
         return url, None
     context = ssl.create_default_context()
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # this machine's own server; what is tested is not its certificate
+    context.verify_mode = ssl.CERT_NONE  # a server on this machine; its certificate is not under test
     return url, context
 
 
@@ -339,7 +339,7 @@ def _passed(headers: Any) -> dict[str, str]:
 
 
 def _broken(request: web.Request) -> web.StreamResponse:
-    """The connection ends in the middle of things."""
+    """Break the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)

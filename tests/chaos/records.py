@@ -1,6 +1,6 @@
-"""What the pods themselves say: each run notes its start and its end, and whether it met another attempt of its job.
+"""The records of the pods: each run records its start, its end, and any other running attempt of its job.
 
-One rule: pods know nothing of torchq but three labels; what they note is evidence that needs no clock.
+One rule: pods know only three labels of torchq, and their records are evidence that needs no common clock.
 """
 
 import os
@@ -49,7 +49,7 @@ sys.exit(code if os.environ["RANK"] == "0" else 0)
 
 @dataclass(frozen=True)
 class Run:
-    """One file of the records."""
+    """The record of one run of a pod."""
 
     pod: str
     attempt: int
@@ -66,18 +66,18 @@ class Run:
 
 
 def manifest(job: plan.Job, records: Path) -> dict[str, Any]:
-    """A TorchJob of the plan."""
+    """Return the TorchJob of a planned job."""
     command = jobs.python(RECORDING, records, round(job.seconds, 2), job.code)
     return jobs.job(job.name, command, queue=job.queue, workers=job.workers)
 
 
 def read(folder: Path) -> list[Run]:
-    """All runs."""
+    """Return all runs in the folder."""
     return [_run(Path(entry.path)) for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)]
 
 
 def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
-    """What no fault excuses: a run that ran twice, two attempts at once, work that was done twice."""
+    """Return violations that no fault excuses: a repeated run, two attempts at once, or work done twice."""
     runs = list(found)
     twice = [f"pod {run.pod} of attempt {run.attempt} ran twice" for run in runs if run.words.count("start") > 1]
     met = [
@@ -94,7 +94,7 @@ def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
 
 
 def _doubled(job: plan.Job, times: int) -> bool:
-    """A job that its owner suspends in the moment of its end may have to do its work again."""
+    """Return whether a job did its work twice without an action of its owner, who may have interrupted its end."""
     return times > 1 and not job.deeds
 
 

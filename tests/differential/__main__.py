@@ -1,6 +1,6 @@
 """`python -m tests.differential --seed N --calls M`: the embedded API server against kube-apiserver.
 
-One rule: it needs KUBEBUILDER_ASSETS; its exit code is 1 if the two differed.
+One rule: the command needs KUBEBUILDER_ASSETS. Its exit code is 1 if the answers of the two servers differ.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.support.kube.servers import Server
 
 @contextlib.contextmanager
 def both() -> Iterator[tuple[Server, Server]]:
-    """An embedded and a real server with the same definitions."""
+    """Run an embedded and a real server with the same definitions."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("embedded", "real"):
             (Path(folder) / name).mkdir()
@@ -33,7 +33,7 @@ def both() -> Iterator[tuple[Server, Server]]:
 
 
 def install(server: Server) -> None:
-    """Make the definitions that the calls are about, and wait until they are served."""
+    """Create the custom resource definitions that the calls use, and wait until they are served."""
     for definition in (widgets.DEFINITION, *generate.load()):
         name = definition["metadata"]["name"]
         server.send("POST", CRDS.path(), definition)
@@ -47,7 +47,7 @@ def install(server: Server) -> None:
 
 
 def describe(finding: Finding) -> str:
-    """A finding as a person reads it."""
+    """Return a finding as readable text."""
     call = finding.call
     body = (call.body or "")[:600]
     told = "\n".join(f"    {difference}"[:700] for difference in finding.differences[:8])
@@ -60,7 +60,7 @@ def describe(finding: Finding) -> str:
 
 
 def report(tally: Tally, examples: int) -> str:
-    """The kinds of differences, the most frequent first, each with one example."""
+    """Return the kinds of differences, the most severe and frequent first, each with an example."""
     sorts = Counter(finding.sort() for finding in tally.findings)
     first = {finding.sort(): finding for finding in reversed(tally.findings)}
     order = sorted(sorts, key=lambda sort: (_LEVEL.get(sort.split(" ")[0], 9), -sorts[sort]))
@@ -80,7 +80,7 @@ _LEVEL = {"code": 0, "reason": 1, "object": 2, "events": 2, "details": 3, "cause
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calls", type=int, default=1000)

@@ -1,6 +1,6 @@
-"""The calls of an episode, drawn from all that can happen.
+"""The calls of an episode, drawn at random from a table of events.
 
-One rule: the seed and the table say it all.
+One rule: the calls depend on the seed and the table alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _TELLERS: dict[Callable[[Story], Iterator[Call]], int] = {
 
 
 def calls(story: Story, count: int) -> Iterator[Call]:
-    """So many events of a story, the first of them making what the others are about."""
+    """Yield the calls that create the objects of a story, and then the calls of `count` random events."""
     for kind in dict.fromkeys(story.kinds):
         yield story.post("create", kind, story.body(kind, story.name(kind, 0)))
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""Changing objects: replacing and patching them.
+"""Calls that change objects: replacements and patches.
 
-One rule: each function is one thing that happens in a story, a call or a few that belong together.
+One rule: each function yields one event of a story: a single call, or a few related calls.
 """
 # ruff: noqa: E501
 

@@ -1,10 +1,10 @@
-"""Where two answers to one call differ.
+"""The comparison of two answers to the same call.
 
-One rule: what any two clusters differ in is normalised by the short list below; everything else is compared.
+One rule: only the values listed below, which differ between any two clusters, are normalised. All else is compared.
 
-Normalised: uids, resourceVersions (their relation to what the server said before is compared: the same, newer, unseen),
-timestamps (that there is one is compared), managedFields, tokens of pages, generated suffixes, words of `_TAILS`, and
-what the table of docs/embedded.md says differs (`_DIFFERS`).
+Normalised: uids, resourceVersions (compared by their relation to earlier ones: the same, newer, unseen), timestamps
+(compared by their presence), managedFields, page tokens, generated suffixes, words of `_TAILS`, and the fields that
+differ according to the table of docs/embedded.md (`_DIFFERS`).
 """
 
 import re
@@ -26,13 +26,13 @@ LEVELS = ("code", "reason", "object", "events", "details", "causes", "headers", 
 
 @dataclass
 class Seen:
-    """The resourceVersions a server has shown, per object."""
+    """The resourceVersions that a server has returned, per object."""
 
     versions: dict[str, list[str]] = field(default_factory=dict)
     highest: int = 0
 
     def relation(self, key: str, version: str) -> str:
-        """How a version relates to those shown before of the same object."""
+        """Return how a version relates to earlier versions of the same object."""
         if not version.isdigit():
             return f"odd {version!r}"
         known = self.versions.setdefault(key, [])
@@ -57,7 +57,7 @@ class Difference:
 
 
 def differences(call: Call, pair: tuple[Reply, Reply], seen: tuple[Seen, Seen]) -> list[Difference]:
-    """Everything in which the answers (the embedded server's, the real one's) differ."""
+    """Return all differences between the answers of the embedded and of the real server."""
     told = [_told(call, reply, known) for reply, known in zip(pair, seen, strict=True)]
     found: list[Difference] = []
     for level in LEVELS:
@@ -93,7 +93,7 @@ def _code(reply: Reply) -> int:
 
 
 def _no_version(body: dict[str, Any]) -> bool:
-    """Whether an answer refuses a resourceVersion that is no number: 400 here, 500 from kube-apiserver."""
+    """Return whether an answer refuses a resourceVersion that is no number: embedded 400, kube-apiserver 500."""
     return body.get("kind") == "Status" and "strconv.ParseUint: parsing" in str(body.get("message"))
 
 
@@ -104,13 +104,13 @@ def _status(body: dict[str, Any]) -> dict[str, Any]:
     causes = [
         (c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())
     ]
-    # A real server says some things twice: about the paths of the scale subresource, and about formats.
+    # kube-apiserver reports some causes twice: those about paths of the scale subresource, and about formats.
     causes = [each for each in causes if not each[0].startswith(".") and "Checked value must be" not in each[2]]
     return {
         "reason": (body.get("status"), body.get("reason"), body.get("code")),
         "details": _plain(details),
         "causes": sorted(causes),
-        # With causes it is made of them, in the order of a Go map.
+        # A message with causes is built from them, in the random order of a Go map.
         "message": "" if causes else _worded(body.get("message", "")),
     }
 
@@ -131,7 +131,7 @@ _TAILS = (
     (re.compile(r"gen-(a{0,60}\.?)[a-z0-9]{5}"), r"gen-\1<5>"),
     (re.compile(r"(is registered for version \S+).*"), r"\1"),
 )
-"""Words of messages that are left out, since they tell of Go, not of the request."""
+"""Parts of messages that are left out because they describe Go and not the request."""
 
 
 def _worded(text: str) -> str:
@@ -159,7 +159,7 @@ def _object(body: Any, seen: Seen) -> Any:
 
 
 def _drop(value: dict[str, Any], path: tuple[str, ...]) -> None:
-    """Take a field out, and what is empty without it."""
+    """Remove a field, and its parents that are empty without it."""
     name, *rest = path
     if rest and isinstance(value.get(name), dict):
         _drop(value[name], tuple(rest))

@@ -1,6 +1,6 @@
-"""Creating objects: valid, spoiled, odd, and in bytes that are no object.
+"""Calls that create objects: valid ones, mutated ones, unusual ones, and bytes that are no object.
 
-One rule: each function is one thing that happens in a story, a call or a few that belong together.
+One rule: each function yields one event of a story: a single call, or a few related calls.
 """
 # ruff: noqa: E501
 

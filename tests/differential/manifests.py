@@ -1,6 +1,6 @@
-"""Objects to send: valid ones of every kind that is served, and what a careless or hostile client makes of them.
+"""Random objects for requests: valid ones of every served kind, and mutated ones as of a careless or hostile client.
 
-One rule: everything comes from the random generator that is handed in, so a seed says it all.
+One rule: all randomness comes from the generator in the arguments, so a seed determines every object.
 """
 
 # ruff: noqa: E501
@@ -163,7 +163,7 @@ SUBRESOURCES = {WIDGETS: ("status", "scale"), TORCHJOBS: ("status",), TENANT_QUE
 
 
 def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
-    """A valid object (but for some from the schema), with labels to select by."""
+    """Return an object with labels. It is valid, except for some objects generated from the schema."""
     text = json.dumps(MAKERS[resource](r)).replace("@name", name.split(".", maxsplit=1)[0]).replace("@ns", namespace)
     own: dict[str, Any] = {"name": name}
     if r.random() < 0.6:
@@ -174,7 +174,7 @@ def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dic
 
 
 def from_schema(r: random.Random, schema: dict[str, Any], depth: int = 0) -> Any:
-    """A value a schema allows, or, now and then, one it does not."""
+    """Return a value that the schema permits, or sometimes one that it does not."""
     if r.random() < 0.03:
         return copy.deepcopy(r.choice(STRANGE))
     if "enum" in schema:
@@ -229,7 +229,7 @@ def _object(r: random.Random, schema: dict[str, Any], depth: int) -> dict[str, A
 
 
 def spoiled(r: random.Random, body: dict[str, Any], protect: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The same with one thing about it changed, removed or added, anywhere."""
+    """Return a copy of the object with one value changed, removed or added."""
     body = copy.deepcopy(body)
     places = [place for place in _places(body) if place[1] not in protect]
     parent, key = r.choice(places)

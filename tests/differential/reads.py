@@ -1,6 +1,6 @@
-"""Reading: objects, lists, pages, watches, and paths and callers that are odd.
+"""Calls that read objects, lists, pages and watches, also with unusual paths and callers.
 
-One rule: each function is one thing that happens in a story, a call or a few that belong together.
+One rule: each function yields one event of a story: a single call, or a few related calls.
 """
 # ruff: noqa: E501
 
@@ -36,7 +36,7 @@ def read(story: Story) -> Iterator[Call]:
 
 def listing(story: Story) -> Iterator[Call]:
     kind = story.kind()
-    if not kind.namespaced:  # others are writing there: only what is wrong can be compared
+    if not kind.namespaced:  # other episodes write these kinds, too: only errors can be compared
         selector = story.r.choice(SELECTORS) + ",nobody=has" if story.r.random() < 0.5 else "a b"
         yield Call(f"list {kind.plural}", "GET", kind.path() + "?labelSelector=" + quoted(selector))
         return

@@ -1,6 +1,6 @@
-"""Runs episodes of calls against two servers and collects where they differ.
+"""Runs of episodes: the same calls go to two servers, and differing answers are collected.
 
-One rule: an episode ends at the first difference after which the two could no longer be asked the same.
+One rule: an episode ends at the first difference after which the two servers can no longer get the same calls.
 """
 
 import json
@@ -21,7 +21,7 @@ _WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
 @dataclass(frozen=True)
 class Finding:
-    """A call that was answered differently."""
+    """A call with different answers."""
 
     episode: int
     call: Call
@@ -29,7 +29,7 @@ class Finding:
     differences: list[Difference]
 
     def sort(self) -> str:
-        """What kind of difference it is, to count the like."""
+        """Return the kind of the difference, by which similar findings are counted."""
         worst = self.differences[0]
         return f"{worst.level} | {self.call.method} {self.call.label} | {worst.where} | {_short(worst)}"
 
@@ -40,18 +40,18 @@ def _short(difference: Difference) -> str:
 
 @dataclass
 class Tally:
-    """What a run has found."""
+    """The result of a run."""
 
     calls: int = 0
     episodes: int = 0
     findings: list[Finding] = field(default_factory=list)
     hung_up: list[Call] = field(default_factory=list)
-    """Calls in which the real server's handler has panicked."""
+    """The calls in which the handler of the real server panicked."""
     labels: Counter[str] = field(default_factory=Counter)
 
 
 def run(pair: tuple[Server, Server], seed: int, calls: int, only: int | None = None) -> Tally:
-    """At least so many calls; `only` one episode of the run where a number is given."""
+    """Run episodes with at least `calls` calls in total. With `only`, run the episode of this number alone."""
     tally, episode = Tally(), 0
     while tally.calls < calls:
         if only is None or episode == only:

@@ -1,6 +1,6 @@
-"""Selectors to ask with: good ones, and all that a grammar refuses.
+"""Label and field selectors: valid ones, and ones that the grammar refuses.
 
-One rule: only texts.
+One rule: this module has only texts.
 """
 # ruff: noqa: E501
 

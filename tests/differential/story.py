@@ -1,6 +1,6 @@
-"""An episode's story: a few objects of some kinds in a namespace of its own, and how calls about them are written.
+"""The story of an episode: a few objects of some kinds in a namespace of its own, and the calls about them.
 
-One rule: a call is chosen without knowing what the server answered; what does not work out is a test as well.
+One rule: the choice of a call does not depend on earlier answers; calls that fail are tests as well.
 """
 
 import json
@@ -17,7 +17,7 @@ _WEIGHTS: dict[Resource, int] = {WIDGETS: 5, TORCHJOBS: 4, PODS: 4, TENANT_QUEUE
 
 
 class Story:
-    """Writes the calls of one episode."""
+    """Makes the calls of one episode."""
 
     def __init__(self, r: random.Random, namespace: str) -> None:
         self.r = r
@@ -27,10 +27,10 @@ class Story:
         self.names = [f"{namespace}-{word}" for word in ("one", "two")]
 
     def watches(self) -> Iterator[Call]:
-        """What watchers of the whole episode see, from the first version on."""
+        """Yield watches over the whole episode, from its first version on."""
         for kind in dict.fromkeys(self.kinds):
             if kind in {NAMESPACES, CRDS, PRIORITY_CLASSES, NODES, TENANT_QUEUES}:
-                continue  # others write them at the same time
+                continue  # other episodes write these kinds at the same time
             base = f"{kind.path(self.namespace)}?watch=1&timeoutSeconds=1&resourceVersion=@{{start}}"
             yield Call("watch", "GET", base)
             yield Call("watch", "GET", base + "&labelSelector=" + self.r.choice(["app=a", "app!=a", "tier=x", "!app"]))
@@ -41,7 +41,7 @@ class Story:
                 )
 
     def farewell(self) -> Iterator[Call]:
-        """Leave nothing behind that others would see."""
+        """Yield the calls that delete all objects of the episode."""
         freed = json.dumps({"metadata": {"finalizers": None}})
         for kind in dict.fromkeys(kind for kind in self.kinds if not kind.namespaced):
             for index in range(len(self.names)):
@@ -51,39 +51,39 @@ class Story:
         yield Call("over", "DELETE", f"/api/v1/namespaces/{self.namespace}")
 
     def kind(self) -> Resource:
-        """One of the story's kinds."""
+        """Return one of the story's kinds at random."""
         return self.r.choice(self.kinds)
 
     def name(self, kind: Resource, index: int | None = None) -> str:
-        """One of its names, as the kind takes it."""
+        """Return one of the story's names, in a form that is valid for the kind."""
         name = self.names[self.r.randrange(2) if index is None else index]
         return f"{name.replace('-', '')}.diff.example.com" if kind == CRDS else name
 
     def body(self, kind: Resource, name: str) -> dict[str, Any]:
-        """A valid object."""
+        """Return a valid object."""
         return make(self.r, kind, name, self.namespace)
 
     def key(self, kind: Resource, name: str) -> str:
-        """How the answers are remembered."""
+        """Return the key under which answers about an object are stored."""
         return f"{kind.kind}/{self.namespace if kind.namespaced else ''}/{name}"
 
     def post(self, label: str, kind: Resource, body: Any, query: str = "", **headers: str) -> Call:
-        """A create."""
+        """Return the call that creates an object."""
         return call(f"{label} {kind.plural}", "POST", kind.path(self.namespace) + query, body, headers)
 
     def current(self, kind: Resource, name: str) -> dict[str, Any]:
-        """A valid object with the version that was seen last."""
+        """Return a valid object with the latest version in the answers."""
         body = self.body(kind, name)
         body["metadata"]["resourceVersion"] = "@{rv:" + self.key(kind, name) + "}"
         return body
 
 
 def quoted(text: str) -> str:
-    """A selector as part of a query."""
+    """Return a selector in quoted form for a query."""
     return text.replace("%", "%25").replace("&", "%26").replace("=", "%3D").replace("+", "%2B")
 
 
 def call(label: str, method: str, path: str, body: Any, headers: dict[str, str] | None = None) -> Call:
-    """A call with a JSON body."""
+    """Return a call with a JSON body."""
     text = None if body is None and method == "DELETE" else json.dumps(body)
     return Call(label, method, path, text, tuple((headers or {}).items()))

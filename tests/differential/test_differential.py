@@ -1,7 +1,7 @@
-"""A bounded differential run: the embedded API server answers as kube-apiserver does.
+"""A bounded differential run: the embedded API server gives the same answers as kube-apiserver.
 
-One rule: codes, reasons and stored objects are compared call by call; what is known to differ is listed in
-docs/embedded.md and counted here, so that it can only become less.
+One rule: codes, reasons and stored objects are compared call by call. docs/embedded.md lists the known differences,
+and the test counts them, so that they cannot grow in number.
 """
 
 import random
@@ -17,10 +17,10 @@ from tests.support.kube.servers import Server
 pytestmark = pytest.mark.apiserver
 _CALLS = 400
 _KNOWN = 0.05
-"""Share of the calls whose codes may differ: rare ones that the table of docs/embedded.md names."""
+"""The share of calls whose codes may differ: rare cases in the table of docs/embedded.md."""
 
 
-def test_the_two_answer_alike(embedded_server: Server, real_server: Server) -> None:
+def test_embedded_server_answers_like_kube_apiserver(embedded_server: Server, real_server: Server) -> None:
     tally = run.run((embedded_server, real_server), seed=1, calls=_CALLS)
     assert tally.calls >= _CALLS
     failed = [each for each in tally.findings if each.replies[0].code >= 500 > each.replies[1].code]
@@ -29,6 +29,6 @@ def test_the_two_answer_alike(embedded_server: Server, real_server: Server) -> N
     assert len(differing) <= _KNOWN * tally.calls, report(tally, 10)
 
 
-def test_a_seed_says_it_all() -> None:
+def test_calls_of_an_episode_depend_on_the_seed_only() -> None:
     first, second = ([*calls(Story(random.Random("7"), "n"), 30)] for _ in range(2))
     assert first == second

@@ -1,7 +1,7 @@
-"""Raw HTTP calls to an API server, and what the calls before them told.
+"""Raw HTTP calls to an API server, with values from its earlier answers.
 
-One rule: a call is text with holes; what differs between two servers (uids, versions, tokens) is filled in from what
-that server itself has answered, so that both are asked the same.
+One rule: a call is a text with holes. Values that differ between two servers (uids, versions, tokens) are filled
+in from each server's own answers, so that both servers get the same call.
 """
 
 import http.client
@@ -16,12 +16,12 @@ from tests.support.kube.servers import Server
 HOLE = re.compile(r"@\{(\w+)(?::([^}]*))?\}")
 _SECONDS = 60.0
 HUNG_UP = 0
-"""The code of a call that was not answered: the handler has panicked."""
+"""The code of a call without an answer: the handler of the server panicked."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request. Path and body may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv}, @{continue}."""
+    """A request. Its path and body may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv}, @{continue}."""
 
     label: str
     method: str
@@ -31,33 +31,33 @@ class Call:
 
     @property
     def watches(self) -> bool:
-        """Whether the answer is a stream."""
+        """Whether the answer is a stream of events."""
         return self.method == "GET" and "watch=" in self.path
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """The answer to a call."""
 
     code: int
     headers: dict[str, list[str]]
     text: str
 
     def parsed(self) -> Any:
-        """The body as JSON; the text if it is none."""
+        """Return the body as JSON, or its text if it is no JSON."""
         try:
             return json.loads(self.text)
         except ValueError:
             return self.text
 
     def lines(self) -> list[Any]:
-        """The events of a watch."""
+        """Return the events of a watch."""
         return [json.loads(line) for line in self.text.splitlines() if line.strip()]
 
 
 @dataclass
 class Memory:
-    """What one server has told so far."""
+    """The values from earlier answers of one server."""
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Memory:
     revision: str = "0"
 
     def note(self, body: Any) -> None:
-        """Remember an answer."""
+        """Record the values of an answer."""
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
             return
         own = body["metadata"]
@@ -80,7 +80,7 @@ class Memory:
             self.first.setdefault(key, own.get("resourceVersion", ""))
 
     def fill(self, text: str, *, quote: bool = False) -> str:
-        """A text without holes."""
+        """Return the text with its holes filled in."""
         found = HOLE.sub(lambda hole: self._value(hole[1], hole[2] or ""), text)
         return urllib.parse.quote(found, safe="/?&=%+:,") if quote else found
 
@@ -102,7 +102,7 @@ class Memory:
 
 
 class Line:
-    """A connection to a server that stays open, and its memory."""
+    """A persistent connection to a server, with the values from its answers."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -146,7 +146,7 @@ class Line:
         return http.client.HTTPConnection(where.hostname, where.port, timeout=_SECONDS)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
             self._open = None
