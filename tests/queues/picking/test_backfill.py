@@ -375,7 +375,7 @@ class Cluster:
 
 @st.composite
 def workloads(draw: st.DrawFn) -> list[Job]:
-    """Jobs of three queues. The first job is large."""
+    """Generate jobs of different sizes in three queues."""
     numbers = count()
 
     def one() -> Job:

@@ -34,7 +34,7 @@ WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 
 def unmarked(key: JobKey, tenant: str) -> None:
-    """No worker runs what these tests admit."""
+    """Ignore an admitted job: these tests run no worker."""
 
 
 def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
@@ -51,7 +51,7 @@ def lags(snapshot: Snapshot) -> dict[str, float]:
 
 
 def nginx(weights: dict[str, int], picks: int) -> str:
-    """Smooth weighted round robin as nginx does it."""
+    """Return the picks of nginx's smooth weighted round robin."""
     current, picked = dict.fromkeys(weights, 0), ""
     for _ in range(picks):
         for name, weight in weights.items():

@@ -274,7 +274,7 @@ def following(ledger: FairShare, cost: int, picks: int) -> str:
 
 
 def test_a_turn_won_by_a_small_job_does_not_go_to_a_large_one() -> None:
-    """The first job of x is small but finds no room; the large one behind it would."""
+    """The first job of queue x is small and finds no room. The large job behind it would find room."""
     store = MemoryStore(lambda *_: None)
     small = entry("x-small", "x", START, gpu=1, cpu=2)
     waiting = [small, entry("x-large", "x", START + 1, gpu=LARGE), *entries("y", 900, gpu=1)]

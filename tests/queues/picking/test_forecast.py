@@ -10,7 +10,7 @@ RULES = Rules()
 
 
 def filled(heads_of_a: int = 4) -> MemoryStore:
-    """Two queues without limits; queue a has a weight of 2."""
+    """Return a store with two queues without limits. Queue a has a weight of 2."""
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], [*entries("a", heads_of_a), *entries("b", 4)])
     store.configure(specs(a=2, b=1), None)

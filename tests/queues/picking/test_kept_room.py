@@ -46,7 +46,7 @@ class Cluster:
         return POOL - self.store.snapshot(0).pool_usage.get(GPU, 0)
 
     def second(self) -> None:
-        """Let jobs end, others arrive, and those that can start; count the second."""
+        """Simulate one second: end jobs, submit new ones, start all that fit, and add up usage and idle GPUs."""
         self.now += 1
         ended = [each for each, end in self.ends.items() if end <= self.now]
         self.store.remove(ended)
@@ -113,7 +113,7 @@ def shrink(cluster: Cluster) -> Iterator[None]:
 
 
 def displace(cluster: Cluster) -> Iterator[None]:
-    """Two jobs as large as the pool. The higher priority goes back and forth between them."""
+    """Submit two jobs as large as the pool, and give the higher priority to one and the other in turn."""
     for turn in count(1):
         for number in (1, 2):
             priority = turn if turn % 2 == number % 2 else 0
@@ -289,7 +289,10 @@ def waiting_for_room(
     strict: bool = True,
     **quota: int,
 ) -> tuple[MemoryStore, Rules]:
-    """A pool of 8 GPUs with 4 in use. All 8 are reserved for a job of queue x, unless the job is still patient."""
+    """Return a pool of 8 GPUs, reserved whole for a job of queue x, and its rules.
+
+    With `patient`, the job has not been overtaken often enough, and no room is reserved for it.
+    """
     rules = Rules(cost=GPU)
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
@@ -303,7 +306,7 @@ def waiting_for_room(
 
 
 def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
-    """Return the jobs that go now. A settlement without a pick is committed, too."""
+    """Commit the picks of one snapshot, even if there are none, and return the names of the admitted jobs."""
     committed = commit(store, choose(store.snapshot(99), now, limit, rules))
     assert not committed.refused
     return [each.key.name for each in committed.reservations]

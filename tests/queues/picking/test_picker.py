@@ -1,4 +1,4 @@
-"""A picker that differences update picks what a new one picks; limits, claims, bypasses."""
+"""The picker: updates by differences, entries on request, refunds, bypasses within a queue, cohorts, and lags."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str
 
 
 def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
-    """The same, and they are admitted."""
+    """Admit the jobs that are picked next, and return their names."""
     committed = commit(store, choose(store.snapshot(EVERYTHING), START, limit, rules))
     assert not committed.refused
     return [each.key.name for each in committed.reservations]
@@ -93,7 +93,7 @@ POOLS = (
 
 
 def stands(store: MemoryStore, batch: Batch) -> int:
-    """Commit a batch that stands as a whole and alone, and return its change."""
+    """Commit a batch, check that all of it was admitted and nothing else changed, and return its change number."""
     committed = commit(store, batch)
     assert (committed.refused, committed.picked, committed.alone) == ("", len(batch.picks), True)
     return committed.change

@@ -87,7 +87,7 @@ def commit(store: QueueStore, batch: Batch) -> Committed:
 def run(
     store: QueueStore, picks: int, batch: int = 1, cost: str = amounts.JOBS, now: float = START, heads: int = 8
 ) -> Iterator[Reservation]:
-    """Yield the reservations of admitted jobs, in order, until `picks` are made or no job can go."""
+    """Yield the reservations of admitted jobs in order, until there are `picks` of them or no job can start."""
     count = 0
     while count < picks:
         taken = commit(store, choose(store.snapshot(heads), now, min(batch, picks - count), cost)).reservations
@@ -103,9 +103,10 @@ def order(reservations: Iterable[Reservation]) -> str:
 
 
 def used(reservations: Iterable[Reservation], names: Container[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return what each queue uses of these names (None: of all), and the pool under the empty name.
+    """Return what each queue uses of these resources (None: of all), summed up from the reservations.
 
-    It is the sum over the reservations."""
+    The usage of the pool has the empty name.
+    """
     total: dict[str, Amounts] = {"": {}}
     for each in reservations:
         for name in ("", each.queue):
