@@ -121,7 +121,7 @@ _ASK = (
 
 COORDINATOR = Role(
     name="coordinator",
-    purpose="`torchq coordinator`: watches everything, writes how queues do and why jobs wait, and its own Lease",
+    purpose="`torchq coordinator`: watches the cluster, writes the status of queues and why jobs wait, and its Lease",
     rules=(
         # Get: needed where the cached job is older than one of its pods.
         Rule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
@@ -143,7 +143,7 @@ COORDINATOR = Role(
 )
 WORKER = Role(
     name="worker",
-    purpose="`torchq worker`: makes and deletes jobs' pods, services and pod groups, writes what became of jobs",
+    purpose="`torchq worker`: makes and deletes the pods, services and pod groups of jobs, writes their status",
     rules=(
         # Delete: needed for ttlSecondsAfterFinished. Everywhere: a job whose namespace allows no pods is read, too, and
         # its status says so.
@@ -171,7 +171,7 @@ WORKER = Role(
 )
 USER = Role(
     name="user",
-    purpose="people who submit jobs: TorchJobs of their namespace, their pods and logs, their queue to look at",
+    purpose="people who submit jobs: TorchJobs of their namespace, with pods and logs; reads their queue",
     rules=(
         Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `kubectl scale` patches; with --current-replicas it reads and updates. A patch of the TorchJob could make the
@@ -189,7 +189,7 @@ USER = Role(
 )
 QUEUE_ADMIN = Role(
     name="queue-admin",
-    purpose="people who give queues their weights and quotas: TenantQueues; TorchJobs only to look at",
+    purpose="people who give queues their weights and quotas: writes TenantQueues, only reads TorchJobs",
     rules=(
         Rule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `queue delete` refuses a queue that unfinished jobs name.
@@ -200,7 +200,7 @@ QUEUE_ADMIN = Role(
 )
 DOCTOR = Role(
     name="doctor",
-    purpose="`torchq doctor`: looks at everything; --fix asks the leader, on its Lease, to build the queues anew",
+    purpose="`torchq doctor`: reads the cluster; --fix asks the leader, through its Lease, to rebuild the queues",
     rules=(
         Rule(resource=TORCHJOBS, verbs=("list",)),
         Rule(resource=TENANT_QUEUES, verbs=("list",)),

@@ -1,4 +1,4 @@
-"""Runs 24 real PyTorch jobs of three tenants on one small machine: `make demo`.
+"""Run 24 real PyTorch jobs of three tenants on one small machine (`make demo`).
 
 One rule: the demo uses only the command line and the API, as any user can, and it checks everything that its last line
 states.
@@ -35,7 +35,7 @@ MISSING = 2
 
 
 class DemoFailed(Exception):
-    """A promise of the demo did not hold."""
+    """The demo did not reach the result that its last line states."""
 
 
 def torchq(kubeconfig: Path, *arguments: str) -> str:
@@ -49,7 +49,7 @@ def torchq(kubeconfig: Path, *arguments: str) -> str:
 
 @contextmanager
 def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
-    """Run the embedded cluster in a temporary folder, on private ports; it ends with the block in every case."""
+    """Run the embedded cluster in a temporary folder, on private ports, and stop it at the end of the block."""
     command = [sys.executable, "-m", "coordinator.cli.main", "local", "up", "--foreground", "--no-current"]
     command += ["--data", str(data), "--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
     command += ["--redis", redis] if redis else []
@@ -73,7 +73,7 @@ def _wait_until_up(supervisor: Supervisor, data: Path) -> None:
 
 
 def manifests(epochs: int) -> str:
-    """Return eight TorchJobs for each queue, all of one size: a Master and a Worker of one CPU each."""
+    """Return YAML with eight TorchJobs for each queue. Each has a Master and a Worker with one CPU each."""
     base = yaml.safe_load((TRAINING / "torchjob.yaml").read_text())
     documents = []
     for queue in order.WEIGHTS:
@@ -117,7 +117,10 @@ def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
 
 
 def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], deadline: float) -> list[Manifest]:
-    """Show the jobs until all have ended, keeping the stack `alive`; DemoFailed if they have not by the deadline."""
+    """Show the jobs until all have ended, and return them. DemoFailed if a job still runs at the deadline.
+
+    `alive` is called in each round: it restarts processes of the stack that have ended.
+    """
     lines: dict[str, str] = {}
     while True:
         alive()
@@ -129,12 +132,12 @@ def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], dead
             if all(screen.phase(job) in screen.FINAL for job in jobs):
                 return jobs
         if time.monotonic() > deadline:
-            raise DemoFailed("the jobs have not ended in time")
+            raise DemoFailed("the jobs did not end within 10 minutes; see the logs in the folder below")
         time.sleep(0.25)
 
 
 def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
-    """Check that all jobs succeeded in the right order; return the picks per queue while all three had waiting jobs."""
+    """Return the picks per queue while all three had waiting jobs. DemoFailed if a job failed or the order is wrong."""
     total = len(order.WEIGHTS) * order.JOBS
     succeeded = [job for job in jobs if screen.phase(job) == "Succeeded"]
     if len(succeeded) != total:
@@ -151,7 +154,7 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
 
 
 def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
-    """Run the whole demo; DemoFailed if a promise does not hold."""
+    """Run the whole demo. DemoFailed if the cluster does not start, a job fails, or the order is wrong."""
     started = time.monotonic()
     kubeconfig = data / "kubeconfig"
     with stack(data, cpus, redis) as supervisor, screen.make(console) as view:
@@ -166,12 +169,12 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
 
 
 @click.command()
-@click.option("--epochs", default=6, show_default=True, help="epochs each job trains")
-@click.option("--cpus", default=4, show_default=True, help="size of the pool; a job takes 2")
-@click.option("--redis", default="", help="URL of a Redis that runs (default: the demo starts its own)")
+@click.option("--epochs", default=6, show_default=True, help="number of epochs of each job")
+@click.option("--cpus", default=4, show_default=True, help="CPUs of the pool; a job takes 2")
+@click.option("--redis", default="", help="URL of a running Redis (default: the demo starts its own)")
 @click.option("--keep", is_flag=True, help="keep the temporary folder with all logs")
 def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
-    """Watch TorchJobs of three tenants being queued, picked by weight, run and finished."""
+    """Run TorchJobs of three tenants and show how torchq queues, picks and finishes them."""
     console = Console()
     if importlib.util.find_spec("torch") is None:
         missing = "demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq[demo]'"
@@ -187,7 +190,7 @@ def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
         console.print(f"demo: FAILED: {error}", highlight=False, markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         code = 130
-        console.print("demo: interrupted; every process it started is gone")
+        console.print("demo: interrupted; all its processes have ended")
     finally:
         if keep:
             console.print(f"logs and state: {data}", highlight=False, soft_wrap=True)

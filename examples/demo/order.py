@@ -28,7 +28,7 @@ def smooth(weights: Mapping[str, int], picks: int) -> list[str]:
 
 
 def contested(order: Sequence[str], jobs: Mapping[str, int]) -> list[str]:
-    """Return the picks up to the first that takes the last job of a queue: until then all queues had waiting jobs."""
+    """Return the picks while all queues have waiting jobs: up to the first pick that takes the last job of a queue."""
     remaining = dict(jobs)
     picks = []
     for name in order:

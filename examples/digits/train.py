@@ -69,9 +69,8 @@ def train(epochs: int, seed: int) -> float:
     my_images, my_labels = images[:-HELD_OUT][rank::world], labels[:-HELD_OUT][rank::world]
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))  # equal on all ranks: they share the seed
     optimizer = Momentum(model, rate=0.1, momentum=0.9)
-    batches = (
-        len(images[:-HELD_OUT]) // world // 32
-    )  # the same number on every rank: a rank with more batches would wait without end
+    # All ranks train the same number of batches: a rank with more batches would wait without end.
+    batches = len(images[:-HELD_OUT]) // world // 32
     for epoch in range(1, epochs + 1):
         order = torch.randperm(len(my_images))
         for batch in order[: batches * 32].split(32):
@@ -86,11 +85,11 @@ def train(epochs: int, seed: int) -> float:
 
 
 def main() -> int:
-    """Return exit code 0 if the model has learned, else 1."""
+    """Train and return exit code 0 if the model reaches the accuracy of `--at-least`, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--at-least", type=float, default=0.85, help="accuracy below which the job has failed")
+    parser.add_argument("--at-least", type=float, default=0.85, help="the job fails below this accuracy")
     arguments = parser.parse_args()
     dist.init_process_group("gloo")
     try:
