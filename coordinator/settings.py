@@ -17,12 +17,12 @@ from coordinator.errors import SettingsError
 from crds.resources import quantities, resource_names
 from queues import rules
 from queues.redis import url
-from queues.rules import Patience, Rules
+from queues.rules import Patience, PickRules
 
 PREFIX = "TORCHQ_"
 REDIS_URL_NOTE = "redis-url"
 """The file beside an embedded cluster's kubeconfig that has the URL of its Redis. The URL contains no secret."""
-PASSWORD_SHOWN = (
+PASSWORD_ON_COMMAND_LINE = (
     "--redis: every user of the machine can read a password on a command line; "
     "set TORCHQ_REDIS_URL, or put the URL into a file and name it with --redis-url-file"
 )
@@ -207,7 +207,7 @@ class Settings(pydantic.BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> PickRules:
         """The rules of picking."""
         patience = Patience(self.pool_bypasses, self.pool_patience)
         return rules.from_settings(self.cost, self.queue_bypasses, patience)
@@ -245,7 +245,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
             sources[name] = _origin(source, name)
         values |= _from_url_file(layer, sources)
     if url.has_password(str(flags.get("redis_url") or "")):
-        raise SettingsError(PASSWORD_SHOWN)
+        raise SettingsError(PASSWORD_ON_COMMAND_LINE)
     try:
         settings = Settings.model_validate(values)
     except pydantic.ValidationError as error:
@@ -267,7 +267,7 @@ def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[st
     return {"redis_url": url}
 
 
-def masked(name: str, value: object) -> str:
+def mask(name: str, value: object) -> str:
     """Return a setting as it may be shown: a URL without its password."""
     return url.redact(str(value)) if name == "redis_url" else str(value)
 

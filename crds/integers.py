@@ -9,7 +9,7 @@ LARGEST = 2**53 - 1
 _DIGITS = len(str(LARGEST))
 
 
-def bounded(text: object, otherwise: int) -> int:
+def parse(text: object, otherwise: int) -> int:
     """Return the integer from 0 to LARGEST that ASCII digits stand for, or `otherwise` for any other text.
 
     A sign, a space, a digit of another script and a number of more than 16 digits are not read: Python itself refuses

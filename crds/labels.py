@@ -49,13 +49,13 @@ RESTART_CONTAINERS = f"{GROUP}/restart-containers"
 
 Where a separate object requests the restart, it is the generation for which the containers were restarted.
 """
-RESTART_ASKED = f"{GROUP}/restart-asked"
+RESTART_REQUESTED_AT = f"{GROUP}/restart-asked"
 """Annotation on a pod: the time at which this restart was requested from its node (RFC 3339)."""
-RESTARTS_SETTLED = f"{GROUP}/restarts-settled"
+RESTARTS_HANDLED = f"{GROUP}/restarts-settled"
 """Annotation on a pod that its node restarts in place: the number of handled restarts of its main container."""
 OBJECT_ERRORS = f"{GROUP}/ObjectErrors"
 """Type of a condition of a node: the embedded node has skipped pods after unexpected errors; the message names them."""
-RESTARTED = f"{GROUP}/ContainersRestarted"
+CONTAINERS_RESTARTED = f"{GROUP}/ContainersRestarted"
 """Type of a condition of a pod: its containers were restarted in place.
 
 The message is the restart generation. The status is False, with a reason, if the restart failed.

@@ -5,10 +5,10 @@ One rule: these models refuse nothing, because the API server validates metadata
 
 from pydantic import Field
 
-from crds.model import Observed, Time
+from crds.model import LenientModel, Time
 
 
-class OwnerReference(Observed):
+class OwnerReference(LenientModel):
     """A reference to an owner of an object."""
 
     api_version: str = ""
@@ -18,7 +18,7 @@ class OwnerReference(Observed):
     controller: bool = False
 
 
-class Metadata(Observed):
+class Metadata(LenientModel):
     """A part of metav1.ObjectMeta. Fields that the API server fills in are empty before submission."""
 
     name: str = ""
@@ -34,7 +34,7 @@ class Metadata(Observed):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class NamedMetadata(Observed):
+class NamedMetadata(LenientModel):
     """The rules for the names of a kind's objects; a CustomResourceDefinition may restrict no other metadata."""
 
     name: str

@@ -38,13 +38,13 @@ _BASE = ConfigDict(
 )
 
 
-class Written(BaseModel):
+class StrictModel(BaseModel):
     """A model of data that a user writes."""
 
     model_config = ConfigDict(**_BASE, extra="forbid", strict=True)
 
 
-class Observed(BaseModel):
+class LenientModel(BaseModel):
     """A model of data that torchq or the API server writes."""
 
     model_config = ConfigDict(**_BASE, extra="ignore")

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, WithJsonSchema
 from crds import problems
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, NamedMetadata
-from crds.model import Name, Observed, Written
+from crds.model import LenientModel, Name, StrictModel
 from crds.resources import quantities, resource_names
 from crds.resources.amounts import OTHERS, Amounts
 from crds.torchjob import demand
@@ -33,14 +33,14 @@ NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
 UNCOUNTED = "a quota counts requests, pods and jobs: limits.* and count/* other than count/pods cannot be used"
 
 
-class NamespaceSelector(Written):
+class NamespaceSelector(StrictModel):
     """A selection of namespaces by their labels."""
 
     match_labels: dict[LabelName, LabelValue] = Field(default_factory=dict, max_length=16)
     """The labels that a namespace must have, all of them. If empty, every namespace is selected."""
 
 
-class TenantQueueSpec(Written):
+class TenantQueueSpec(StrictModel):
     """The settings of a tenant queue."""
 
     weight: int = Field(default=1, ge=1, le=MAX_WEIGHT)
@@ -80,17 +80,17 @@ class TenantQueueSpec(Written):
         return namespace in self.namespaces or selector.match_labels.items() <= labels.items()
 
     @property
-    def public(self) -> bool:
+    def is_public(self) -> bool:
         """Whether jobs of every namespace may use the queue."""
         return not self.namespaces and self.namespace_selector is None
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether jobs may be picked from the queue."""
         return self.stop_policy == "None"
 
 
-class TenantQueueStatus(Observed):
+class TenantQueueStatus(LenientModel):
     """The state of a tenant queue."""
 
     pending: int = 0
@@ -113,7 +113,7 @@ class QueueName(NamedMetadata):
     name: Name
 
 
-class TenantQueue(Written):
+class TenantQueue(StrictModel):
     """A queue of one tenant's jobs."""
 
     api_version: Literal["train.distributed.io/v1alpha1"] = "train.distributed.io/v1alpha1"
@@ -196,7 +196,7 @@ def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
         try:
             if isinstance(quantity, float) and not quantity.is_integer():
                 raise ValueError("must be a whole number or a string, as in 500m")
-            quantities.capped(resource_names.canonical(name), quantity)
+            quantities.parse_capped(resource_names.canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.quote(quantity)}: {error}")
 
@@ -206,5 +206,5 @@ def _is_uncounted(name: str) -> bool:
 
 
 def _quota_amounts(quota: dict[str, str | int | float]) -> Amounts:
-    amounts = demand.amounts({resource_names.canonical(name): quantity for name, quantity in quota.items()})
+    amounts = demand.read_resources({resource_names.canonical(name): quantity for name, quantity in quota.items()})
     return {name: min(amount, demand.LARGEST) for name, amount in amounts.items() if name != OTHERS}

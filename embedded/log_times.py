@@ -58,7 +58,7 @@ def _thin(path: Path, first: int) -> None:
     draft.rename(path)
 
 
-class Times:
+class LogTimes:
     """The times of one log, from the notes so far."""
 
     def __init__(self, folder: Path) -> None:
@@ -106,11 +106,11 @@ def _notes(path: Path) -> tuple[list[float], list[int]]:
 class Stamper:
     """Puts the time before each line of a log that arrives in pieces."""
 
-    def __init__(self, times: Times) -> None:
+    def __init__(self, times: LogTimes) -> None:
         self._times = times
         self._open = False
 
-    def stamped(self, piece: bytes, position: int) -> bytes:
+    def stamp_lines(self, piece: bytes, position: int) -> bytes:
         """Return a piece that begins at a position, with the time before each line."""
         return b"".join(self._parts(piece, position))
 

@@ -21,7 +21,7 @@ _POD_GROUP = "scheduling.k8s.io/group-name"
 """The annotation that names the PodGroup of a pod; Volcano's scheduler reads no other."""
 _TASK = "volcano.sh/task-spec"
 """The annotation or label that names the task of the group to which a pod belongs."""
-NONSENSE = (ValueError, TypeError, AttributeError, LookupError)
+INVALID_SPEC_ERRORS = (ValueError, TypeError, AttributeError, LookupError)
 """The errors that reading an invalid spec raises."""
 
 
@@ -159,11 +159,11 @@ class _Needs:
 def _needs(spec: Mapping[str, Any]) -> _Needs:
     try:
         return _Needs(pod_demand(spec), host_ports(spec))
-    except NONSENSE as error:
+    except INVALID_SPEC_ERRORS as error:
         return _Needs({PODS: 1}, problem=f"what the pod asks for cannot be read: {error}")
 
 
-def seconds(timestamp: str) -> float:
+def parse_time(timestamp: str) -> float:
     """Return a Kubernetes time as seconds since the epoch."""
     return timestamps.parse_seconds(timestamp)
 
@@ -182,4 +182,4 @@ def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
 
 
 def _group_size(metadata: Mapping[str, Any]) -> int:
-    return integers.bounded((metadata.get("annotations") or {}).get(labels.GANG_SIZE), 0)
+    return integers.parse((metadata.get("annotations") or {}).get(labels.GANG_SIZE), 0)

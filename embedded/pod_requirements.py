@@ -10,7 +10,7 @@ from typing import Any
 
 from crds.resources.amounts import Amounts
 from embedded import downward
-from embedded.pod import NONSENSE, PodFailure
+from embedded.pod import INVALID_SPEC_ERRORS, PodFailure
 
 SHARED_MEMORY = "/dev/shm"
 _FIELDS = (
@@ -30,14 +30,14 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
     """Return why a pod cannot run on a node with these resources; None if it can."""
-    lacking = short(demand, allocatable)
+    lacking = shortages(demand, allocatable)
     if lacking:
         return PodFailure(f"OutOf{lacking[0]}", f"the pod requests more {', '.join(lacking)} than the whole node has")
     problem = next(problems(spec), None)
     return PodFailure("NotSupported", f"the embedded node cannot run this pod: {problem}") if problem else None
 
 
-def short(demand: Amounts, allocatable: Amounts) -> list[str]:
+def shortages(demand: Amounts, allocatable: Amounts) -> list[str]:
     """Return the resources of which a pod requests more than the whole node has."""
     return sorted(name for name, amount in demand.items() if amount > allocatable.get(name, 0))
 
@@ -46,7 +46,7 @@ def problems(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield every part of a pod's spec that the node does not support; each text begins with the path of its field."""
     try:
         yield from _problems(spec)
-    except NONSENSE as error:
+    except INVALID_SPEC_ERRORS as error:
         yield f"spec cannot be read: {error}"
 
 

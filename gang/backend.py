@@ -131,14 +131,14 @@ def _canonical(field: str, value: Any) -> Any:
 
 def _amount(name: str, quantity: Any) -> Any:
     try:
-        return quantities.text(name, quantities.parse(name, quantity))
+        return quantities.format_amount(name, quantities.parse(name, quantity))
     except ValueError:
         return quantity
 
 
 def _number(text: str) -> int:
     """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
-    return integers.bounded(text, -1)
+    return integers.parse(text, -1)
 
 
 def spec_patch(target: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -54,5 +54,5 @@ class Coscheduling:
 
 
 def _size(gang: Gang) -> dict[str, Any]:
-    resources = {name: quantities.text(name, amount) for name, amount in gang.resources.items()}
+    resources = {name: quantities.format_amount(name, amount) for name, amount in gang.resources.items()}
     return {"minMember": gang.size, "minResources": resources}

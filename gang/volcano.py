@@ -98,7 +98,7 @@ def _size(gang: Gang) -> dict[str, Any]:
     return {
         "minMember": gang.size,
         "minTaskMember": dict(gang.minimum),
-        "minResources": {name: quantities.text(name, amount) for name, amount in gang.resources.items()},
+        "minResources": {name: quantities.format_amount(name, amount) for name, amount in gang.resources.items()},
     }
 
 

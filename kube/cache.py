@@ -18,7 +18,7 @@ Change = tuple[T | None, T | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class CacheEntry(Generic[T]):
     """A cached object: its uid, its trimmed value, and its index key, if it has one."""
 
     uid: str
@@ -30,7 +30,7 @@ class Cache(Generic[T]):
     """The values of one resource, read by many threads and written by one."""
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Entry[T]] = {}
+        self._entries: dict[Key, CacheEntry[T]] = {}
         self._groups: dict[str, dict[Key, T]] = {}
         self._version = 0
         self._changed = threading.Condition()
@@ -66,7 +66,7 @@ class Cache(Generic[T]):
         with self._changed:
             self._reach(version)
 
-    def put(self, key: Key, entry: Entry[T], version: int) -> list[Change[T]]:
+    def set(self, key: Key, entry: CacheEntry[T], version: int) -> list[Change[T]]:
         """Store an object. Another uid under its name means that the old object was deleted: two changes."""
         with self._changed:
             before = self._drop(key)
@@ -81,7 +81,7 @@ class Cache(Generic[T]):
             self._reach(version)
         return _changes(before, None)
 
-    def replace(self, entries: Mapping[Key, Entry[T]], version: int) -> list[Change[T]]:
+    def replace(self, entries: Mapping[Key, CacheEntry[T]], version: int) -> list[Change[T]]:
         """Store a whole list in place of the cache; return the differences, the removed objects first."""
         with self._changed:
             before = self._entries
@@ -99,12 +99,12 @@ class Cache(Generic[T]):
             self._version = version
             self._changed.notify_all()
 
-    def _add(self, key: Key, entry: Entry[T]) -> None:
+    def _add(self, key: Key, entry: CacheEntry[T]) -> None:
         self._entries[key] = entry
         if entry.group is not None:
             self._groups.setdefault(entry.group, {})[key] = entry.value
 
-    def _drop(self, key: Key) -> Entry[T] | None:
+    def _drop(self, key: Key) -> CacheEntry[T] | None:
         entry = self._entries.pop(key, None)
         if entry is not None and entry.group is not None:
             group = self._groups[entry.group]
@@ -114,13 +114,13 @@ class Cache(Generic[T]):
         return entry
 
 
-def _differences(before: Mapping[Key, Entry[T]], now: Mapping[Key, Entry[T]]) -> list[Change[T]]:
+def _differences(before: Mapping[Key, CacheEntry[T]], now: Mapping[Key, CacheEntry[T]]) -> list[Change[T]]:
     return [
         change for key, entry in now.items() if before.get(key) != entry for change in _changes(before.get(key), entry)
     ]
 
 
-def _changes(before: Entry[T] | None, after: Entry[T] | None) -> list[Change[T]]:
+def _changes(before: CacheEntry[T] | None, after: CacheEntry[T] | None) -> list[Change[T]]:
     if before is None and after is None:
         return []
     if before is None or after is None or before.uid == after.uid:

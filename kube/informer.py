@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from crds import integers
 from crds.api_resources import Resource
 from kube.api import Cluster, Listing, Manifest, WatchEvent
-from kube.cache import Cache, Change, Entry, Key
+from kube.cache import Cache, CacheEntry, Change, Key
 from kube.object_errors import ObjectErrors
 from kube.reflector import ListWatch, Reflector
 from kube.settings import InformerSettings
@@ -121,7 +121,7 @@ class _CacheWriter(Generic[T]):
 
     def replace(self, pages: Iterable[Listing]) -> str:
         """Take the whole list, trimming page by page; return the version to watch from."""
-        entries: dict[Key, Entry[T]] = {}
+        entries: dict[Key, CacheEntry[T]] = {}
         version, absent = "", set(self._unreadable)
         for page in pages:
             version = version or page.resource_version
@@ -149,7 +149,7 @@ class _CacheWriter(Generic[T]):
         elif (entry := self._trim(event.object)) is None:
             self._cache.advance(version)
         else:
-            self._notify(self._cache.put(*entry, version))
+            self._notify(self._cache.set(*entry, version))
 
     def resync(self) -> None:
         """Call `on_resync` with all values."""
@@ -157,24 +157,24 @@ class _CacheWriter(Generic[T]):
         if self._informer.on_resync is not None:
             self._call(self._informer.on_resync, self._cache.values())
 
-    def _trim(self, manifest: Manifest) -> tuple[Key, Entry[T]] | None:
+    def _trim(self, manifest: Manifest) -> tuple[Key, CacheEntry[T]] | None:
         """Return an object's key and cache entry; None if `trim` or `index` fails: the cache keeps the old value."""
         key, informer = _key(manifest), self._informer
         try:
             value = informer.trim(manifest)
             group = informer.index(value) if informer.index else None
         except Exception as error:
-            self._errors.met(self._subject(key), error)
+            self._errors.record(self._subject(key), error)
             self._unreadable.add(key)
             return None
         self._clear_error(key)
-        return key, Entry(manifest["metadata"].get("uid", ""), value, group)
+        return key, CacheEntry(manifest["metadata"].get("uid", ""), value, group)
 
     def _clear_error(self, key: Key) -> None:
         """Forget the error of an object that can be read again or is deleted."""
         if key in self._unreadable:
             self._unreadable.discard(key)
-            self._errors.over(self._subject(key))
+            self._errors.clear(self._subject(key))
 
     def _subject(self, key: Key) -> str:
         """Return an object's name for people."""
@@ -190,7 +190,7 @@ class _CacheWriter(Generic[T]):
         try:
             callback(*arguments)
         except Exception as error:
-            self._errors.met(f"a change of the {self._informer.resource.plural}", error)
+            self._errors.record(f"a change of the {self._informer.resource.plural}", error)
 
 
 def _key(manifest: Manifest) -> Key:
@@ -199,4 +199,4 @@ def _key(manifest: Manifest) -> Key:
 
 
 def _number(version: str) -> int:
-    return integers.bounded(version, 0)
+    return integers.parse(version, 0)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from crds.api_resources import TORCHJOBS
-from crds.torchjob.size_limits import Outlined
+from crds.torchjob.size_limits import ObjectWithoutSpec
 
 DEEPEST = 500
 """The levels that are parsed; the checks of objects allow far fewer."""
@@ -90,7 +90,7 @@ def outline(text: bytes) -> Any | None:
     except orjson.JSONDecodeError:
         return None
     status = _status(text[:-1] if event else text)
-    return {**body, "object": Outlined(body["object"] | status)} if event else Outlined(body | status)
+    return {**body, "object": ObjectWithoutSpec(body["object"] | status)} if event else ObjectWithoutSpec(body | status)
 
 
 def _without_labels(head: bytes) -> bytes:

@@ -32,7 +32,7 @@ class ObjectErrors:
         self._errors: dict[str, _LastError] = {}
         self._times = 0
 
-    def met(self, subject: str, error: Exception) -> None:
+    def record(self, subject: str, error: Exception) -> None:
         """Record that an object was skipped. `subject` names it for people: its kind, namespace and name."""
         text = excerpts.excerpt(f"{type(error).__name__}: {error}", LONGEST)
         with self._lock:
@@ -45,7 +45,7 @@ class ObjectErrors:
         if not is_repeated and not is_forgotten:
             logger.error("%s is skipped after an unforeseen error: %s", subject, text, exc_info=error)
 
-    def over(self, subject: str) -> None:
+    def clear(self, subject: str) -> None:
         """Forget the error of an object that could be handled or is deleted."""
         if self._errors:
             with self._lock:
@@ -62,7 +62,7 @@ class ObjectErrors:
         return self._times
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """The skipped objects in a line for people; empty if there are none."""
         with self._lock:
             entries = sorted(self._errors.items())

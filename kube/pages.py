@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crds.torchjob.size_limits import Long
+from crds.torchjob.size_limits import LargeObject
 from kube import jsontext
 
 MOST_BYTES = 8 * 1024 * 1024
@@ -74,5 +74,5 @@ def _read_single(text: bytes) -> Any:
         return None
     if not isinstance(body, dict):
         return None
-    careful = Long(body) if len(item) >= jsontext.LONG and not isinstance(body, Long) else body
+    careful = LargeObject(body) if len(item) >= jsontext.LONG and not isinstance(body, LargeObject) else body
     return {**page, "items": [careful]}

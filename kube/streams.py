@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from crds import excerpts
-from crds.torchjob.size_limits import Long
+from crds.torchjob.size_limits import LargeObject
 from kube import errors, jsontext, status
 from kube.api import WatchEvent
 from kube.transport import Response
@@ -107,7 +107,7 @@ def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
 
 
 def _as_long(body: dict[str, Any]) -> dict[str, Any]:
-    return body if isinstance(body, Long) else Long(body)
+    return body if isinstance(body, LargeObject) else LargeObject(body)
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

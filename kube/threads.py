@@ -16,7 +16,7 @@ EXIT_CODE = 70
 logger = logging.getLogger(__name__)
 
 
-def end_process_with_any(end: Callable[[int], object] = os._exit) -> None:
+def exit_on_thread_failure(end: Callable[[int], object] = os._exit) -> None:
     """Log an exception that a thread does not catch, and call `end` with EXIT_CODE, from now on.
 
     Each program calls this once, before it starts threads. Tests do not: pytest reports such exceptions itself. `end`

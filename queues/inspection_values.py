@@ -22,7 +22,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorePicture:
+class StoreInspection:
     """The contents of a queue store. Reservations, usage and ports are of one moment; entries and places are not."""
 
     epoch: int = 0
@@ -83,7 +83,7 @@ class RqJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkPicture:
+class WorkInspection:
     """The contents of a work queue and of its RQ. Lists and counts are of one moment, records of others."""
 
     now: float

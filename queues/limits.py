@@ -20,12 +20,12 @@ STANDARD_RESOURCES = frozenset((JOBS, PODS, "cpu", "memory", "ephemeral-storage"
 """Resources whose usage is shown though nothing limits them."""
 
 
-def counted_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
+def usage_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
     """Return the resources that count: those of all quotas and of the pool, the standard ones, and `also`."""
     return STANDARD_RESOURCES.union(pool or (), also, *(spec.quota for spec in specs)) - {OTHERS}
 
 
-def own(spec: QueueSpec) -> Amounts:
+def queue_limit(spec: QueueSpec) -> Amounts:
     """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort with what it may borrow.
 
     In a cohort, a resource without a limit on borrowing is left out.
@@ -35,7 +35,7 @@ def own(spec: QueueSpec) -> Amounts:
     return {name: quota + spec.borrowing[name] for name, quota in spec.quota.items() if name in spec.borrowing}
 
 
-def totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
+def cohort_totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
     """Return, by cohort, what its members may use together: the sum of their quotas. Closed members lend, too."""
     sums: dict[str, dict[str, int]] = {}
     for spec in specs:
@@ -44,7 +44,7 @@ def totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
     return sums
 
 
-def exceeded(
+def find_exceeded(
     demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
 ) -> Literal["", "quota", "cohort"]:
     """Return which limit has no room for a demand in a queue, given all queues and their usage; "" if all have room.
@@ -54,12 +54,12 @@ def exceeded(
     resource may together use the sum of their quotas of it.
     """
     used = usage.get(spec.name, NOTHING)
-    if not amounts.fits(demand, used, own(spec)):
+    if not amounts.fits(demand, used, queue_limit(spec)):
         return "quota"
     if not spec.cohort:
         return ""
     members = [member for member in specs if member.cohort == spec.cohort]
-    quota, shared = totals(members)[spec.cohort], NOTHING
+    quota, shared = cohort_totals(members)[spec.cohort], NOTHING
     for member in members:
         member_usage = usage.get(member.name, NOTHING)
         shared = amounts.add(shared, {name: member_usage.get(name, 0) for name in member.quota})

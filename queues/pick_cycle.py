@@ -13,9 +13,9 @@ from typing import NamedTuple
 from queues import errors
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import Picker
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, Behind, Committed, Refusal, Reservation
+from queues.values import Batch, CommitResult, NextEntries, Refusal, Reservation
 
 FEW = 8
 """The least number of entries that are read ahead of each queue. More are read if over half of them go in a round."""
@@ -24,14 +24,14 @@ BURST = 10
 ON_THE_WAY = 3
 """The most batches that the store has received and not yet answered, so that it need not wait between two of them."""
 STEP = 8
-"""The first batch is two STEPths of a whole one, and each further batch is one STEPth larger.
+"""The first batch is 2/STEP of a whole one. Each further batch is larger by 1/STEP.
 
 The store is idle while the first batch is picked, and no batch should take longer to pick than the one before takes to
 commit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CycleResult:
     """The result of one round."""
 
     picked: int
@@ -56,13 +56,15 @@ class _Done(NamedTuple):
     """A batch whose commit is done."""
 
     pending: _Pending
-    committed: Committed
+    committed: CommitResult
 
 
-class Rounds:
+class PickCycle:
     """The rounds of one leader on one store. Only one thread may use them."""
 
-    def __init__(self, store: QueueStore, rules: Rules, job_ends: Callable[[], JobEnds | None] = no_job_ends) -> None:
+    def __init__(
+        self, store: QueueStore, rules: PickRules, job_ends: Callable[[], JobEnds | None] = no_job_ends
+    ) -> None:
         """`job_ends` is called in each round in which room is reserved for a job."""
         self._store = store
         self._job_ends = job_ends
@@ -88,7 +90,7 @@ class Rounds:
         """Charge queues in the next round for jobs that cost more than when they were picked."""
         self._due += charges
 
-    def round(self, now: float, limit: int, most: int) -> Round:
+    def run(self, now: float, limit: int, most: int) -> CycleResult:
         """Read the store, then pick and commit in batches of at most `limit` jobs, and return the result.
 
         Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises what the store raises.
@@ -109,7 +111,7 @@ class Rounds:
         refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
         self._picker = None if refused else picker
         picked = sum(batch.committed.picked for batch in done)
-        return Round(picked, refused, tuple(batch.pending.commit for batch in done))
+        return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
         """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may
@@ -155,9 +157,9 @@ class Rounds:
         batch = replace(batch, heads=heads, needs_entries=picker.request_entries(heads), follows=follows)
         return _Pending(self._store.pending_commit(batch), batch)
 
-    def _add_entries(self, picker: Picker, pending: _Pending, committed: Committed) -> None:
+    def _add_entries(self, picker: Picker, pending: _Pending, committed: CommitResult) -> None:
         """Add the entries that the batch requested. Queues that others have changed are left to the next reading."""
-        behind: tuple[Behind, ...] = ()
+        behind: tuple[NextEntries, ...] = ()
         if committed.alone or committed.others:
             with contextlib.suppress(errors.Unreadable):  # the next reading raises it, when no batch is on its way
                 behind = pending.commit.next_entries()

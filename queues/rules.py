@@ -6,7 +6,7 @@ One rule: values only. The settings become rules in one place.
 from dataclasses import dataclass
 
 from crds.resources import amounts
-from queues.values import Overtaken
+from queues.values import OvertakenJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Patience:
     seconds: float = 30.0
     """The longest time in which picks may overtake the job, from the first of them on."""
 
-    def ends(self, overtaken: Overtaken, now: float) -> bool:
+    def ends(self, overtaken: OvertakenJob, now: float) -> bool:
         """Return whether other jobs may no longer overtake the job."""
         return overtaken.times >= self.times or now - overtaken.since >= self.seconds
 
@@ -27,7 +27,7 @@ PATIENCE = Patience()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PickRules:
     """Everything that an admin can set about picks."""
 
     cost: str = amounts.JOBS
@@ -38,6 +38,6 @@ class Rules:
     """The most jobs of a BestEffortFIFO queue that may pass its first one; after them the queue waits for it."""
 
 
-def from_settings(cost: str, queue_bypasses: int, patience: Patience = PATIENCE) -> Rules:
+def from_settings(cost: str, queue_bypasses: int, patience: Patience = PATIENCE) -> PickRules:
     """Return the rules for the settings of these names."""
-    return Rules(cost=cost, patience=patience, queue_bypasses=queue_bypasses)
+    return PickRules(cost=cost, patience=patience, queue_bypasses=queue_bypasses)

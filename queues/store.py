@@ -10,8 +10,8 @@ from typing import Protocol
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues.inspection_values import StorePicture
-from queues.values import Batch, Behind, Committed, Entry, Place, QueueSpec, Reservation, Snapshot
+from queues.inspection_values import StoreInspection
+from queues.values import Batch, CommitResult, Entry, NextEntries, QueuePosition, QueueSpec, Reservation, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class PendingCommit(Protocol):
         """Begin the commit. `change` replaces the batch's `change`: the last change that the chooser knows of by now.
         It does not count if the batch follows another commit."""
 
-    def outcome(self) -> Committed:
+    def outcome(self) -> CommitResult:
         """Wait until the commit is done. Return its result without the reservations and the next entries."""
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations. Call it after `outcome`; it does not wait."""
 
-    def next_entries(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[NextEntries, ...]:
         """Return the next entries of the batch's `needs_entries` queues. Call it after `outcome`; it does not wait."""
 
 
@@ -90,7 +90,7 @@ class QueueReader(Protocol):
         returned yet.
         """
 
-    def place(self, key: JobKey) -> Place | None:
+    def place(self, key: JobKey) -> QueuePosition | None:
         """Return the position of a waiting job in its queue; None if the job does not wait. Needs no right to write."""
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
@@ -100,7 +100,7 @@ class QueueReader(Protocol):
         """Return all reservations, under any epoch. A new leader begins with them, also one whose own last epoch is
         over."""
 
-    def inspect(self) -> StorePicture:
+    def inspect(self) -> StoreInspection:
         """Return the whole content for an inspection, also of a lost store. Changes nothing."""
 
 

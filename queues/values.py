@@ -98,7 +98,7 @@ class QueueSpec:
     """The seconds of age that one step of priority is worth."""
 
 
-class Waiting:
+class WaitingEntry:
     """An entry in a snapshot, with the version that a commit checks."""
 
     __slots__ = ("_entry", "demand", "port", "queue", "ticket", "version")
@@ -124,7 +124,7 @@ class Waiting:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Waiting) and (self.version, self.entry) == (other.version, other.entry)
+        return isinstance(other, WaitingEntry) and (self.version, self.entry) == (other.version, other.entry)
 
     def __hash__(self) -> int:
         return hash((self.version, self.queue))
@@ -146,7 +146,7 @@ class Account(NamedTuple):
     """The cost of the largest job that was picked since the queue was last at or behind its share."""
 
 
-LAW = "lag"
+ACCOUNT_SCHEME = "lag"
 """The name of the present meaning of accounts and clock. Accounts under another name are ignored."""
 
 
@@ -157,17 +157,17 @@ class Clock(NamedTuple):
     """The sum of the bases of all accounts that have a weight."""
     weights: int = 0
     """The sum of their weights."""
-    law: str = LAW
+    scheme: str = ACCOUNT_SCHEME
     """The name of the meaning of the numbers here and in the accounts."""
 
 
-UNTOUCHED = Account()
-BEGINNING = Clock()
+NEW_ACCOUNT = Account()
+FIRST_CLOCK = Clock()
 NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overtaken:
+class OvertakenJob:
     """A job that had its turn but no room: how often other jobs went first, and since when."""
 
     key: JobKey
@@ -179,7 +179,7 @@ class Overtaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueView:
+class QueueSnapshot:
     """The state of a queue at the time of a snapshot."""
 
     spec: QueueSpec
@@ -187,10 +187,10 @@ class QueueView:
     """The sum of the charges of its reservations."""
     waiting: int
     """The number of entries that wait in the queue."""
-    heads: tuple[Waiting, ...]
+    heads: tuple[WaitingEntry, ...]
     """The first waiting entries in order."""
-    account: Account = UNTOUCHED
-    overtaken: Overtaken | None = None
+    account: Account = NEW_ACCOUNT
+    overtaken: OvertakenJob | None = None
     """The last job of this queue that was overtaken. It counts only while that job is the head."""
     after: int = 0
     """The number of entries before `heads` that are left out, because the caller knows them."""
@@ -206,8 +206,8 @@ class Snapshot:
     pool: Amounts | None
     """The capacity that all queues share; None: it is unlimited."""
     pool_usage: Amounts
-    clock: Clock = BEGINNING
-    queues: tuple[QueueView, ...]
+    clock: Clock = FIRST_CLOCK
+    queues: tuple[QueueSnapshot, ...]
     """All configured queues, by name; in a difference, the queues that changed or were requested."""
     change: int = 0
     """The number of the last change in it. Each change of a queue's entries or usage has a higher number."""
@@ -217,20 +217,20 @@ class Snapshot:
     """In a whole snapshot, the accounts with a weight of queues that are not configured any more."""
 
 
-NOBODY: Mapping[str, Overtaken | None] = MappingProxyType({})
+NONE_OVERTAKEN: Mapping[str, OvertakenJob | None] = MappingProxyType({})
 
 
 class Pick(NamedTuple):
     """One decision: this job is admitted next, at this cost."""
 
-    waiting: Waiting
+    waiting: WaitingEntry
     cost: int
     """The cost: 1, or the job's amount of the resource by which the administrator measures shares."""
     clock: Clock
     """The clock after this pick."""
     accounts: Mapping[str, Account]
     """The accounts after this pick, of every queue whose account it changes."""
-    overtaken: Mapping[str, Overtaken | None] = NOBODY
+    overtaken: Mapping[str, OvertakenJob | None] = NONE_OVERTAKEN
     """The queues whose head had its turn before this pick but no room in the pool; None: the queue's record is
     deleted."""
 
@@ -242,7 +242,7 @@ class Settlement(NamedTuple):
     """The clock after the change; None if no queue pays."""
     accounts: Mapping[str, Account]
     """The accounts of the queues that pay, and of those that began or ceased to contend since the last pick."""
-    overtaken: Mapping[str, Overtaken | None]
+    overtaken: Mapping[str, OvertakenJob | None]
     """The records of these queues' first jobs; None: the record is deleted."""
 
 
@@ -267,7 +267,7 @@ class Batch:
     stand, the commit returns the next entries of these queues."""
 
 
-class Behind(NamedTuple):
+class NextEntries(NamedTuple):
     """The entries of a queue after the first ones, at the time of a commit."""
 
     queue: str
@@ -275,11 +275,11 @@ class Behind(NamedTuple):
     """The number of entries before `heads`, which the caller knows."""
     waiting: int
     """The number of entries that wait in the queue."""
-    heads: tuple[Waiting, ...]
+    heads: tuple[WaitingEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """The result of a commit: the reservations of the picks that stand, and the reason if a pick was refused."""
 
     reservations: tuple[Reservation, ...]
@@ -291,14 +291,14 @@ class Committed:
     others: tuple[str, ...] = ()
     """The queues that other requests changed since the batch's `change`, if the store remembers that change. The
     chooser knows all changes up to `change` but those of these queues."""
-    next_entries: tuple[Behind, ...] = ()
+    next_entries: tuple[NextEntries, ...] = ()
     """The next entries of the queues in the batch's `needs_entries`, as of `change`. They may be missing."""
     picked: int = 0
     """The number of picks that stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class QueuePosition:
     """The position of a waiting job in its queue."""
 
     entry: Entry

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues.inspection_values import WorkPicture
+from queues.inspection_values import WorkInspection
 from queues.values import Offer, Refusal, Task
 
 SETTLED_SECONDS = 10
@@ -95,7 +95,7 @@ class WorkSource(Protocol):
         The number of keys is at most the number of free threads, and 0 while every worker has a batch waiting. Raises
         StoreLost while the store has no epoch."""
 
-    def inspect(self) -> WorkPicture:
+    def inspect(self) -> WorkInspection:
         """Return the whole content for an inspection. Changes nothing."""
 
     def forget(self, epoch: int) -> None:

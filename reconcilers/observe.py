@@ -110,7 +110,7 @@ class Observer:
         admission = job.admission if isinstance(job, TorchJob) else None
         if self.groups is None:
             return ()
-        over = isinstance(job, TorchJob) and job.finished
+        over = isinstance(job, TorchJob) and job.is_finished
         return self.groups.of(key, admission.gang_scheduler if admission else None, over=over)
 
     def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:

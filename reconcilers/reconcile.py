@@ -90,7 +90,7 @@ class Reconciler:
         """Use these settings from the next key on. A reconcile that has begun keeps its settings."""
         self._settings = settings
 
-    def left(self, key: JobKey) -> RunVersions:
+    def run_versions(self, key: JobKey) -> RunVersions:
         """Return what the last run of a key has left behind; to be called once after each run.
 
         `pods_version` is the newest resourceVersion of the key's pods that this process has seen or created. A process
@@ -108,7 +108,7 @@ class Reconciler:
         if next_plan is not None and (next_plan.actions or next_plan.unexplained):
             return outcome.requeue_after
         version = after.job.metadata.resource_version
-        self._settled[observation.key] = integers.bounded(version, 0)
+        self._settled[observation.key] = integers.parse(version, 0)
         return outcome.requeue_after if next_plan is None else next_plan.requeue_after
 
     def _now(self) -> datetime:

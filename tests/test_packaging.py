@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "cluster", "gang", "queues", "reconcilers", "coordinator")
+PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
 DATA = (".yaml", ".lua")
 
 

@@ -17,7 +17,7 @@ from bench.support.arena import Production
 from bench.support.panels import PANELS, Line, Panel
 from crds.keys import JobKey
 from crds.resources import amounts
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
 
 GPU = "nvidia.com/gpu"
@@ -71,7 +71,7 @@ def run(options: Options) -> Figures:
         "picked": options.picks,
         "largest_job_gpus": max(SIZES),
         **_figures(options, steady),
-        "large_job": large_job(Rules(cost=GPU)),
+        "large_job": large_job(PickRules(cost=GPU)),
         PANELS: [Panel(title, "picks", "GPUs", distances([(pick.queue, pick.cost) for pick in steady], WEIGHTS))],
     }
 
@@ -272,7 +272,7 @@ def job(queue: str, number: int, gpus: int) -> Entry:
     )
 
 
-def large_job(rules: Rules) -> Figures:
+def large_job(rules: PickRules) -> Figures:
     """Return how many small jobs are admitted before a large job, and the bound of that number.
 
     The large job needs a whole pool of 64 GPUs, or its queue's whole quota. Small jobs arrive without end, and one ends
@@ -288,7 +288,7 @@ def large_job(rules: Rules) -> Figures:
     }
 
 
-def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: Rules) -> int:
+def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: PickRules) -> int:
     specs = [spec] if spec.name == small else [spec, QueueSpec(name=small)]
     arena = Production(specs, pool, rules)
     for number in range(1_000):
@@ -309,4 +309,4 @@ def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rul
 
 def _arena(weights: Mapping[str, int], pool: int) -> Production:
     specs = [QueueSpec(name=name, weight=weight) for name, weight in weights.items()]
-    return Production(specs, {GPU: pool} if pool else None, Rules(cost=GPU))
+    return Production(specs, {GPU: pool} if pool else None, PickRules(cost=GPU))

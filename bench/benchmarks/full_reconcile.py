@@ -19,7 +19,7 @@ from bench.benchmarks import pods
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import installation, stack
-from bench.support.installation import Installation, Wanted
+from bench.support.installation import Installation, InstallationOptions
 from bench.support.processes import START_SECONDS, Bench, room
 from coordinator.settings import Settings
 from crds.api_resources import PODS, SERVICES, TORCHJOBS
@@ -54,7 +54,7 @@ class Options:
 
 def run(options: Options) -> Figures:
     """Measure each size of jobs in turn. Raises BenchError if a part does not end in time."""
-    spec = Wanted(real=options.real, workers=options.workers, coordinator=False)
+    spec = InstallationOptions(real=options.real, workers=options.workers, coordinator=False)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
         comparison = Comparison(bench, torchq, options)
         comparison.prepare()
@@ -156,8 +156,8 @@ class Comparison:
         plan: list[list[object]] = []
         for manifest in self._create(size, jobs, "bare"):
             name = manifest["metadata"]["name"]
-            bodies = [pods.named(pod, f"{name}-{index}") for index in range(size)]
-            services = [pods.named(service, name)] if size > 1 else []
+            bodies = [pods.with_name(pod, f"{name}-{index}") for index in range(size)]
+            services = [pods.with_name(service, name)] if size > 1 else []
             plan.append([namespace, name, model["status"], services, bodies])
         return plan
 

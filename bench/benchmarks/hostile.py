@@ -24,7 +24,7 @@ from bench.benchmarks.open_loop import Planned, Timetable
 from bench.report import Figures
 from bench.support import installation, stack
 from bench.support.baseline_scenario import MISSING_SCHEDULER
-from bench.support.installation import Installation, Wanted
+from bench.support.installation import Installation, InstallationOptions
 from bench.support.pod_player import FAILS_LABEL, RUN_LABEL
 from bench.support.processes import Bench, room
 from crds.api_resources import NAMESPACES, TENANT_QUEUES, TORCHJOBS
@@ -67,7 +67,7 @@ SHORT = Options(jobs=200, seconds=4.0)
 def run(options: Options) -> Figures:
     """Start everything, and measure the other tenant first without and then with the attacker. Raises BenchError if
     that fails."""
-    spec = Wanted(workers=options.workers, settings={"TORCHQ_POOL": POOL})
+    spec = InstallationOptions(workers=options.workers, settings={"TORCHQ_POOL": POOL})
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
         namespace, evil = torchq.namespace, f"{torchq.namespace}-evil"
         torchq.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": evil}})

@@ -18,7 +18,7 @@ from bench.support import redis_server
 from bench.support.processes import room
 from coordinator.cache import views
 from coordinator.cache.watches import Watches
-from coordinator.leader.control_loop import Term
+from coordinator.leader.control_loop import ControlLoop
 from coordinator.settings import Settings
 from crds.api_resources import TORCHJOBS, Resource
 from kube import streams
@@ -116,7 +116,7 @@ class Desk:
         cluster: Any = lines
         self._lines = lines
         self.watches = Watches(cluster, nodes=False)
-        self.term = Term(self.watches, RedisStore(client), RedisWork(client), settings)
+        self.term = ControlLoop(self.watches, RedisStore(client), RedisWork(client), settings)
         self.term.rebuild(1)
 
     def ingest(self, jobs: int) -> float:

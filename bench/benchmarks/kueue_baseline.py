@@ -24,8 +24,8 @@ from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, panels, stack
 from bench.support.baseline_scenario import CLASSES, Scenario, ScenarioJob
-from bench.support.installation import Installation, Wanted
-from bench.support.ledger import HELD, Ledger
+from bench.support.installation import Installation, InstallationOptions
+from bench.support.ledger import HELD, JobLedger
 from bench.support.panels import PANELS, Panel
 from bench.support.processes import Bench, room
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
@@ -78,7 +78,9 @@ def run(options: Options) -> Figures:
     settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
     if options.pods == "none":
         settings["TORCHQ_PODS"] = "none"
-    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    installed = InstallationOptions(
+        kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings
+    )
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         scenario = Scenario(torchq.namespace, options.jobs_factor)
         for queue in scenario.queues():
@@ -109,7 +111,7 @@ class Play:
         self.torchq = torchq
         self.scenario = scenario
         self.jobs = scenario.jobs()
-        self.ledger = Ledger(self.jobs, scenario.cohort_quota)
+        self.ledger = JobLedger(self.jobs, scenario.cohort_quota)
         self.later = Later(_FINISHERS)
         self.finishes = 0
         """The number of the benchmark's requests that ended a job."""

@@ -17,7 +17,7 @@ from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, panels, stack
 from bench.support.baseline_scenario import MISSING_SCHEDULER
-from bench.support.installation import Installation, Wanted
+from bench.support.installation import Installation, InstallationOptions
 from bench.support.ledger import FINAL, HELD
 from bench.support.panels import PANELS, Panel
 from bench.support.pod_player import RUN_LABEL
@@ -61,7 +61,9 @@ SHORT = Options(seconds=5.0)
 def run(options: Options) -> Figures:
     """Start everything, submit the jobs, and wait until each has its pod and has ended. BenchError if one does not."""
     settings = {"TORCHQ_POOL": "none"}
-    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    installed = InstallationOptions(
+        kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings
+    )
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         for number in range(options.queues):
             body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}

@@ -20,12 +20,12 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import rules
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, Behind, Committed, Entry, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, CommitResult, Entry, NextEntries, QueueSpec, Reservation, Snapshot
 
 GPU = "nvidia.com/gpu"
 START = 1_700_000_000.0
@@ -102,7 +102,7 @@ class TimedCommit:
         self.begun = time.perf_counter()
         self.commit.begin(change)
 
-    def outcome(self) -> Committed:
+    def outcome(self) -> CommitResult:
         begun = time.perf_counter()
         committed = self.commit.outcome()
         now = time.perf_counter()
@@ -114,7 +114,7 @@ class TimedCommit:
     def reservations(self) -> tuple[Reservation, ...]:
         return self.commit.reservations()
 
-    def next_entries(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[NextEntries, ...]:
         return self.commit.next_entries()
 
 
@@ -152,8 +152,8 @@ def run(options: Options) -> Figures:
         store.put(waiting)
         put = len(waiting) / (time.perf_counter() - started)
         del waiting  # a coordinator does not have them in memory either
-        gc_tuning.look_seldom()
-        gc_tuning.settle()  # as the coordinator does after a rebuild
+        gc_tuning.reduce_collections()
+        gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
         worked = Worked(client)
         figures = pick(store, options)
         figures |= worked.per("pick", figures["picked"])
@@ -182,13 +182,13 @@ class Worked:
 def pick(store: QueueStore, options: Options) -> Figures:
     """Run pick cycles until the time is over or no job can be picked."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
-    rounds = Rounds(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
+    rounds = PickCycle(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
     most = read_depth.per_queue(options.queues, _DEFAULTS.heads)
     seconds, picked, refused = [], 0, 0
     begun = now()
     while (started := now()) - begun < options.seconds:
         beside.catch_up(started - begun)
-        result = rounds.round(START, options.batch, most)
+        result = rounds.run(START, options.batch, most)
         if not result.picked and not result.refused:
             break
         seconds.append(now() - started)

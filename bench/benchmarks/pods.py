@@ -18,7 +18,7 @@ from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, stack
 from bench.support.baseline_scenario import MISSING_SCHEDULER
-from bench.support.installation import Installation, Wanted
+from bench.support.installation import Installation, InstallationOptions
 from bench.support.processes import Bench, room
 from coordinator.settings import Settings
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
@@ -70,7 +70,9 @@ class Part:
 def run(options: Options) -> Figures:
     """Run one job, then several, between runs of the client alone. BenchError if pods are missing."""
     settings = {"TORCHQ_POOL": "none"}
-    installed = Wanted(kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings)
+    installed = InstallationOptions(
+        kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings
+    )
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq, Sight(torchq) as sight:
         course = Course(bench, torchq, sight, options)
         for number in range(options.jobs):
@@ -222,6 +224,6 @@ def bare(body: Manifest, kind: str = "Pod") -> Manifest:
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def named(body: Manifest, name: str) -> Manifest:
+def with_name(body: Manifest, name: str) -> Manifest:
     """Return the same object with another name."""
     return {**body, "metadata": {**body["metadata"], "name": name}}

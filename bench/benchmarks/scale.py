@@ -14,7 +14,7 @@ from bench.benchmarks.crowd import Crowd
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, stack
-from bench.support.installation import Installation, Wanted
+from bench.support.installation import Installation, InstallationOptions
 from bench.support.processes import Bench, room
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
@@ -43,7 +43,7 @@ class Options:
 
 def run(options: Options) -> Figures:
     """Start everything, submit the jobs and wait until all have ended. BenchError if they do not."""
-    installed = Wanted(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
+    installed = InstallationOptions(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
     submitters = Crowd(clients=options.clients, threads=options.threads, jobs=options.jobs, queues=options.queues)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
         _prepare(bench, torchq, options)

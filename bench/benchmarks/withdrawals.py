@@ -16,7 +16,7 @@ from bench.report import Figures
 from bench.support.arena import Production
 from crds.keys import JobKey
 from crds.resources import amounts
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
 
 GPU = "nvidia.com/gpu"
@@ -151,7 +151,7 @@ def run(seconds: int, seed: int) -> Figures:
 def measure(play: Play, seconds: int, seed: int) -> dict[str, float]:
     """Play one game; return which parts of the pool were idle, used by the player, and used by the others."""
     specs = [QueueSpec(name=name) for name in (PLAYER, *OTHERS)]
-    table = Table(Production(specs, {GPU: POOL}, Rules(cost=GPU)), random.Random(seed))
+    table = Table(Production(specs, {GPU: POOL}, PickRules(cost=GPU)), random.Random(seed))
     moves = play(table)
     for _ in range(seconds):
         next(moves)

@@ -13,8 +13,8 @@ from crds.resources.amounts import NOTHING, Amounts
 from queues import order
 from queues.picking.forecast import Forecast
 from queues.picking.queue_state import charge
-from queues.rules import Rules
-from queues.values import Account, Clock, Entry, Overtaken, QueueSpec, QueueView, Snapshot, Waiting
+from queues.rules import PickRules
+from queues.values import Account, Clock, Entry, OvertakenJob, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
 _HEADS = 8
 Rank = tuple[float, str]
@@ -26,7 +26,7 @@ class Line:
 
     spec: QueueSpec
     ranks: list[Rank] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[WaitingEntry] = field(default_factory=list)
     used: dict[str, int] = field(default_factory=dict)
 
     def put(self, entry: Entry) -> None:
@@ -34,7 +34,7 @@ class Line:
         rank = order.place(entry, self.spec.aging_seconds)
         index = bisect_left(self.ranks, rank)
         self.ranks.insert(index, rank)
-        self.waiting.insert(index, Waiting(entry, 1))
+        self.waiting.insert(index, WaitingEntry(entry, 1))
 
     def drop(self, entry: Entry) -> None:
         """Remove a waiting job."""
@@ -88,11 +88,11 @@ class Production(Arena):
     """An arena in which the coordinator's own picker decides. The picker is updated with differences, as from a
     store."""
 
-    def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: Rules) -> None:
+    def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: PickRules) -> None:
         """See Arena."""
         super().__init__(specs, pool)
         self._accounts: dict[str, Account] = {}
-        self._overtaken: dict[str, Overtaken | None] = {}
+        self._overtaken: dict[str, OvertakenJob | None] = {}
         self._clock = Clock()
         self._forecast = Forecast(self._show(self.lines, whole=True), rules)
 
@@ -114,7 +114,7 @@ class Production(Arena):
         return [pick.waiting.entry for pick in batch.picks]
 
     def _keep(
-        self, clock: Clock | None, accounts: Mapping[str, Account], overtaken: Mapping[str, Overtaken | None]
+        self, clock: Clock | None, accounts: Mapping[str, Account], overtaken: Mapping[str, OvertakenJob | None]
     ) -> None:
         """Keep the accounts that a store would write."""
         self._accounts.update(accounts)
@@ -132,9 +132,9 @@ class Production(Arena):
             whole=whole,
         )
 
-    def _view(self, line: Line) -> QueueView:
+    def _view(self, line: Line) -> QueueSnapshot:
         name = line.spec.name
-        return QueueView(
+        return QueueSnapshot(
             spec=line.spec,
             usage=line.used,
             waiting=len(line.waiting),

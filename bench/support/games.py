@@ -16,7 +16,7 @@ from bench.report import Figures
 from bench.support.arena import Production
 from crds.keys import JobKey
 from crds.resources import amounts
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
 
 GPU = "nvidia.com/gpu"
@@ -205,7 +205,7 @@ def play(game: Game, picks: int, seed: int) -> Figures:
     For a pair of queues with constant weights, also return the most that the first queue got beyond its weight's part
     in any interval."""
     specs = [QueueSpec(name=name, weight=weight) for name, weight in game.weights.items()]
-    table = Table(Production(specs, None, Rules(cost=GPU)), random.Random(seed))
+    table = Table(Production(specs, None, PickRules(cost=GPU)), random.Random(seed))
     watch = _Watch(game.weights)
     plays = [player(table, name) for name, player in game.players.items()]
     remaining = picks

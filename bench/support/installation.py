@@ -28,7 +28,7 @@ DESK_STAGE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class InstallationOptions:
     """The parts of the installation."""
 
     kubeconfig: str = ""
@@ -85,7 +85,7 @@ class Installation:
 
 
 @contextlib.contextmanager
-def running(bench: Bench, options: Wanted) -> Iterator[Installation]:
+def running(bench: Bench, options: InstallationOptions) -> Iterator[Installation]:
     """Start everything, and enter the block when the coordinator leads.
 
     On an existing server, the objects that were created are deleted afterwards.
@@ -106,7 +106,7 @@ def running(bench: Bench, options: Wanted) -> Iterator[Installation]:
             _clean(server.admin, namespace)
 
 
-def _server(bench: Bench, options: Wanted) -> Server:
+def _server(bench: Bench, options: InstallationOptions) -> Server:
     if options.kubeconfig:
         admin = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent=AGENT))
         local_stack.install(admin)
@@ -130,7 +130,7 @@ def _start_embedded(bench: Bench) -> Server:
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))
 
 
-def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], options: Wanted) -> None:
+def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], options: InstallationOptions) -> None:
     desk, hands = ({"TORCHQ_KUBECONFIG": kubeconfig, **settings} for kubeconfig in server.accounts)
     if options.coordinator:
         bench.start_python("coordinator", "coordinator.cli.main", "coordinator", stage=DESK_STAGE, environment=desk)

@@ -14,7 +14,7 @@ HELD = ("Admitted", "Running")
 FINAL = ("Succeeded", "Failed")
 
 
-class Ledger:
+class JobLedger:
     """The counts of jobs; a watch updates them, and other threads read them."""
 
     def __init__(self, jobs: Mapping[str, ScenarioJob], limit: int) -> None:

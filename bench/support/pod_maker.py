@@ -40,7 +40,7 @@ def main() -> None:
 
     def create() -> None:
         while (number := next(todo)) < count:
-            _create(cluster, pods.named(manifest, f"{prefix}-{number}"), namespace)
+            _create(cluster, pods.with_name(manifest, f"{prefix}-{number}"), namespace)
 
     makers = [
         threading.Thread(target=create, daemon=True) for _ in range(threads)

@@ -17,7 +17,7 @@ SHARE = 4
 """One in this many keys of a step may be a key that is routed again without news."""
 
 
-class Marks:
+class DirtyKeys:
     """The dirty keys, and when keys with changed pods may be routed again; safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

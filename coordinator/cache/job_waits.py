@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from crds.resources.amounts import Amounts
 from crds.torchjob import resource_quota
-from crds.torchjob.resource_quota import Needs
+from crds.torchjob.resource_quota import NamespaceDemand
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 
 USUAL_NAMES = 16
@@ -16,7 +16,7 @@ USUAL_NAMES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class QuotaRefusal:
     """A ResourceQuota of the namespace has refused the pods of a job."""
 
     quota: str
@@ -25,12 +25,12 @@ class Refusal:
     """The limits that the API server named; a value is empty if it gave no number."""
     outdated: bool = False
     """Whether the spec of the job has changed since."""
-    needs: Needs
+    needs: NamespaceDemand
     """What the job asks of ResourceQuotas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class WaitState:
     """The state of a job that was admitted before and waits again."""
 
     queue: str = ""
@@ -45,38 +45,38 @@ class Waits:
     """The charge that it had before its queue was drained; None: not known."""
     dated: bool = False
     """Whether its status says since when it waits."""
-    refusal: Refusal | None = None
+    refusal: QuotaRefusal | None = None
     """The refusal that ended its newest attempt."""
 
 
-def of(job: TorchJob) -> Waits | None:
+def of(job: TorchJob) -> WaitState | None:
     """Return what the status of a job says about its waiting; None if it says nothing."""
     status = job.status.queue
     if status is None:
         return None
-    return Waits(
+    return WaitState(
         queue=status.name,
         until=status.not_before.timestamp() if status.not_before else 0.0,
         parked=status.parked,
         retry=max(job.retry_at.timestamp() - CLOCK_SKEW, 1.0) if job.retry_at else 0.0,
         drained=status.drained,
-        held=None if status.held is None else kept(status.held),
+        held=None if status.held is None else shared_charge(status.held),
         dated=status.since is not None,
         refusal=_refusal(job),
     )
 
 
-def _refusal(job: TorchJob) -> Refusal | None:
+def _refusal(job: TorchJob) -> QuotaRefusal | None:
     refusal = job.status.queue.refused_by if job.status.queue else None
-    if refusal is None or job.finished:
+    if refusal is None or job.is_finished:
         return None
     outdated = refusal.generation != job.metadata.generation
-    return Refusal(
+    return QuotaRefusal(
         quota=refusal.name, hard=tuple(refusal.hard.items()), outdated=outdated, needs=resource_quota.of_job(job)
     )
 
 
-def kept(charge: Amounts) -> Amounts:
+def shared_charge(charge: Amounts) -> Amounts:
     """Return a charge to keep: one shared object for all equal charges, unless a charge has many names.
 
     A charge with many names is not shared, so that the shared charges do not grow with names that users invent.

@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def name(resource: Resource) -> str:
+def kind_name(resource: Resource) -> str:
     """Return the name of a kind for people: podgroups.scheduling.volcano.sh."""
     return f"{resource.plural}.{resource.group}"
 
 
-class Foreign(Generic[T]):
+class OptionalKinds(Generic[T]):
     """One informer for each of some kinds that the API server serves; readable from any thread."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Foreign(Generic[T]):
         for informer in self._informers.values():
             informer.stop()
 
-    def wait_asked(self, timeout: float) -> bool:
+    def wait_discovered(self, timeout: float) -> bool:
         """Wait until the API server has said which of the kinds it serves; return whether it has."""
         return self._asked.wait(timeout)
 
@@ -77,7 +77,7 @@ class Foreign(Generic[T]):
         """The informers of the kinds that the API server serves."""
         return tuple(self._informers.values())
 
-    def look(self) -> None:
+    def discover(self) -> None:
         """Ask for the kinds that were not served, and follow those that are now. Any ClusterError."""
         new_kinds = [kind for kind in self._missing if self._serves(kind)]
         for resource in new_kinds:
@@ -85,9 +85,9 @@ class Foreign(Generic[T]):
             informer.start()
             self._informers = {**self._informers, resource: informer}  # others may iterate over the old one
             self._missing.remove(resource)
-            log.info("following %s", name(resource))
+            log.info("following %s", kind_name(resource))
         if self._missing and not self._asked.is_set():
-            names = ", ".join(dict.fromkeys(map(name, self._missing)))
+            names = ", ".join(dict.fromkeys(map(kind_name, self._missing)))
             log.info("not installed: %s; asked again every %.0f s", names, LOOK_SECONDS)
         is_late = bool(new_kinds) and self._asked.is_set()
         self._asked.set()
@@ -97,11 +97,11 @@ class Foreign(Generic[T]):
     def _run(self) -> None:
         while self._missing and not self._stopping.is_set():
             try:
-                self.look()
+                self.discover()
             except errors.ClusterError as error:
                 log.debug("cannot ask which kinds there are: %s", error)
             except Exception as error:
-                self._errors.met("the question which kinds there are", error)
+                self._errors.record("the question which kinds there are", error)
             self._stopping.wait(LOOK_SECONDS if self._asked.is_set() else RETRY_SECONDS)
         self._asked.set()
 

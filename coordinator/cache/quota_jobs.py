@@ -69,7 +69,7 @@ class QuotaJobs:
             self._due.update(dict.fromkeys(self._keys))
             self._judged.clear()
 
-    def due(self) -> list[tuple[str, tuple[JobKey, ...]]]:
+    def take_due(self) -> list[tuple[str, tuple[JobKey, ...]]]:
         """Return the namespaces to judge now, and the jobs of each."""
         if not self._due:
             return []

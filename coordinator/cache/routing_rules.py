@@ -18,7 +18,7 @@ Quotas = Mapping[str, tuple[Quota, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RoutingRules:
     """All that routing decides by. By default, every namespace may use every queue."""
 
     queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)

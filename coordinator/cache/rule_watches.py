@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from coordinator.cache import views
 from coordinator.cache.quota_jobs import QuotaJobs
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NamespaceView, PriorityClassView
 from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, TENANT_QUEUES, Resource
 from crds.keys import JobKey
@@ -62,7 +62,7 @@ class RuleWatches:
     def __init__(self, make_informer: MakeInformer, reactions: Reactions) -> None:
         self._reactions = reactions
         self._lock = threading.Lock()
-        self._rules: Rules | None = None
+        self._rules: RoutingRules | None = None
         self._quotas: dict[str, tuple[Quota, ...]] = {}
         self._yielding: dict[str, frozenset[JobKey]] = {}
         self.queues = make_informer(TENANT_QUEUES, views.queue_view, self._queue_changed)
@@ -77,11 +77,11 @@ class RuleWatches:
         """All informers of this class."""
         return (self.queues, self.classes, self.namespaces, self.quotas)
 
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """Return what the watched objects say now; the same object until one of them changes."""
         with self._lock:
             if self._rules is None:
-                self._rules = Rules(
+                self._rules = RoutingRules(
                     queues={queue.metadata.name: queue.spec for queue in self.queues.values()},
                     priorities={priority.name: priority.value for priority in self.classes.values()},
                     namespaces={namespace.name: namespace.labels for namespace in self.namespaces.values()},

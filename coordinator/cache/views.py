@@ -15,7 +15,7 @@ import orjson
 import pydantic
 
 from coordinator.cache import job_waits
-from coordinator.cache.job_waits import Waits
+from coordinator.cache.job_waits import WaitState
 from crds import integers, labels, owners, tenantqueue, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -24,7 +24,7 @@ from crds.resources.amounts import NOTHING, PODS, Amounts
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import cached_parser, demand
 from crds.torchjob.conditions import FINISHED
-from crds.torchjob.size_limits import Long
+from crds.torchjob.size_limits import LargeObject
 from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Lasts:
+class RoomDuration:
     """How long a job with a deadline holds room at most."""
 
     seconds: float
@@ -81,7 +81,7 @@ class JobView:
     """Whether the object cannot be run as it is; a worker writes the reason into its status."""
     claims: str = ""
     """The field with resource claims, which the charge does not count; empty if there is none."""
-    waits: Waits | None = None
+    waits: WaitState | None = None
     reason: str = ""
     """The code of the reason in status.queue."""
     reason_message: str = ""
@@ -90,7 +90,7 @@ class JobView:
     """The resourceVersion of the job."""
     observed: bool = True
     """Whether its status is about its newest spec."""
-    room_duration: Lasts | None = None
+    room_duration: RoomDuration | None = None
     """How long it holds room; None: without a limit."""
 
     @property
@@ -189,21 +189,21 @@ def job_view(manifest: Manifest) -> JobView:
     return JobView(
         key=job.key,
         queue=sys.intern(job.queue),
-        submitted=job.submitted,
+        submitted=job.submission_time,
         sequence=job.sequence,
         priority=job.spec.scheduling_policy.priority,
         priority_class=priority_class(job),
         attempt=job.status.attempt,
-        charge=job_waits.kept(job.charge),
+        charge=job_waits.shared_charge(job.charge),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
         held=job.spec.scheduling_policy.hold,
         wants_port=job.spec.wants_port,
         claims=sys.intern(job.spec.claims),
-        finished=job.finished,
+        finished=job.is_finished,
         expires=job.spec.ttl_seconds_after_finished is not None,
-        deleting=job.deleting,
+        deleting=job.is_deleting,
         waits=job_waits.of(job),
         reason=job.status.queue.reason if job.status.queue else "",
         reason_message=job.status.queue.message
@@ -225,14 +225,16 @@ def priority_class(job: TorchJob) -> str:
     return "" if "priority" in policy.model_fields_set else policy.priority_class_name
 
 
-def _room_duration(job: TorchJob) -> Lasts | None:
+def _room_duration(job: TorchJob) -> RoomDuration | None:
     seconds = job.spec.active_deadline_seconds
     if seconds is None:
         return None
     admitted = job.admission.admitted_at if job.admission is not None else None
     # Earlier versions of torchq began the time again when a job was suspended and resumed before its pods were gone.
     since = max((moment.timestamp() for moment in (admitted, job.status.start_time) if moment), default=None)
-    return Lasts(seconds + max(_grace(task.template["spec"]) for task in job.spec.torch_task_specs.values()), since)
+    return RoomDuration(
+        seconds + max(_grace(task.template["spec"]) for task in job.spec.torch_task_specs.values()), since
+    )
 
 
 def _grace(spec: Manifest) -> int:
@@ -267,7 +269,7 @@ def pod_view(manifest: Manifest) -> PodView:
         name=metadata["name"],
         job=job,
         queue=pod_labels.get(labels.QUEUE, ""),
-        attempt=integers.bounded(pod_labels.get(labels.ATTEMPT), 0),
+        attempt=integers.parse(pod_labels.get(labels.ATTEMPT), 0),
         occupies=phase not in FINISHED_PODS and not (deleting and not placed),
         version=_version(metadata) if job else 0,
         node=sys.intern(node),
@@ -288,7 +290,7 @@ def foreign_view(manifest: Manifest) -> ForeignView:
 
 
 def _version(metadata: Manifest) -> int:
-    return integers.bounded(metadata.get("resourceVersion"), 0)
+    return integers.parse(metadata.get("resourceVersion"), 0)
 
 
 def _owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
@@ -300,7 +302,7 @@ def _demand(manifest: Manifest) -> Amounts:
     """Return what the scheduler counts for a pod. Annotations of the pod do not matter."""
     spec = manifest["spec"]
     try:
-        if isinstance(manifest, Long):
+        if isinstance(manifest, LargeObject):
             return demand.pod_demand(spec)
         containers = [spec.get(name) or () for name in ("containers", "initContainers")]
         if sum(map(len, containers)) > MOST_CONTAINERS:
@@ -386,6 +388,6 @@ def node_view(manifest: Manifest) -> NodeView:
             for condition in status.get("conditions") or []
         )
         and not (manifest.get("spec") or {}).get("unschedulable", False),
-        allocatable=demand.amounts(status.get("allocatable") or {}),
+        allocatable=demand.read_resources(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
     )

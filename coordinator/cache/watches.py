@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import views
 from coordinator.cache.deadlines import Deadlines
-from coordinator.cache.dirty_keys import Marks
+from coordinator.cache.dirty_keys import DirtyKeys
 from coordinator.cache.implied_queues import ImpliedQueues
-from coordinator.cache.optional_kinds import Foreign
+from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.quota_jobs import QuotaJobs
 from coordinator.cache.raised_charges import RaisedCharges
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.rule_watches import RuleWatches
 from coordinator.cache.settings_changes import SettingsChanges
 from coordinator.cache.views import ForeignView, JobPods, JobView, NodeView, PodView
@@ -55,7 +55,7 @@ class Watches:
         self._cluster = cluster
         self.errors = ObjectErrors()
         """The objects that this process has skipped after unforeseen errors."""
-        self._dirty_keys = Marks(clock)
+        self._dirty_keys = DirtyKeys(clock)
         self._forced: set[JobKey] = set()
         """The dirty keys that have another reason than a change of the job or its pods."""
         self._settings_changes = SettingsChanges(clock)
@@ -70,7 +70,7 @@ class Watches:
         )
         self.rule_watches = RuleWatches(self._informer, self)
         self.nodes = self._informer(NODES, views.node_view, self._node_changed) if nodes else None
-        self.foreign: Foreign[ForeignView] = Foreign(
+        self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
         """Not among `informers`: a coordinator goes on if an admin removes such a kind from the cluster."""
@@ -112,13 +112,13 @@ class Watches:
 
     def skip(self, key: JobKey, error: Exception) -> None:
         """Record that a job is skipped because of an unforeseen error about it."""
-        self.errors.met(_subject(key), error)
+        self.errors.record(_subject(key), error)
 
     def clear_errors(self, keys: Iterable[JobKey]) -> None:
         """Record that these jobs were handled without an error."""
         if self.errors.objects:
             for key in keys:
-                self.errors.over(_subject(key))
+                self.errors.clear(_subject(key))
 
     def read(self, key: JobKey) -> JobView | None:
         """Read the job from the API server; None if it does not exist any more. Any ClusterError."""
@@ -153,7 +153,7 @@ class Watches:
         """Let jobs make no queues: only TenantQueues are queues here."""
         self._implied_queues.disable()
 
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """Return what queues, PriorityClasses, namespaces and ResourceQuotas say now."""
         return self.rule_watches.rules()
 

@@ -19,9 +19,9 @@ import orjson
 
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.leader.election import API
+from coordinator.leader.election import API_ANNOTATION
 from coordinator.query.documents import Document
-from coordinator.query.queries import IDENTITY, UNKNOWN, NotKnown, Reading, StoreReading, document
+from coordinator.query.queries import IDENTITY, UNKNOWN_PREFIX, Queries, StoreQueries, UnknownObject, parse_document
 from coordinator.rbac.permissions import LEASE, SERVICE
 from crds.api_resources import LEASES
 from crds.keys import JobKey
@@ -43,45 +43,45 @@ class NoCoordinator(CoordinatorError):
     """A coordinator that the user or the cluster names does not answer."""
 
 
-class NoneKnown(NoCoordinator):
+class NoCoordinatorKnown(NoCoordinator):
     """The cluster names no coordinator that answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteReading:
+class RemoteQueries:
     """Queries about the queues over the read-only HTTP API of a coordinator."""
 
     fetch: Fetch
 
     def queues(self) -> list[Document]:
         """Return all queues with their figures."""
-        return [document(item) for item in document(self.fetch("/v1/queues")).get("items", [])]
+        return [parse_document(item) for item in parse_document(self.fetch("/v1/queues")).get("items", [])]
 
     def queue(self, name: str) -> Document:
         """Return one queue with its figures."""
-        return document(self.fetch(f"/v1/queues/{quote(name, safe='')}"))
+        return parse_document(self.fetch(f"/v1/queues/{quote(name, safe='')}"))
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks; with `roomy`, as if the pool had room for all jobs."""
-        return document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
+        return parse_document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
 
     def job(self, key: JobKey) -> Document:
         """Return the position of a job, or why it is not in the order."""
         namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
-        return document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
+        return parse_document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
 
     def status(self) -> Document:
         """Return the numbers of the coordinator, the workers and the queues."""
-        return document(self.fetch("/v1/status"))
+        return parse_document(self.fetch("/v1/status"))
 
 
-def find(session: Session) -> Reading:
+def find(session: Session) -> Queries:
     """Return the reader for an invocation: its Redis if it names one, else its coordinator, else the cluster's one."""
     settings = session.settings
-    if session.resolved.sources["redis_url"] != "default":
+    if session.resolved_settings.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
-        return StoreReading(RedisStore(redis), lambda: stats.read(redis), settings.rules)
-    return RemoteReading(coordinator(session))
+        return StoreQueries(RedisStore(redis), lambda: stats.read(redis), settings.rules)
+    return RemoteQueries(coordinator(session))
 
 
 def coordinator(session: Session) -> Fetch:
@@ -111,7 +111,7 @@ def _leader_fetch(session: Session) -> Fetch | None:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
         return None
-    url = str((lease["metadata"].get("annotations") or {}).get(API, ""))
+    url = str((lease["metadata"].get("annotations") or {}).get(API_ANNOTATION, ""))
     return via_url(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None
 
 
@@ -137,8 +137,8 @@ def via_api_server(cluster: KubernetesCluster) -> Fetch:
         try:
             return cluster.service(SERVICE_NAMESPACE, SERVICE, path)
         except errors.NotFound as error:
-            if str(error).startswith(UNKNOWN):
-                raise NotKnown(str(error)) from error
+            if str(error).startswith(UNKNOWN_PREFIX):
+                raise UnknownObject(str(error)) from error
             raise _no_coordinator() from error
 
     return fetch
@@ -172,16 +172,18 @@ def via_url(url: str, identity: str = "") -> Fetch:
 
 def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
     try:
-        message = str(document(orjson.loads(body)).get("message"))
+        message = str(parse_document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
         return NoCoordinator(f"the server at {url} is not a torchq coordinator (HTTP status {code})")
     return (
-        NotKnown(message) if code == HTTPStatus.NOT_FOUND else CoordinatorError(f"the coordinator at {url}: {message}")
+        UnknownObject(message)
+        if code == HTTPStatus.NOT_FOUND
+        else CoordinatorError(f"the coordinator at {url}: {message}")
     )
 
 
-def _no_coordinator() -> NoneKnown:
-    return NoneKnown(
+def _no_coordinator() -> NoCoordinatorKnown:
+    return NoCoordinatorKnown(
         "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
         f"{SERVICE_NAMESPACE} has no service torchq-coordinator; start a coordinator with --health-port, name one with "
         "--coordinator URL, or name Redis with --redis-url-file"

@@ -18,23 +18,25 @@ from crds.api_resources import EVENTS, Resource
 from kube import client, errors
 from kube.api import Manifest
 
-OWN_NAME = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+SELF_SUBJECT_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 CLUSTER_SCOPE = "default"
 """The namespace in which Kubernetes keeps the events of objects without a namespace."""
-LONGEST = 1024
+MOST_CHARACTERS = 1024
 """The most characters of an event's message."""
 UNKNOWN_USER = "an unknown user"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeOptions:
     """The options of a command that changes an object."""
 
     dry_run: bool = False
     reason: str = ""
 
 
-_CHANGING = (
+_CHANGE_OPTIONS = (
     click.option("--dry-run", is_flag=True, help="validate on the API server, change nothing"),
     click.option("--reason", default="", metavar="TEXT", help="reason for the change, recorded in the event"),
 )
@@ -42,12 +44,12 @@ _CHANGING = (
 
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that changes an object: `dry_run` and `reason`."""
-    for option in reversed(_CHANGING):
+    for option in reversed(_CHANGE_OPTIONS):
         command = option(command)
     return command
 
 
-def report(session: Session, item: Manifest, code: str, change_text: str, change: Change) -> None:
+def report(session: Session, item: Manifest, code: str, change_text: str, change: ChangeOptions) -> None:
     """Print what was changed and in which cluster, then write an Event with that reason code."""
     if change.dry_run:
         click.echo(f"{change_text} on {session.cluster_name} (dry run)")
@@ -72,7 +74,7 @@ def build_event(item: Manifest, code: str, change_text: str, reason: str, user: 
         "involvedObject": {"apiVersion": item["apiVersion"], "kind": item["kind"], **reference},
         "type": "Normal",
         "reason": code,
-        "message": excerpts.excerpt(f"{change_text}, by {user}{': ' + reason if reason else ''}", LONGEST),
+        "message": excerpts.excerpt(f"{change_text}, by {user}{': ' + reason if reason else ''}", MOST_CHARACTERS),
         "source": {"component": "torchq"},
         "reportingComponent": "torchq",
         "firstTimestamp": timestamp,
@@ -83,9 +85,9 @@ def build_event(item: Manifest, code: str, change_text: str, reason: str, user: 
 
 def whoami(session: Session) -> str:
     """Return the user name that the API server reports for this account, else the user of the kubeconfig."""
-    body = {"apiVersion": OWN_NAME.api_version, "kind": OWN_NAME.kind}
+    body = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
     with contextlib.suppress(errors.ClusterError):
-        status = session.cluster.create(OWN_NAME, body).get("status") or {}
+        status = session.cluster.create(SELF_SUBJECT_REVIEWS, body).get("status") or {}
         if name := (status.get("userInfo") or {}).get("username"):
             return str(name)
     with contextlib.suppress(errors.ClusterError):

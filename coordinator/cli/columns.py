@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from coordinator.cli import output
-from coordinator.cli.output import Column, Document
+from coordinator.cli.output import Document, TableColumn
 from crds import labels, timestamps
 from crds.keys import JobKey
 from crds.resources import quantities
@@ -18,55 +18,55 @@ from queues.values import Entry
 STATES = {"None": "Open"}
 
 
-def queue_columns(now: datetime) -> tuple[Column, ...]:
+def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
     """Return the columns of TenantQueues whose status has the newest figures."""
     return (
-        Column("NAME", lambda queue: queue["metadata"]["name"]),
-        Column("WEIGHT", lambda queue: queue["spec"].get("weight", 1)),
-        Column("STATE", queue_state),
-        Column("PENDING", lambda queue: _status(queue).get("pending", 0)),
-        Column("ADMITTED", lambda queue: _status(queue).get("admitted", 0)),
-        Column("SHARE", lambda queue: _status(queue).get("share") or "-", lambda queue: _part(queue, "share")),
-        Column("TARGET", lambda queue: _status(queue).get("target") or "-", lambda queue: _part(queue, "target")),
-        Column("USAGE", usage),
-        Column("AGE", lambda queue: _age(queue, now), _creation_order),
-        Column("LAG", _lag, lambda queue: _status(queue).get("lag")),
-        Column("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
-        Column("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
-        Column("BORROWING", lambda queue: _amounts(queue["spec"].get("borrowingLimit")), wide=True),
-        Column("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
-        Column("FIRST", lambda queue: _status(queue).get("first") or "-", wide=True),
+        TableColumn("NAME", lambda queue: queue["metadata"]["name"]),
+        TableColumn("WEIGHT", lambda queue: queue["spec"].get("weight", 1)),
+        TableColumn("STATE", queue_state),
+        TableColumn("PENDING", lambda queue: _status(queue).get("pending", 0)),
+        TableColumn("ADMITTED", lambda queue: _status(queue).get("admitted", 0)),
+        TableColumn("SHARE", lambda queue: _status(queue).get("share") or "-", lambda queue: _part(queue, "share")),
+        TableColumn("TARGET", lambda queue: _status(queue).get("target") or "-", lambda queue: _part(queue, "target")),
+        TableColumn("USAGE", usage),
+        TableColumn("AGE", lambda queue: _age(queue, now), _creation_order),
+        TableColumn("LAG", _lag, lambda queue: _status(queue).get("lag")),
+        TableColumn("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
+        TableColumn("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
+        TableColumn("BORROWING", lambda queue: _amounts(queue["spec"].get("borrowingLimit")), wide=True),
+        TableColumn("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
+        TableColumn("FIRST", lambda queue: _status(queue).get("first") or "-", wide=True),
     )
 
 
-def pick_columns() -> tuple[Column, ...]:
+def pick_columns() -> tuple[TableColumn, ...]:
     """Return the columns of the picks that `next` forecasts."""
     return (
-        Column("PICK", lambda pick: pick["pick"]),
-        Column("QUEUE", lambda pick: pick["queue"]),
-        Column("JOB", lambda pick: pick["job"]),
-        Column("COST", lambda pick: pick["cost"]),
-        Column("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
-        Column("DEMAND", lambda pick: _amounts(pick["demand"])),
-        Column("PRIORITY", lambda pick: pick["priority"], wide=True),
-        Column("UID", lambda pick: pick["uid"], wide=True),
+        TableColumn("PICK", lambda pick: pick["pick"]),
+        TableColumn("QUEUE", lambda pick: pick["queue"]),
+        TableColumn("JOB", lambda pick: pick["job"]),
+        TableColumn("COST", lambda pick: pick["cost"]),
+        TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
+        TableColumn("DEMAND", lambda pick: _amounts(pick["demand"])),
+        TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
+        TableColumn("UID", lambda pick: pick["uid"], wide=True),
     )
 
 
-def job_columns(now: datetime) -> tuple[Column, ...]:
+def job_columns(now: datetime) -> tuple[TableColumn, ...]:
     """Return the columns of TorchJobs."""
     return (
-        Column("NAMESPACE", lambda job: job["metadata"]["namespace"]),
-        Column("NAME", lambda job: job["metadata"]["name"]),
-        Column("QUEUE", queue_of),
-        Column("PHASE", lambda job: _status(job).get("phase") or "Pending"),
-        Column("PODS", _pods, _active),
-        Column("AGE", lambda job: _age(job, now), _creation_order),
-        Column("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
-        Column("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
-        Column("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
-        Column("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
-        Column("REASON", lambda job: (_status(job).get("queue") or {}).get("reason") or "-", wide=True),
+        TableColumn("NAMESPACE", lambda job: job["metadata"]["namespace"]),
+        TableColumn("NAME", lambda job: job["metadata"]["name"]),
+        TableColumn("QUEUE", queue_of),
+        TableColumn("PHASE", lambda job: _status(job).get("phase") or "Pending"),
+        TableColumn("PODS", _pods, _active),
+        TableColumn("AGE", lambda job: _age(job, now), _creation_order),
+        TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
+        TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
+        TableColumn("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
+        TableColumn("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
+        TableColumn("REASON", lambda job: (_status(job).get("queue") or {}).get("reason") or "-", wide=True),
     )
 
 

@@ -4,7 +4,7 @@ One rule: it only reads. An object that is forbidden or missing becomes a note, 
 """
 
 from coordinator.cli import output
-from coordinator.cli.job_details import Around
+from coordinator.cli.job_details import JobContext
 from crds import labels, owners
 from crds.api_resources import EVENTS, PODS, RESOURCE_QUOTAS
 from crds.torchjob import resource_quota
@@ -17,7 +17,7 @@ from kube.client import KubernetesCluster
 from reconcilers.views.pod_group_view import GroupReader
 
 
-def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> Around:
+def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> JobContext:
     """Read pods, groups and events of a job; `embedded` means a local cluster. ClusterError if pods cannot be read."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
@@ -40,7 +40,7 @@ def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) 
         quotas = _quotas(cluster, item)
     except errors.Forbidden as error:
         notes.append(f"note: the current usage of ResourceQuotas is not shown: {error}")
-    return Around(
+    return JobContext(
         pods=tuple(pods),
         groups=groups,
         events=tuple(events),

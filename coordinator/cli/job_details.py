@@ -25,7 +25,7 @@ GOING = "it is being deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class JobContext:
     """The objects around a job: its pods, groups, events and quotas."""
 
     pods: tuple[Manifest, ...] = ()
@@ -41,7 +41,7 @@ class Around:
     """Whether pods run on an embedded node, which starts them in the folder of submission."""
 
 
-def describe(item: Manifest, job_context: Around) -> Document:
+def describe(item: Manifest, job_context: JobContext) -> Document:
     """Return the document of a job."""
     status, policy = item.get("status") or {}, item["spec"].get("schedulingPolicy") or {}
     admission = status.get("admission")
@@ -60,7 +60,7 @@ def describe(item: Manifest, job_context: Around) -> Document:
     }
 
 
-def _waits(item: Manifest, job_context: Around) -> Document | None:
+def _waits(item: Manifest, job_context: JobContext) -> Document | None:
     """Return why a job waits; None if the job does not wait, or its status does not say why.
 
     Where a ResourceQuota blocks the job, the message has the current numbers.
@@ -98,7 +98,7 @@ def _restarts(item: Manifest) -> Document:
     }
 
 
-def _backoff(item: Manifest, job_context: Around) -> Document:
+def _backoff(item: Manifest, job_context: JobContext) -> Document:
     """Return the end of the job's back-off and the pods that wait for it; empty if the job does not back off."""
     status = item.get("status") or {}
     until = timestamps.seconds_or_none(status.get("restartNotBefore"))
@@ -117,7 +117,7 @@ def _newest(events: Iterable[Manifest]) -> list[Manifest]:
     return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
 
 
-def _tasks(item: Manifest, job_context: Around) -> list[Document]:
+def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:
     """Return each task with the counts of its pods; empty if the job is invalid."""
     try:
         job = torchjob.parse(item)
@@ -126,12 +126,12 @@ def _tasks(item: Manifest, job_context: Around) -> list[Document]:
     return [_task(job, task_type, job_context) for task_type in job.spec.tasks]
 
 
-def _task(job: TorchJob, task_type: str, job_context: Around) -> Document:
+def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     count = job.spec.tasks[task_type].num_tasks
     minimum = min(job.spec.members(task_type), count)
     pods = [pod for pod in job_context.pods if _labels(pod).get(labels.TASK_TYPE) == task_type.lower()]
     counts = Counter(_phase(pod) for pod in pods)
-    short = job.status.admission is not None and not job.finished
+    short = job.status.admission is not None and not job.is_finished
     short = short and counts["Running"] + counts["Succeeded"] < minimum
     return {
         "task": task_type,
@@ -147,7 +147,7 @@ def _task(job: TorchJob, task_type: str, job_context: Around) -> Document:
     }
 
 
-def _workload(job: TorchJob, task_type: str, job_context: Around) -> Document:
+def _workload(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     """Return image, command and working folder of a task's main container. The folder is empty if the image decides."""
     container = containers.main(job.spec.tasks[task_type].template.get("spec") or {})
     submitted = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY, "") if job_context.embedded else ""
@@ -196,7 +196,7 @@ def _blockers(pods: Iterable[Manifest]) -> list[Document]:
     return sorted(blockers.values(), key=lambda blocker: -blocker["pods"])
 
 
-def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: Around) -> list[Document]:
+def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobContext) -> list[Document]:
     """Return why pods do not exist yet, as far as the objects show it."""
     if missing <= 0:
         return []
@@ -204,7 +204,7 @@ def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: Arou
     return [{"reason": reason, "message": message, "pod": "", "pods": missing}]
 
 
-def _waits_until(job: TorchJob, task_type: str, job_context: Around) -> str:
+def _waits_until(job: TorchJob, task_type: str, job_context: JobContext) -> str:
     """Return the end of the back-off that a task's missing pods wait for; empty if they do not wait for one."""
     until, names = job.status.restart_not_before, job.status.backing_off
     if until is None or job_context.now is None or until <= job_context.now:
@@ -214,7 +214,7 @@ def _waits_until(job: TorchJob, task_type: str, job_context: Around) -> str:
     return timestamps.format_time(until.timestamp()) if concerned else ""
 
 
-def _missing_reason(job: TorchJob, task_type: str, job_context: Around) -> tuple[str, str]:
+def _missing_reason(job: TorchJob, task_type: str, job_context: JobContext) -> tuple[str, str]:
     admitted = next(
         (
             condition

@@ -15,7 +15,7 @@ import click
 NO_COMMANDS: Mapping[str, str] = MappingProxyType({})
 
 
-class OnDemand(click.Group):
+class LazyGroup(click.Group):
     """A group that imports a command when the command is first used."""
 
     def __init__(self, *arguments: Any, lazy_commands: Mapping[str, str] = NO_COMMANDS, **options: Any) -> None:
@@ -38,7 +38,7 @@ class OnDemand(click.Group):
         context = click.Context(self)
         for name in self.list_commands(context):
             command = self.get_command(context, name)
-            if isinstance(command, OnDemand):
+            if isinstance(command, LazyGroup):
                 command.load()
 
 

@@ -10,7 +10,7 @@ import click
 
 from coordinator import settings
 from coordinator.cli import output
-from coordinator.cli.session import Commands, Session, pass_session
+from coordinator.cli.session import CommandGroup, Session, pass_session
 from crds import generate
 
 COMMANDS = {
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     lazy_commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -62,8 +62,8 @@ def crds() -> None:
 @pass_session
 def config(session: Session, form: str | None) -> None:
     """Print all settings, values and sources. Secrets are masked."""
-    resolved = session.resolved
-    values = {name: settings.masked(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
+    resolved = session.resolved_settings
+    values = {name: settings.mask(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
     sources = {**resolved.sources, "kubeconfig": session.target.source}
     values["kubeconfig"] = session.target.kubeconfig
     if form:

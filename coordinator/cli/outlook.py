@@ -14,9 +14,9 @@ from coordinator.cache import views
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.query.queries import NotKnown
+from coordinator.query.queries import UnknownObject
 from coordinator.routing import feasibility
-from coordinator.routing.feasibility import Asked, Finding
+from coordinator.routing.feasibility import JobRequest, Obstacle
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 
@@ -33,31 +33,31 @@ class NeverRuns(CoordinatorError):
     """Jobs that can never run were not submitted. The message lists the findings by field."""
 
 
-class Unknown(CoordinatorError):
+class CheckUnavailable(CoordinatorError):
     """The coordinator did not answer whether jobs can ever run."""
 
 
-Outlook = Callable[[Sequence[TorchJob]], list[list[Finding]]]
-"""Returns the findings of each of some jobs. Raises Unknown."""
+CheckJobs = Callable[[Sequence[TorchJob]], list[list[Obstacle]]]
+"""Returns the findings of each of some jobs. Raises CheckUnavailable."""
 
 
-class Judged(NamedTuple):
+class CheckedJob(NamedTuple):
     """A job of a file, and its findings."""
 
     source: str
     name: str
-    findings: Sequence[Finding]
+    findings: Sequence[Obstacle]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class FeasibilityCheck:
     """Asks the coordinator whether jobs can ever run. Jobs with the same demands are asked about once."""
 
     session: Session
     pause: Callable[[float], object] = time.sleep
 
-    def __call__(self, jobs: Sequence[TorchJob]) -> list[list[Finding]]:
-        """See Outlook."""
+    def __call__(self, jobs: Sequence[TorchJob]) -> list[list[Obstacle]]:
+        """See CheckJobs."""
         questions = [question(job).model_dump_json() for job in jobs]
         try:
             fetch = api_client.coordinator(self.session)
@@ -66,24 +66,24 @@ class Asking:
             if refused:
                 self.pause(AGAIN_SECONDS)
                 answers |= _fetch_answers(fetch, refused)
-        except api_client.NoneKnown:
+        except api_client.NoCoordinatorKnown:
             return [[] for _ in jobs]  # no coordinator answers queries here
-        except NotKnown as error:
-            raise Unknown(EARLIER) from error
+        except UnknownObject as error:
+            raise CheckUnavailable(EARLIER) from error
         except (CoordinatorError, errors.ClusterError, ValueError) as error:
-            raise Unknown(str(error)) from error
+            raise CheckUnavailable(str(error)) from error
         return [answers[text] for text in questions]
 
 
-def _fetch_answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dict[str, list[Finding]]:
+def _fetch_answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dict[str, list[Obstacle]]:
     return {
         text: feasibility.parse(fetch(f"/v1/check?job={quote(text, safe='')}")) for text in dict.fromkeys(questions)
     }
 
 
-def question(job: TorchJob) -> Asked:
+def question(job: TorchJob) -> JobRequest:
     """Return the part of a job that the coordinator needs for its answer."""
-    return Asked(
+    return JobRequest(
         namespace=job.metadata.namespace,
         queue=job.queue,
         priority_class=views.priority_class(job),
@@ -93,7 +93,7 @@ def question(job: TorchJob) -> Asked:
     )
 
 
-def weigh(judged: Iterable[Judged], *, anyway: bool) -> list[str]:
+def collect_warnings(judged: Iterable[CheckedJob], *, anyway: bool) -> list[str]:
     """Return the warnings about jobs before they are submitted.
 
     Raises NeverRuns if one of the jobs can never run, unless `anyway`.
@@ -105,7 +105,7 @@ def weigh(judged: Iterable[Judged], *, anyway: bool) -> list[str]:
     return [f"warning: {warning}" for warning in _summarize(doubtful)]
 
 
-def _refusal(never: Sequence[Judged]) -> str:
+def _refusal(never: Sequence[CheckedJob]) -> str:
     lines: list[str] = []
     for job in never[:MOST_SHOWN]:
         lines.append(f'{job.source}: TorchJob "{job.name}" can never run:')
@@ -115,7 +115,7 @@ def _refusal(never: Sequence[Judged]) -> str:
     return "\n".join([*lines, "nothing was submitted; --anyway submits jobs that can never run, too"])
 
 
-def _summarize(judged: Iterable[Judged]) -> list[str]:
+def _summarize(judged: Iterable[CheckedJob]) -> list[str]:
     """Return one line for each distinct finding, whatever the number of jobs that have it."""
     names: dict[str, list[str]] = {}
     for job in judged:
@@ -128,7 +128,7 @@ def _more(names: Sequence[str]) -> str:
     return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
-def of_pods(task: str, causes: Mapping[str, str]) -> list[Finding]:
+def pod_findings(task: str, causes: Mapping[str, str]) -> list[Obstacle]:
     """Return what an embedded node would refuse in a task's pods. `causes` are by field of the pod."""
     prefix = f"{feasibility.TASKS}.{task}.template."
-    return [Finding("NotSupported", (prefix + field).rstrip("."), message) for field, message in causes.items()]
+    return [Obstacle("NotSupported", (prefix + field).rstrip("."), message) for field, message in causes.items()]

@@ -29,7 +29,7 @@ def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a list."""
 
     title: str
@@ -46,7 +46,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TableOptions:
     """The output options of a list command."""
 
     form: str = ""
@@ -54,7 +54,7 @@ class Listing:
     no_headers: bool = False
     sort_by: str = ""
 
-    def show(self, shape: Sequence[Column], items: Sequence[Document]) -> None:
+    def show(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> None:
         """Print the items. Raises UsageError for an unknown column."""
         ordered = self._sort(shape, items)
         if self.form in ("json", "yaml"):
@@ -62,18 +62,18 @@ class Listing:
         elif text := self._text(shape, ordered):
             click.echo(text)
 
-    def table(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
+    def table(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
         """Format the items as columns. Raises UsageError for an unknown column."""
         return self._text(shape, self._sort(shape, items))
 
-    def _text(self, shape: Sequence[Column], items: Sequence[Document]) -> str:
+    def _text(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
         visible = [column for column in shape if self.form == "wide" or not column.wide]
         text = columns(
             [column.title for column in visible], [[column.text(item) for column in visible] for item in items]
         )
         return text.partition("\n")[2] if self.no_headers else text
 
-    def _sort(self, shape: Sequence[Column], items: Sequence[Document]) -> list[Document]:
+    def _sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
         if not self.sort_by:
             return list(items)
         titles = {column.title: column for column in shape}
@@ -92,16 +92,16 @@ _LISTING = (
 )
 
 
-def listing(command: Callable[..., Any]) -> Callable[..., Any]:
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every list command: `form`, `no_headers` and `sort_by`."""
     for option in reversed(_LISTING):
         command = option(command)
     return command
 
 
-def parse_list_options(options: Mapping[str, Any]) -> Listing:
+def parse_list_options(options: Mapping[str, Any]) -> TableOptions:
     """Return the output options of a list command as one value."""
-    return Listing(options["form"] or "", options["no_headers"], options["sort_by"])
+    return TableOptions(options["form"] or "", options["no_headers"], options["sort_by"])
 
 
 def print_document(value: Any, form: str) -> None:

@@ -6,7 +6,7 @@ One rule: no job is moved unless all of them can be; each step is safe to repeat
 import click
 
 from coordinator.cli import audit_events, columns, job_ref
-from coordinator.cli.audit_events import Change
+from coordinator.cli.audit_events import ChangeOptions
 from coordinator.cli.session import Session
 from coordinator.rbac.permissions import USER
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
@@ -14,7 +14,7 @@ from kube import errors
 from kube.api import Manifest
 
 
-def empty(session: Session, name: str, move_to: str, change: Change) -> None:
+def empty(session: Session, name: str, move_to: str, change: ChangeOptions) -> None:
     """Move all unfinished jobs of a queue to `move_to`. Raises Conflict if `move_to` is empty or a job holds room."""
     users = jobs_of(session, name)
     if not users:
@@ -45,7 +45,7 @@ def jobs_of(session: Session, name: str) -> list[Manifest]:
     return [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) == name]
 
 
-def move(session: Session, job: Manifest, queue: str, change: Change, *, resume: bool = False) -> None:
+def move(session: Session, job: Manifest, queue: str, change: ChangeOptions, *, resume: bool = False) -> None:
     """Move a job that holds no room to another queue; the job keeps its age."""
     item = _patch_queue(session, job, queue, resume=resume, dry_run=change.dry_run)
     change_text = f"job {job_ref.display_name(job)} moved from queue {columns.queue_of(job)} to {queue}"

@@ -16,10 +16,10 @@ from typing import Any
 import click
 
 from coordinator import settings as settings_module
-from coordinator.cli.lazy_group import OnDemand
+from coordinator.cli.lazy_group import LazyGroup
 from coordinator.errors import CoordinatorError
 from coordinator.local import target
-from coordinator.local.target import Target
+from coordinator.local.target import ClusterTarget
 from coordinator.rbac.permissions import COORDINATOR, USER, WORKER, Role
 from coordinator.settings import Resolved, Settings
 from crds.errors import InvalidObject
@@ -28,12 +28,12 @@ from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
 from queues.errors import QueueError
 
-WATCHED = 16
+WATCH_CONNECTIONS = 16
 """Connections for watches, more than any process needs."""
-SERVING = (COORDINATOR, WORKER)
+SERVER_ROLES = (COORDINATOR, WORKER)
 """Roles of processes that serve all users. They ignore the local cluster that is current for the user who starts them.
 """
-SHOWN = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
+USER_ERRORS = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Session:
     """The role whose permissions this invocation needs; a message about a missing permission names it."""
 
     @cached_property
-    def resolved(self) -> Resolved:
+    def resolved_settings(self) -> Resolved:
         """The settings with their sources."""
         return settings_module.resolve(self.flags, self.environ, self.file)
 
     @property
     def settings(self) -> Settings:
         """The settings."""
-        return self.resolved.settings
+        return self.resolved_settings.settings
 
     def with_flags(self, **flags: Any) -> "Session":
         """Return the same invocation with a command's own flags added."""
@@ -77,9 +77,9 @@ class Session:
         return client.connect(self.connection)
 
     @cached_property
-    def target(self) -> Target:
+    def target(self) -> ClusterTarget:
         """The cluster that commands use, and what selected it. Raises LocalError if that cannot be determined."""
-        return target.find(self.resolved, self.environ, serves=self.role in SERVING)
+        return target.find(self.resolved_settings, self.environ, serves=self.role in SERVER_ROLES)
 
     @cached_property
     def cluster_name(self) -> str:
@@ -97,7 +97,7 @@ class Session:
             read_timeout=settings.api_timeout,
             requests_per_second=settings.api_qps,
             burst=settings.api_burst,
-            pool_connections=settings.threads + settings.parallel_writes + WATCHED,
+            pool_connections=settings.threads + settings.parallel_writes + WATCH_CONNECTIONS,
             user_agent=self.agent,
             permission_hint=self.role.remedy,
         )
@@ -122,7 +122,7 @@ class Session:
         """The Redis of the settings. If they name none, the Redis of the embedded cluster that commands use."""
         kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
         noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
-        if self.resolved.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
+        if self.resolved_settings.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
             return noted.read_text()
         return self.settings.redis_url
 
@@ -130,7 +130,9 @@ class Session:
         """Return the settings that are not defaults as environment variables for a child process. A process list shows
         arguments, so secrets must not travel there."""
         non_defaults = {
-            name: getattr(self.settings, name) for name, source in self.resolved.sources.items() if source != "default"
+            name: getattr(self.settings, name)
+            for name, source in self.resolved_settings.sources.items()
+            if source != "default"
         }
         return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in non_defaults.items()}
 
@@ -142,7 +144,7 @@ def start_log(level: str) -> None:
     )
 
 
-class Commands(OnDemand):
+class CommandGroup(LazyGroup):
     """A group that turns the errors of its commands into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -151,7 +153,7 @@ class Commands(OnDemand):
             return super().invoke(ctx)
         except errors.Invalid as error:
             raise click.ClickException(format_invalid(error)) from error
-        except SHOWN as error:
+        except USER_ERRORS as error:
             raise click.ClickException(str(error)) from error
         except BrokenPipeError:
             sys.stderr.close()  # the reader of the output has ended, as `head` does

@@ -18,9 +18,9 @@ import orjson
 import yaml
 
 from coordinator.cli import outlook
-from coordinator.cli.outlook import Judged, Outlook
+from coordinator.cli.outlook import CheckedJob, CheckJobs
 from coordinator.errors import CoordinatorError
-from coordinator.routing.feasibility import Finding
+from coordinator.routing.feasibility import Obstacle
 from crds import labels, tenantqueue, yamltext
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.errors import InvalidObject
@@ -42,7 +42,7 @@ class PartlySubmitted(CoordinatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class Submission:
     """A document of a file, with its source and namespace."""
 
     source: str
@@ -50,15 +50,15 @@ class Submitted:
     body: Manifest
 
 
-class Checked(NamedTuple):
+class ValidatedJob(NamedTuple):
     """A job that the API server accepts."""
 
     job: torchjob.TorchJob
-    refused: list[Finding]
+    refused: list[Obstacle]
     """What the node of an embedded cluster would refuse to run."""
 
 
-def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submitted]:
+def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submission]:
     """Read all TorchJobs of the files; `-` is standard input. Raises BadManifest with file and document."""
     return [document for path in paths for document in _documents(path, namespace, directory)]
 
@@ -79,10 +79,10 @@ def folder() -> str:
 
 def submit(
     cluster: Cluster,
-    documents: list[Submitted],
+    documents: list[Submission],
     *,
     dry_run: bool,
-    check_jobs: Outlook = lambda jobs: [[] for _ in jobs],
+    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
     anyway: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[JobKey]:
@@ -95,7 +95,7 @@ def submit(
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     checked = [_check(cluster, document) for document in documents]
-    for warning in outlook.weigh(_judge(documents, checked, check_jobs, tell), anyway=anyway):
+    for warning in outlook.collect_warnings(_judge(documents, checked, check_jobs, tell), anyway=anyway):
         tell(warning)
     created: list[JobKey] = []
     try:
@@ -108,12 +108,12 @@ def submit(
 
 
 def _judge(
-    documents: list[Submitted], checked: list[Checked], check_jobs: Outlook, tell: Callable[[str], object]
-) -> list[Judged]:
+    documents: list[Submission], checked: list[ValidatedJob], check_jobs: CheckJobs, tell: Callable[[str], object]
+) -> list[CheckedJob]:
     """Return the findings about each job. The node's own findings name fields, so they replace ExceedsNodes."""
     try:
         findings = check_jobs([check.job for check in checked])
-    except outlook.Unknown as error:
+    except outlook.CheckUnavailable as error:
         tell(f"note: it was not checked whether the jobs can ever run: {error}")
         findings = [[] for _ in checked]
     reported = (
@@ -121,18 +121,18 @@ def _judge(
         for (_, refused), of_job in zip(checked, findings, strict=True)
     )
     return [
-        Judged(document.source, _name(document), (*refused, *of_job))
+        CheckedJob(document.source, _name(document), (*refused, *of_job))
         for document, (_, refused), of_job in zip(documents, checked, reported, strict=True)
     ]
 
 
-def _name(document: Submitted) -> str:
+def _name(document: Submission) -> str:
     """Return the name of a job, or its generateName and `*` if the API server will generate the name."""
     metadata = document.body["metadata"]
     return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
 
 
-def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submitted]:
+def in_sequence(documents: Iterable[Submission], microseconds: int) -> list[Submission]:
     """Return the documents with an annotation of the submission time, in microseconds since 1970, and the list index.
 
     An API server stores creation times in whole seconds only. Such an annotation in a file comes from an earlier
@@ -143,13 +143,13 @@ def in_sequence(documents: Iterable[Submitted], microseconds: int) -> list[Submi
     ]
 
 
-def _with_sequence(document: Submitted, submitted: str) -> Submitted:
+def _with_sequence(document: Submission, submitted: str) -> Submission:
     metadata = document.body["metadata"]
     annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
     return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
 
 
-def _create(cluster: Cluster, document: Submitted) -> JobKey:
+def _create(cluster: Cluster, document: Submission) -> JobKey:
     metadata = cluster.create(TORCHJOBS, document.body, document.namespace)["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
@@ -166,7 +166,7 @@ def _take_back(cluster: Cluster, created: list[JobKey], cause: errors.ClusterErr
         raise PartlySubmitted(f"{cause}\nsubmitted, and could not be deleted ({error}): {names}") from error
 
 
-def _check_names(documents: list[Submitted]) -> None:
+def _check_names(documents: list[Submission]) -> None:
     """Raise BadManifest for two jobs of one name. Dry runs accept both, but only the first can be created."""
     first: dict[tuple[str, str], str] = {}
     for document in documents:
@@ -181,8 +181,8 @@ def _check_names(documents: list[Submitted]) -> None:
         first[job] = document.source
 
 
-def _check(cluster: Cluster, document: Submitted) -> Checked:
-    refused: list[Finding] = []
+def _check(cluster: Cluster, document: Submission) -> ValidatedJob:
+    refused: list[Obstacle] = []
     try:
         stored = cluster.create(TORCHJOBS, document.body, document.namespace, dry_run=True)
         job = torchjob.parse(stored)
@@ -197,7 +197,7 @@ def _check(cluster: Cluster, document: Submitted) -> Checked:
         raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
     except errors.AlreadyExists as error:
         raise errors.AlreadyExists(f"{document.source}: {error}") from error
-    return Checked(job, refused)
+    return ValidatedJob(job, refused)
 
 
 def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
@@ -217,7 +217,7 @@ def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
 
 def _check_template(
     cluster: Cluster, job: torchjob.TorchJob, task_type: str, template: dict[str, Any]
-) -> list[Finding]:
+) -> list[Obstacle]:
     """Validate a pod template by a dry run of its pod, since the TorchJob's schema does not describe templates.
 
     Returns what the node of an embedded cluster would refuse of such a pod.
@@ -237,7 +237,7 @@ def _check_template(
                 errors.FieldCause((prefix + cause.field).rstrip("."), cause.message) for cause in error.causes
             )
             raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
-        return outlook.of_pods(task_type, {cause.field: cause.message for cause in refused.causes})
+        return outlook.pod_findings(task_type, {cause.field: cause.message for cause in refused.causes})
     return []
 
 
@@ -262,7 +262,7 @@ def _try_pod(
     cluster.create(PODS, body, job.key.namespace, dry_run=True)
 
 
-def _documents(path: str, namespace: str, directory: str) -> Iterator[Submitted]:
+def _documents(path: str, namespace: str, directory: str) -> Iterator[Submission]:
     for number, body in enumerate(_load(path), start=1):
         source = path if number == 1 else f"{path}, document {number}"
         if body is None:
@@ -276,7 +276,7 @@ def _documents(path: str, namespace: str, directory: str) -> Iterator[Submitted]
         metadata = _map(body.get("metadata"), f"{source}: metadata")
         annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
         body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
-        yield Submitted(source, str(metadata.get("namespace") or namespace), _json(body, source))
+        yield Submission(source, str(metadata.get("namespace") or namespace), _json(body, source))
 
 
 def _map(value: Any, what: str) -> dict[str, Any]:

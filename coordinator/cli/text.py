@@ -30,8 +30,8 @@ def describe_settled(
 ) -> Document:
     """Return the document of a job that does not wait.
 
-    `tasks` are those of `details`, for an admitted job that may not run. `restart_not_before` is the end of the job's
-    back-off. `if_resumed` is the forecast for a suspended job if it were resumed now.
+    `tasks` are those of `job_details`, for an admitted job that may not run. `restart_not_before` is the end of the
+    job's back-off. `if_resumed` is the forecast for a suspended job if it were resumed now.
     """
     status, document = item.get("status") or {}, _job(item)
     phase, admission = document["phase"], status.get("admission") or {}

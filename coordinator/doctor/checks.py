@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from coordinator.cache.views import JobView
-from coordinator.doctor.findings import Disagreement
+from coordinator.doctor.findings import Finding
 from coordinator.doctor.inspection import Inspection
 from coordinator.routing import rebuilt_state
-from coordinator.routing.rebuilt_state import Census
+from coordinator.routing.rebuilt_state import RebuiltState
 from crds import timestamps
 from crds.keys import JobKey
 from crds.resources import amounts
@@ -22,17 +22,17 @@ from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
 from queues.values import Entry, QueueSpec, Reservation
 
-Found = Iterator[Disagreement]
+Found = Iterator[Finding]
 FAILURES = 5
 """A job with a work record is in flight. After this many failed runs in a row it no longer counts as in flight."""
 
 
-def confirm(first: Iterable[Disagreement], second: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
+def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that two readings have in common."""
     return tuple(sorted(set(first) & set(second)))
 
 
-def compare(inspection: Inspection) -> tuple[Disagreement, ...]:
+def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
     if inspection.store.epoch:
@@ -45,44 +45,44 @@ def compare(inspection: Inspection) -> tuple[Disagreement, ...]:
 def _leadership(inspection: Inspection) -> Found:
     lease = inspection.cluster.lease
     if lease is None:
-        yield Disagreement("no-lease", "Lease", "no coordinator has ever led here")
+        yield Finding("no-lease", "Lease", "no coordinator has ever led here")
     elif not lease.holder:
-        yield Disagreement("no-leader", "Lease", "no coordinator leads")
+        yield Finding("no-leader", "Lease", "no coordinator leads")
     elif inspection.cluster.now - _seconds(lease.renewed) > lease.seconds:
-        yield Disagreement(
+        yield Finding(
             "lease-silent", "Lease", f"{lease.holder} holds the Lease and has not renewed it since {lease.renewed}"
         )
     if not any(ends > inspection.work.now for ends in inspection.work.workers.values()):
-        yield Disagreement("no-workers", "workers", "no worker is registered, so nothing is reconciled")
+        yield Finding("no-workers", "workers", "no worker is registered, so nothing is reconciled")
 
 
 def _objects(inspection: Inspection) -> Found:
     for process, skipped in inspection.cluster.skipped.items():
-        yield Disagreement("skipped-object", process, f"skips {skipped}")
+        yield Finding("skipped-object", process, f"skips {skipped}")
     for subject, why in inspection.cluster.unreadable.items():
-        yield Disagreement("unreadable-object", subject, why)
+        yield Finding("unreadable-object", subject, why)
     for queue, why in inspection.cluster.ineffective.items():
-        yield Disagreement("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
+        yield Finding("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
     for key, job in inspection.cluster.jobs.items():
         if job.invalid and not (job.finished or job.deleting or _under_way(inspection, key)):
-            yield Disagreement("invalid-job", str(key), "the job is invalid, and its status does not say so")
+            yield Finding("invalid-job", str(key), "the job is invalid, and its status does not say so")
 
 
 def _store_loss(inspection: Inspection) -> Found:
     if inspection.store.rebuilding:
-        yield Disagreement(
+        yield Finding(
             "rebuild-unfinished",
             "queues",
             f"a rebuild under epoch {inspection.store.rebuilding} has begun and has not ended",
         )
     else:
-        yield Disagreement("store-lost", "queues", "Redis holds no epoch: the queues are lost")
+        yield Finding("store-lost", "queues", "Redis holds no epoch: the queues are lost")
 
 
 def _epochs(inspection: Inspection) -> Found:
     lease = inspection.cluster.lease
     if lease is not None and lease.epoch != inspection.store.epoch:
-        yield Disagreement(
+        yield Finding(
             "epoch-differs", "queues", f"Redis is at epoch {inspection.store.epoch}, the Lease at {lease.epoch}"
         )
     newer = [
@@ -92,7 +92,7 @@ def _epochs(inspection: Inspection) -> Found:
     ]
     for job in newer:
         assert job.admission is not None
-        yield Disagreement(
+        yield Finding(
             "epoch-differs",
             str(job.key),
             f"admitted under epoch {job.admission.epoch}, Redis is at epoch {inspection.store.epoch}",
@@ -105,11 +105,11 @@ def _reservations(inspection: Inspection) -> Found:
     charged = _census(inspection).reservations
     expected = {reservation.key: reservation for reservation in charged}
     for key in sorted(expected.keys() - stored.keys()):
-        yield Disagreement(
+        yield Finding(
             "missing-reservation", str(key), f"the cluster shows attempt {expected[key].attempt}, Redis charges nothing"
         )
     for key in sorted(stored.keys() - expected.keys()):
-        yield Disagreement(
+        yield Finding(
             "orphan-reservation",
             str(key),
             f"charged {_text(stored[key].charge)} to queue {stored[key].queue} (attempt {stored[key].attempt}), but "
@@ -119,7 +119,7 @@ def _reservations(inspection: Inspection) -> Found:
         yield from _reservation(inspection, stored[key], expected[key])
 
 
-def _census(inspection: Inspection) -> Census:
+def _census(inspection: Inspection) -> RebuiltState:
     """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
@@ -142,9 +142,9 @@ def _reservation(inspection: Inspection, stored: Reservation, expected: Reservat
             if getattr(stored, name) != getattr(expected, name)
         ]
         if differs:
-            yield Disagreement("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
+            yield Finding("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
     elif expected is stored and not _under_way(inspection, stored.key):
-        yield Disagreement(
+        yield Finding(
             "unseen-pick",
             str(stored.key),
             f"picked (attempt {stored.attempt}), but no work item tells a worker to admit it",
@@ -157,22 +157,22 @@ def _usage(inspection: Inspection) -> Found:
     sums: dict[str, dict[str, int]] = {}
     total: dict[str, int] = {}
     for reservation in store.reservations.values():
-        charge = amounts.only(reservation.charge, store.counted)
+        charge = amounts.select(reservation.charge, store.counted)
         amounts.increase(sums.setdefault(reservation.queue, {}), charge)
         amounts.increase(total, charge)
     for queue in sorted(sums.keys() | store.usage.keys()):
         yield from _leak(f"queue {queue}", store.usage.get(queue, {}), sums.get(queue, {}))
     yield from _leak("pool", store.pool_usage, total)
     if store.counted is not None and (
-        missing := limits.counted_resources(store.specs.values(), store.pool) - store.counted
+        missing := limits.usage_resources(store.specs.values(), store.pool) - store.counted
     ):
-        yield Disagreement("wrong-settings", "usage", f"Redis does not count the usage of {', '.join(sorted(missing))}")
+        yield Finding("wrong-settings", "usage", f"Redis does not count the usage of {', '.join(sorted(missing))}")
 
 
 def _leak(subject: str, used: Amounts, summed: Amounts) -> Found:
     leaked = {name: amount for name, amount in amounts.subtract(used, summed).items() if amount}
     if leaked:
-        yield Disagreement(
+        yield Finding(
             "leaked-charge", subject, f"Redis counts more (or less) than the reservations take: {_text(leaked)}"
         )
 
@@ -186,11 +186,9 @@ def _ports(inspection: Inspection) -> Found:
     for port, key in by_port:
         holder = inspection.store.ports.get(port)
         if holder != key:
-            yield Disagreement("wrong-port", str(key), f"port {port} is noted as held by {holder or 'no job'}")
+            yield Finding("wrong-port", str(key), f"port {port} is noted as held by {holder or 'no job'}")
     for port in sorted(inspection.store.ports.keys() - {port for port, _ in by_port}):
-        yield Disagreement(
-            "wrong-port", str(inspection.store.ports[port]), f"port {port} is held without a reservation"
-        )
+        yield Finding("wrong-port", str(inspection.store.ports[port]), f"port {port} is held without a reservation")
 
 
 def _entries(inspection: Inspection) -> Found:
@@ -199,10 +197,10 @@ def _entries(inspection: Inspection) -> Found:
     expected = {entry.key: entry for entry in _census(inspection).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
     for key in sorted(expected.keys() - entries.keys()):
-        yield Disagreement("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")
+        yield Finding("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")
     for key in sorted(entries.keys() - expected.keys()):
         state = "it holds a reservation" if key in store.reservations else _state(inspection.cluster.jobs.get(key))
-        yield Disagreement("stray-entry", str(key), f"waits in queue {entries[key].queue}, but {state}")
+        yield Finding("stray-entry", str(key), f"waits in queue {entries[key].queue}, but {state}")
     for key in sorted(expected.keys() & entries.keys()):
         yield from _entry(entries[key], expected[key])
 
@@ -214,7 +212,7 @@ def _entry(stored: Entry, expected: Entry) -> Found:
         if getattr(stored, name) != getattr(expected, name)
     ]
     if differs:
-        yield Disagreement("wrong-entry", str(stored.key), f"its entry has {', '.join(differs)}")
+        yield Finding("wrong-entry", str(stored.key), f"its entry has {', '.join(differs)}")
 
 
 def _places(inspection: Inspection) -> Found:
@@ -224,28 +222,26 @@ def _places(inspection: Inspection) -> Found:
         aging = store.specs.get(entry.queue, QueueSpec(name=entry.queue)).aging_seconds
         score, expected = store.places.get(entry.queue, {}).get(key), order.score(entry, aging)
         if score is None:
-            yield Disagreement("misplaced-entry", str(key), f"has an entry but no place in queue {entry.queue}")
+            yield Finding("misplaced-entry", str(key), f"has an entry but no place in queue {entry.queue}")
         elif score != expected:
-            yield Disagreement(
+            yield Finding(
                 "misplaced-entry", str(key), f"its score in queue {entry.queue} is {score!r} instead of {expected!r}"
             )
     for queue, places in sorted(store.places.items()):
         for key in sorted(places):
             entry_of = store.entries.get(key)
             if entry_of is None or entry_of.queue != queue:
-                yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} but no entry for it")
+                yield Finding("misplaced-entry", str(key), f"has a place in queue {queue} but no entry for it")
     for queue, stray in sorted(store.stray_places.items()):
         for key in sorted(stray):
-            yield Disagreement("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
+            yield Finding("misplaced-entry", str(key), f"has a place in queue {queue} that is not its entry's")
 
 
 def _settings(inspection: Inspection) -> Found:
     for name, expected in sorted(inspection.cluster.specs.items()):
         stored = inspection.store.specs.get(name)
         if stored != expected:
-            yield Disagreement(
-                "wrong-settings", f"queue {name}", f"Redis has {stored or 'nothing'} instead of {expected}"
-            )
+            yield Finding("wrong-settings", f"queue {name}", f"Redis has {stored or 'nothing'} instead of {expected}")
 
 
 def _pods(inspection: Inspection) -> Found:
@@ -254,10 +250,10 @@ def _pods(inspection: Inspection) -> Found:
             continue
         job, name = inspection.cluster.jobs.get(pod.job), f"{pod.namespace}/{pod.name}"
         if job is None:
-            yield Disagreement("orphan-pod", name, f"occupies for job {pod.job}, which is gone")
+            yield Finding("orphan-pod", name, f"occupies for job {pod.job}, which is gone")
         elif job.admission is None or job.admission.attempt != pod.attempt:
             admitted = f"is at attempt {job.admission.attempt}" if job.admission else "is not admitted"
-            yield Disagreement(
+            yield Finding(
                 "foreign-attempt-pod", name, f"occupies for attempt {pod.attempt} of job {pod.job}, which {admitted}"
             )
 
@@ -266,17 +262,17 @@ def _work_lists(inspection: Inspection) -> Found:
     """Compare the lists and counts that dispatch uses."""
     work = inspection.work
     if work.ready_count != work.ready_length:
-        yield Disagreement(
+        yield Finding(
             "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
         )
     for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
-        yield Disagreement("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
+        yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
     for worker in sorted(work.threads - work.workers.keys()):
-        yield Disagreement("stray-threads", worker, "its threads are counted, but it is not registered")
+        yield Finding("stray-threads", worker, "its threads are counted, but it is not registered")
     for key, ends in sorted(work.leases.items()):
         record = work.records.get(key)
         if record is None or record.state != "leased":
-            yield Disagreement("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
+            yield Finding("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
 
 
 def _work_records(inspection: Inspection) -> Found:
@@ -284,40 +280,40 @@ def _work_records(inspection: Inspection) -> Found:
     for key, record in sorted(inspection.work.records.items()):
         match record.state:
             case "ready" if key not in inspection.work.ready.get(record.tenant, ()):
-                yield Disagreement("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
+                yield Finding("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
             case "delayed" if record.due is None:
-                yield Disagreement("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
+                yield Finding("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
             case "leased" if record.lease_ends is None:
-                yield Disagreement("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
+                yield Finding("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
             case "leased" if record.lease_ends is not None and record.lease_ends < inspection.work.now:
                 ended = _time(record.lease_ends)
-                yield Disagreement(
+                yield Finding(
                     "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
                 )
             case "ready" | "delayed" | "leased":
                 pass
             case other:
-                yield Disagreement("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
+                yield Finding("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
 
 
 def _rq(inspection: Inspection) -> Found:
     for job in inspection.work.rq:
         if job.function != FUNCTION:
             description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
-            yield Disagreement("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
+            yield Finding("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
         elif job.where in ("none", "queue", "intermediate", "started"):
             yield from _batch(job.id, job.where)
         else:
-            yield Disagreement("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
+            yield Finding("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
 
 
 def _keys(inspection: Inspection) -> Found:
     for fault in (*inspection.store.faults, *inspection.work.faults):
-        yield Disagreement("broken-key", fault.where, fault.why)
+        yield Finding("broken-key", fault.where, fault.why)
     for name in inspection.store.unknown:
-        yield Disagreement("unknown-key", name, "is under torchq's or RQ's prefix, but neither makes such a key")
+        yield Finding("unknown-key", name, "is under torchq's or RQ's prefix, but neither makes such a key")
     if inspection.store.foreign:
-        yield Disagreement(
+        yield Finding(
             "foreign-keys",
             inspection.store.foreign[0],
             f"{len(inspection.store.foreign)} or more keys that do not belong to torchq",
@@ -326,7 +322,7 @@ def _keys(inspection: Inspection) -> Found:
 
 def _batch(job_id: str, where: str) -> Found:
     if where == "none":
-        yield Disagreement("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
+        yield Finding("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
 
 
 def _under_way(inspection: Inspection, key: JobKey) -> bool:

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from coordinator.cache import views
-from coordinator.cache.routing_rules import Quotas, Rules
+from coordinator.cache.routing_rules import Quotas, RoutingRules
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from coordinator.leader import rebuild_request
-from coordinator.leader.election import EPOCH, ERRORS
+from coordinator.leader.election import EPOCH_ANNOTATION, ERRORS_ANNOTATION
 from coordinator.rbac.permissions import LEASE
 from coordinator.routing import namespace_quota, queue_specs, route
 from crds import excerpts, integers, labels, tenantqueue
@@ -46,7 +46,7 @@ LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Looker:
+class Collector:
     """Reads cluster, queue store and work."""
 
     cluster: Cluster
@@ -54,7 +54,7 @@ class Looker:
     work: WorkSource
     lease_namespace: str
 
-    def look(self) -> Inspection:
+    def collect(self) -> Inspection:
         """Read everything once."""
         return Inspection(self._cluster(), self.store.inspect(), self.work.inspect())
 
@@ -67,7 +67,7 @@ class Looker:
         namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
         classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
         quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
-        rules = Rules(
+        rules = RoutingRules(
             queues={queue.metadata.name: queue.spec for queue in queues},
             priorities={priority_class.name: priority_class.value for priority_class in classes},
             namespaces={namespace.name: namespace.labels for namespace in namespaces},
@@ -103,7 +103,7 @@ class Looker:
 
     def _errors_in_status(self, lease: Manifest | None) -> dict[str, str]:
         """Return the errors that the leader reports in its Lease, and embedded nodes in their status."""
-        errors_text = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS, ""))
+        errors_text = str(((lease or {}).get("metadata") or {}).get("annotations", {}).get(ERRORS_ANNOTATION, ""))
         skipped = {"coordinator": _short(errors_text)} if errors_text else {}
         for node in self.cluster.list(NODES).items:
             for condition in (node.get("status") or {}).get("conditions") or ():
@@ -119,7 +119,7 @@ class Looker:
 
     def repair(self, seconds: float) -> None:
         """Have the leader rebuild the queues. Raises CoordinatorError if it does not within `seconds`."""
-        rebuild_request.ask(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
+        rebuild_request.request_rebuild(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 
 def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
@@ -130,7 +130,7 @@ def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
 
 
 def _yielding(
-    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: Rules, now: float
+    jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: RoutingRules, now: float
 ) -> dict[str, frozenset[JobKey]]:
     """Return by namespace the refused jobs that other jobs pass, as the leader determines them."""
     pod_counts = Counter(pod.job for pod in pods if pod.occupies)
@@ -139,13 +139,13 @@ def _yielding(
         if job.waits is not None and job.waits.refusal is not None:
             refused.setdefault(job.key.namespace, []).append(job)
     return {
-        namespace: namespace_quota.yielding(
+        namespace: namespace_quota.yielding_jobs(
             namespace_jobs,
             quotas.get(namespace, ()),
             now,
             services=True,
             arrived=pod_counts.__getitem__,
-            place=partial(route.place, rules=rules),
+            place=partial(route.sort_key, rules=rules),
         )
         for namespace, namespace_jobs in refused.items()
     }
@@ -153,10 +153,10 @@ def _yielding(
 
 def _lease_view(lease: Manifest) -> LeaseView:
     spec: Mapping[str, Any] = lease.get("spec") or {}
-    epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
+    epoch = str((lease["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return LeaseView(
         holder=str(spec.get("holderIdentity") or ""),
-        epoch=integers.bounded(epoch, 0),
+        epoch=integers.parse(epoch, 0),
         renewed=str(spec.get("renewTime") or ""),
         seconds=float(spec.get("leaseDurationSeconds") or 0),
     )

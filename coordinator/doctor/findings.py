@@ -17,7 +17,7 @@ JOBS = (
 LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
 CLEANING = "torchq doctor --fix, or wait for RQ's own cleaning; the keys become ready again when their leases end"
 
-MENDS = {
+REMEDIES = {
     # the processes
     "no-lease": LEADER,
     "no-leader": LEADER,
@@ -69,9 +69,9 @@ MENDS = {
 HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
 """Codes that are no disagreement: leases recover the work, or the keys do not belong to torchq."""
 
-LEADERLESS = frozenset(("no-lease", "no-leader", "lease-silent"))
+WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Codes that mean that no leader can repair anything."""
-NOT_MENDED = LEADERLESS | {
+NOT_REPAIRABLE = WITHOUT_LEADER | {
     "no-workers",
     "foreign-keys",
     "skipped-object",
@@ -83,7 +83,7 @@ NOT_MENDED = LEADERLESS | {
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Disagreement:
+class Finding:
     """One disagreement of cluster, queues and RQ. Findings of two checks are equal only if nothing has changed."""
 
     code: str
@@ -92,11 +92,11 @@ class Disagreement:
     message: str
 
     @property
-    def mends(self) -> str:
+    def remedy(self) -> str:
         """The remedy."""
-        return MENDS[self.code]
+        return REMEDIES[self.code]
 
     @property
-    def harmless(self) -> bool:
+    def is_harmless(self) -> bool:
         """Whether the finding is no disagreement and needs no remedy."""
         return self.code in HARMLESS

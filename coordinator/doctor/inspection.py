@@ -6,10 +6,10 @@ One rule: pure values, all read at about the same time.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
-from queues.inspection_values import StorePicture, WorkPicture
+from queues.inspection_values import StoreInspection, WorkInspection
 from queues.values import QueueSpec
 
 
@@ -34,7 +34,7 @@ class ClusterInspection:
     """The pods of jobs; other pods do not matter here."""
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)
     """The tenant queues as their objects configure them."""
-    rules: Rules = field(default_factory=Rules)
+    rules: RoutingRules = field(default_factory=RoutingRules)
     """The rules of queues and PriorityClasses that decide which jobs wait, and in which order."""
     lease: LeaseView | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
@@ -52,5 +52,5 @@ class Inspection:
     """One reading of cluster, queue store and work."""
 
     cluster: ClusterInspection
-    store: StorePicture
-    work: WorkPicture
+    store: StoreInspection
+    work: WorkInspection

@@ -27,7 +27,7 @@ Question = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """The bounds of a server."""
 
     connections: int = 256
@@ -52,7 +52,7 @@ class Limits:
     """How long a connection may be open."""
 
 
-LIMITS = Limits()
+LIMITS = ServerLimits()
 _AT_ONCE = 16
 """Connections accepted in a row before open ones are served.
 
@@ -84,7 +84,7 @@ class HttpServer:
         quick: Callable[[Question], Answer | None],
         slow: Callable[[Question], Answer],
         headers: Callable[[], Mapping[str, str]],
-        limits: Limits = LIMITS,
+        limits: ServerLimits = LIMITS,
     ) -> None:
         self._quick = quick
         """Returns the answer that the reading thread makes itself; None if another thread has to make it."""

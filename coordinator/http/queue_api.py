@@ -22,10 +22,10 @@ import pydantic
 from coordinator.cache.views import JobView
 from coordinator.query import figures, supposition
 from coordinator.query.documents import Document
-from coordinator.query.queries import MOST_FORETOLD, UNKNOWN, NotKnown, Reading
+from coordinator.query.queries import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Queries, UnknownObject
 from coordinator.routing import feasibility
-from coordinator.routing.eligibility import Standing
-from coordinator.routing.feasibility import Asked, Known
+from coordinator.routing.eligibility import Eligibility
+from coordinator.routing.feasibility import ClusterLimits, JobRequest
 from crds.keys import JobKey
 from queues.errors import QueueError
 from queues.values import Entry
@@ -33,29 +33,29 @@ from queues.values import Entry
 LATEST = 1000
 """Admissions from which the percentiles of waits are computed."""
 NEXT = 20
-ELSEWHERE = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
+KNOWN_PATHS = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
 
 
-class BadQuestion(ValueError):
+class InvalidQuery(ValueError):
     """The query of a request is wrong; the message says why."""
 
 
-class NotSure(Exception):
+class StaleCaches(Exception):
     """The coordinator may not know the newest state of the cluster; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answerer:
+class QueueApi:
     """Answers GET requests for paths below /v1."""
 
-    reading: Reading
+    reading: Queries
     find: Callable[[str, str], JobView | None]
     """Returns the job of a namespace and name."""
     about: Callable[[], Document]
     """Returns what this process knows of itself and the cluster."""
-    standing_of: Callable[[JobView], Standing]
+    standing_of: Callable[[JobView], Eligibility]
     """Returns what keeps a waiting job out of the order of its queue now."""
-    limits: Callable[[], Known]
+    limits: Callable[[], ClusterLimits]
     """Returns what decides whether a job could ever run. StaleCaches."""
     suppose: Callable[[Entry], Document]
     """Returns what would happen to a job if it took its place in its queue now. QueueError."""
@@ -64,11 +64,11 @@ class Answerer:
         """Return a status code and a document. A request that fails is answered with a Status that has a message."""
         try:
             return HTTPStatus.OK, self._answer(path)
-        except NotKnown as error:
+        except UnknownObject as error:
             return HTTPStatus.NOT_FOUND, _status_document(HTTPStatus.NOT_FOUND, str(error))
-        except BadQuestion as error:
+        except InvalidQuery as error:
             return HTTPStatus.BAD_REQUEST, _status_document(HTTPStatus.BAD_REQUEST, str(error))
-        except (QueueError, NotSure) as error:
+        except (QueueError, StaleCaches) as error:
             return HTTPStatus.SERVICE_UNAVAILABLE, _status_document(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     def _answer(self, path: str) -> Document:
@@ -87,35 +87,35 @@ class Answerer:
                 return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
                 return self._status()
-        raise NotKnown(f"{UNKNOWN}{parts.path} here; {ELSEWHERE}")
+        raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
 
     def _why(self, namespace: str, name: str, uid: str) -> Document:
         newest = self.find(namespace, name)
         job = newest if newest is not None and uid in ("", newest.key.uid) else None
         if job is None and not uid:
-            raise NotKnown(f"{UNKNOWN}job {namespace}/{name}")
+            raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}")
         document = self.reading.job(job.key if job else JobKey(namespace, name, uid))
         if job is None or job.admission or job.finished:
             return document
         if document["state"] == "waiting":
             is_too_large = document.get("code") == "ExceedsQuota"
-            return document | (self._with_limits(supposition.too_large, job) if is_too_large else {})
+            return document | (self._with_limits(supposition.describe_too_large, job) if is_too_large else {})
         return document | self._absent(job) if document["state"] == "absent" else document
 
     def _absent(self, job: JobView) -> Document:
         """Return why the job is in no order and, if its owner could resume it, what would happen to it then."""
         eligibility = self.standing_of(job)
-        document = {} if job.suspended else supposition.absent(job, eligibility)
+        document = {} if job.suspended else supposition.describe_unqueued(job, eligibility)
         if job.invalid or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
             return document
-        resumed = self._with_limits(lambda job, limits: supposition.supposed(job, limits, self.suppose), job)
+        resumed = self._with_limits(lambda job, limits: supposition.describe_if_resumed(job, limits, self.suppose), job)
         return document | ({"ifResumed": resumed} if resumed else {})
 
-    def _with_limits(self, describe: Callable[[JobView, Known], Document], job: JobView) -> Document:
+    def _with_limits(self, describe: Callable[[JobView, ClusterLimits], Document], job: JobView) -> Document:
         """Return a document that depends on what the cluster offers; an empty one if that may be old."""
         try:
             return describe(job, self.limits())
-        except NotSure:
+        except StaleCaches:
             return {}
 
     def _status(self) -> Document:
@@ -128,18 +128,18 @@ class Answerer:
 
 def _parse_count(query: Mapping[str, str]) -> int:
     text = query.get("n", str(NEXT))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORETOLD):
-        raise BadQuestion(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORETOLD}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORECAST_PICKS):
+        raise InvalidQuery(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORECAST_PICKS}")
     return int(text)
 
 
-def _parse_job(query: Mapping[str, str]) -> Asked:
+def _parse_job(query: Mapping[str, str]) -> JobRequest:
     try:
-        return Asked.model_validate_json(query.get("job", ""))
+        return JobRequest.model_validate_json(query.get("job", ""))
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, ("job", *problem["loc"])))
-        raise BadQuestion(f"{where}: {problem['msg']}") from error
+        raise InvalidQuery(f"{where}: {problem['msg']}") from error
 
 
 def _status_document(code: int, message: str) -> Document:
@@ -148,7 +148,7 @@ def _status_document(code: int, message: str) -> Document:
             "details": {"name": "torchq-coordinator"}}  # fmt: skip
 
 
-def waits(jobs: Iterable[JobView]) -> dict[str, Any]:
+def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:
     """Return how long the jobs that were admitted last had waited since they were submitted, in seconds.
 
     Only first attempts count.

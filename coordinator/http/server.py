@@ -26,12 +26,12 @@ import orjson
 from coordinator.cache.views import JobView
 from coordinator.errors import CoordinatorError
 from coordinator.http.bounded_server import Answer, HttpServer, Question
-from coordinator.http.queue_api import Answerer, NotSure, waits
+from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
-from coordinator.query.queries import IDENTITY, StoreReading
+from coordinator.query.queries import IDENTITY, StoreQueries
 from coordinator.routing import eligibility, queue_specs
-from coordinator.routing.eligibility import Standing
-from coordinator.routing.feasibility import Known
+from coordinator.routing.eligibility import Eligibility
+from coordinator.routing.feasibility import ClusterLimits
 from coordinator.settings import parse_pool
 
 ANY_PORT = -1
@@ -59,7 +59,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "rebuilds": counts.rebuilds,
         "skippedObjects": coordinator.watches.errors.objects,
         "skips": coordinator.watches.errors.times,
-        "skipped": coordinator.watches.errors.shown,
+        "skipped": coordinator.watches.errors.summary,
     }
 
 
@@ -74,7 +74,7 @@ class ApiStatus:
     def __call__(self) -> dict[str, Any]:
         coordinator, now = self._coordinator, time.monotonic()
         if not self._waits or now > self._until:
-            self._waits, self._until = waits(coordinator.watches.jobs.values()), now + WAITS_SECONDS
+            self._waits, self._until = wait_percentiles(coordinator.watches.jobs.values()), now + WAITS_SECONDS
         return {
             "leader": coordinator.leadership.holder,
             "answeredBy": coordinator.leadership.identity,
@@ -84,13 +84,13 @@ class ApiStatus:
         }
 
 
-def policies(coordinator: Coordinator) -> dict[str, str]:
+def stop_policies(coordinator: Coordinator) -> dict[str, str]:
     """Return the stop policy of every TenantQueue by name."""
     return {queue.metadata.name: queue.spec.stop_policy for queue in coordinator.watches.queues.values()}
 
 
 @contextmanager
-def serving(coordinator: Coordinator, port: int, reading: StoreReading | None = None) -> Iterator[int]:
+def serving(coordinator: Coordinator, port: int, reading: StoreQueries | None = None) -> Iterator[int]:
     """Answer requests while the block runs, and publish the address on the Lease; yield the port.
 
     The address is that of the settings. Port 0 answers nowhere, -1 at any free port. Without a `reading` there is no
@@ -100,7 +100,7 @@ def serving(coordinator: Coordinator, port: int, reading: StoreReading | None = 
         yield 0
         return
     address = coordinator.settings.health_address
-    handler = Desk(coordinator, answerer(coordinator, reading) if reading else None)
+    handler = RequestHandler(coordinator, queue_api(coordinator, reading) if reading else None)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(handler.answer_probe, lambda request: handler.answer(*request), lambda: identity)
     with ExitStack() as running:
@@ -133,11 +133,11 @@ def _failing(coordinator: Coordinator) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class RequestHandler:
     """Answers the requests of all paths."""
 
     coordinator: Coordinator
-    answerer: Answerer | None
+    answerer: QueueApi | None
 
     def answer_probe(self, request: Question) -> Answer | None:
         """Return the answer to a probe, which waits for nothing; None for any other request."""
@@ -176,28 +176,28 @@ def _json(code: int, document: Any) -> Answer:
     return code, orjson.dumps(document) + b"\n", "application/json"
 
 
-def answerer(coordinator: Coordinator, reading: StoreReading) -> Answerer:
+def queue_api(coordinator: Coordinator, reading: StoreQueries) -> QueueApi:
     """Return the read-only API of a coordinator."""
     watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
 
-    def standing_of(job: JobView) -> Standing:
+    def standing_of(job: JobView) -> Eligibility:
         rules = replace(watches.rules(), implicit=implicit)
-        return eligibility.hinted(eligibility.of(job, rules, time.time()), job, rules)
+        return eligibility.with_hint(eligibility.of(job, rules, time.time()), job, rules)
 
-    return Answerer(
-        reading, watches.jobs.get, ApiStatus(coordinator), standing_of, lambda: limits(coordinator), reading.supposed
+    return QueueApi(
+        reading, watches.jobs.get, ApiStatus(coordinator), standing_of, lambda: limits(coordinator), reading.suppose
     )
 
 
-def limits(coordinator: Coordinator) -> Known:
+def limits(coordinator: Coordinator) -> ClusterLimits:
     """Return what decides whether a job could ever run. StaleCaches if the caches may be old.
 
     A coordinator that does not lead knows it, too.
     """
     watches, settings = coordinator.watches, coordinator.settings
     if not watches.synced or watches.failing:
-        raise NotSure(watches.failing or "the coordinator has not read the cluster yet")
-    return Known(
+        raise StaleCaches(watches.failing or "the coordinator has not read the cluster yet")
+    return ClusterLimits(
         rules=replace(watches.rules(), implicit=settings.implicit_queues),
         specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},
         setting=parse_pool(settings.pool),

@@ -7,7 +7,7 @@ store is asked again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader import error_isolation
@@ -15,7 +15,7 @@ from coordinator.routing import eligibility, route
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds.keys import JobKey
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking import queue_state
 from queues.store import QueueStore
 from queues.values import Reservation
@@ -35,10 +35,10 @@ class ChargeRelease:
 
     watches: Watches
     store: QueueStore
-    rounds: Rounds
+    rounds: PickCycle
     settings: Settings
     clock: Callable[[], float]
-    rules: Callable[[], Rules]
+    rules: Callable[[], RoutingRules]
     route: Callable[[JobKey], Route]
     """Returns the route of a key by the newest state."""
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ChargeRelease:
         """
         puts = {key: result.put for key, result in zip(keys, routes, strict=True) if result.put is not None}
         charges = self.store.reservations(list(puts)) if puts else {}
-        over = {key: result.over for key, result in zip(keys, routes, strict=True)}
+        over = {key: result.finished_attempt for key, result in zip(keys, routes, strict=True)}
         outdated = {
             key
             for key, charge in charges.items()
@@ -85,7 +85,7 @@ class ChargeRelease:
         now, pods_version = self.clock(), self.watches.pods.resource_version
         due = [key for key, charge in self._unfreed.items() if now - charge.asked_at >= self.settings.dispatch_seconds]
         candidates: list[JobKey] = []
-        error_isolation.each(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)
+        error_isolation.act_on_all(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)
         freed = [key for key in candidates if key not in self._unfreed]
         waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
         self.watches.mark(waiting)  # they have yet to be put into the store
@@ -112,7 +112,7 @@ class ChargeRelease:
         charges = self.store.reservations(list(jobs)) if jobs else {}
         ungranted = [charge for key, charge in charges.items() if charge.attempt > jobs[key].attempt]
         return [
-            charge for charge in ungranted if eligibility.withdrawn(charge.queue, charge.key.namespace, self.rules())
+            charge for charge in ungranted if eligibility.is_withdrawn(charge.queue, charge.key.namespace, self.rules())
         ]
 
 

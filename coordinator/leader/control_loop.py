@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader import quota_judgement
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
-from coordinator.routing.eligibility import Standing
+from coordinator.routing.eligibility import Eligibility
 from coordinator.settings import Settings
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.picking.backfill import JobEnds
 from queues.store import QueueStore
@@ -43,7 +43,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Term:
+class ControlLoop:
     """The control loop of one leader, from its rebuild until it leads no longer."""
 
     watches: Watches
@@ -54,19 +54,19 @@ class Term:
     pause: Callable[[float], object] = time.sleep
     elapsed: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
-    notify: Callable[[JobView, Standing | None], object] = lambda *_: None
+    notify: Callable[[JobView, Eligibility | None], object] = lambda *_: None
     """Called with what the status of a job should say about its waiting."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
-    _rounds: Rounds = field(init=False)
+    _rounds: PickCycle = field(init=False)
     _configuration: QueueConfiguration = field(init=False)
     _rebuild: StoreRebuild = field(init=False)
     _router: Router = field(init=False)
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
-        self._rounds = Rounds(store, settings.rules, self._forecast)
+        self._rounds = PickCycle(store, settings.rules, self._forecast)
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
             watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed
@@ -97,7 +97,7 @@ class Term:
         """Return whether the store charges every admission that the cluster shows (`StoreRebuild.audit`)."""
         return self._rebuild.audit()
 
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """Return what routing decides by, as the watches show it now."""
         return self._configuration.rules()
 
@@ -130,7 +130,7 @@ class Term:
         """Pick what can be picked; return the number of jobs admitted."""
         self._cycled_at = self.clock()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
-        committed = self._rounds.round(self.clock(), self.settings.batch, heads)
+        committed = self._rounds.run(self.clock(), self.settings.batch, heads)
         if committed.refused:
             log.debug("commit ended early: %s", committed.refused)
         self.unsettled = bool(committed.picked or committed.refused)

@@ -15,13 +15,13 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from coordinator.cache import optional_kinds
-from coordinator.cache.optional_kinds import Foreign
+from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.leader.control_loop import Counts, Term
-from coordinator.leader.election import Leadership
+from coordinator.leader.control_loop import ControlLoop, Counts
+from coordinator.leader.election import LeaderElection
 from coordinator.leader.reason_writer import ReasonWriter
-from coordinator.leader.router import Unaccounted
+from coordinator.leader.router import MissingCharge
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
@@ -65,7 +65,7 @@ class Coordinator:
     _unreadable: bool = False
     """Whether the store has content that cannot be read, and that a rebuild alone may not replace."""
     watches: Watches = field(init=False)
-    leadership: Leadership = field(init=False)
+    leadership: LeaderElection = field(init=False)
     reasons: ReasonWriter = field(init=False)
 
     def __post_init__(self, leases: Cluster | None) -> None:
@@ -80,19 +80,19 @@ class Coordinator:
             after=settings.reason_after,
             implicit=settings.implicit_queues,
         )
-        self.leadership = Leadership(
+        self.leadership = LeaderElection(
             leases or self.cluster,
             identity=identity(),
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
             unfit=self._store_problem,
-            skipped=lambda: self.watches.errors.shown,
+            skipped=lambda: self.watches.errors.summary,
         )
 
     def run(self) -> None:
         """Serve until stopped; then finish the current step and hand the Lease back."""
-        watching: tuple[Informer[Any] | Foreign[Any], ...] = (*self.watches.informers, self.watches.foreign)
+        watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, self.watches.foreign)
         for source in watching:
             source.start()
         try:
@@ -121,7 +121,7 @@ class Coordinator:
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
             self.stop.wait(self.settings.renew_seconds)
-        except (queue_errors.StoreLost, Unaccounted) as error:
+        except (queue_errors.StoreLost, MissingCharge) as error:
             log.warning("rebuilding: %s", error)
         except queue_errors.Unreadable as error:
             log.warning("forgetting the queues and rebuilding: %s", error)
@@ -131,7 +131,7 @@ class Coordinator:
             self.stop.wait(RETRY_SECONDS)
 
     def _lead(self) -> None:
-        term = Term(
+        term = ControlLoop(
             self.watches,
             self.store,
             self.work,
@@ -140,7 +140,7 @@ class Coordinator:
             counts=self.counts,
             notify=self.reasons.note,
         )
-        request = self.leadership.asked
+        request = self.leadership.requested_rebuild
         if request or self._unreadable:
             self._forget()
         incarnation = self._incarnation = self.store.incarnation()
@@ -152,12 +152,12 @@ class Coordinator:
             self.watches.mark([job.key for job in self.watches.jobs.values()])
         if request:
             log.warning("the queues were rebuilt from the cluster, as requested on the Lease")
-            self.leadership.answer(request)
+            self.leadership.confirm_rebuild(request)
         self._report("")
         log.info("leading as %s", self.leadership.holder)
         next_resync = time.monotonic() + self.settings.resync_seconds
         pause = self.settings.dispatch_seconds
-        while not self.stop.is_set() and self.leadership.leading and not self.leadership.asked:
+        while not self.stop.is_set() and self.leadership.leading and not self.leadership.requested_rebuild:
             if self._incarnation != incarnation:
                 log.warning("rebuilding: Redis was restarted and may lack the newest writes")
                 return

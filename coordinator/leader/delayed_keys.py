@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from crds.keys import JobKey
 
 
-class Timers:
+class DelayedKeys:
     """One time per key, in seconds since 1970."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Timers:
             self._heap = [(time, key) for key, time in self._at.items()]
             heapq.heapify(self._heap)
 
-    def due(self, now: float) -> Iterator[JobKey]:
+    def take_due(self, now: float) -> Iterator[JobKey]:
         """Remove and yield the keys whose time has come."""
         while self._heap and self._heap[0][0] <= now:
             at, key = heapq.heappop(self._heap)

@@ -28,10 +28,10 @@ from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 
-EPOCH = f"{GROUP}/epoch"
-API = f"{GROUP}/api"
+EPOCH_ANNOTATION = f"{GROUP}/epoch"
+API_ANNOTATION = f"{GROUP}/api"
 """Annotation of the Lease: the URL of the leader's read-only API, if it serves one."""
-ERRORS = f"{GROUP}/object-errors"
+ERRORS_ANNOTATION = f"{GROUP}/object-errors"
 """Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
 them."""
 MARGIN = 16
@@ -40,25 +40,25 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger(__name__)
 
 
-def elapsed() -> float:
+def suspend_aware_clock() -> float:
     """Return seconds of a clock that is never set and that runs while the machine sleeps (on Linux)."""
     return time.clock_gettime(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedLease:
     """The Lease at its last observed change, and when that was on this process's clock."""
 
     holder: str
     renewed: str
     at: float
 
-    def update(self, holder: str, renewed: str, now: float) -> "Observed":
+    def update(self, holder: str, renewed: str, now: float) -> "ObservedLease":
         """Return the newest observation; an unchanged Lease keeps its time."""
-        return self if (holder, renewed) == (self.holder, self.renewed) else Observed(holder, renewed, now)
+        return self if (holder, renewed) == (self.holder, self.renewed) else ObservedLease(holder, renewed, now)
 
 
-def may_take(observed: Observed, identity: str, lease_seconds: float, now: float) -> bool:
+def may_take(observed: ObservedLease, identity: str, lease_seconds: float, now: float) -> bool:
     """Return whether the candidate holds the Lease, or the Lease is free or has not been renewed in time."""
     return observed.holder in ("", identity) or now - observed.at > lease_seconds
 
@@ -75,7 +75,7 @@ class LeaseConfig:
     renew_seconds: float
 
 
-class Leadership:
+class LeaderElection:
     """Competes for the Lease in a thread of its own until stopped.
 
     `cluster` must give up on a request well within a lease. `unfit` returns why this process cannot do a leader's work
@@ -93,7 +93,7 @@ class Leadership:
         renew_seconds: float,
         unfit: Callable[[], str] = str,
         skipped: Callable[[], str] = str,
-        clock: Callable[[], float] = elapsed,
+        clock: Callable[[], float] = suspend_aware_clock,
     ) -> None:
         self._cluster = cluster
         self._config = LeaseConfig(identity, namespace, lease_seconds, renew_seconds)
@@ -101,7 +101,7 @@ class Leadership:
         self._skipped = skipped
         self._clock = clock
         self._fit_at = clock()
-        self._observed = Observed("", "", clock())
+        self._observed = ObservedLease("", "", clock())
         self._valid_until = float("-inf")
         self._epoch = 0
         self._requested_rebuild = ""
@@ -133,17 +133,20 @@ class Leadership:
         return self._observed.holder
 
     @property
-    def asked(self) -> str:
+    def requested_rebuild(self) -> str:
         """The id of a requested rebuild that is not done yet, as last observed; empty if there is none."""
         return self._requested_rebuild
 
-    def answer(self, request: str) -> None:
+    def confirm_rebuild(self, request: str) -> None:
         """Write that the rebuild of this id is done. LeadershipLost if this process leads no longer."""
         with self._lock:
             if not self.leading or _spec(self._read()).get("holderIdentity") != self._config.identity:
                 raise LeadershipLost("another coordinator leads")
             self._cluster.patch(
-                LEASES, LEASE, {"metadata": {"annotations": {rebuild_request.DONE: request}}}, self._config.namespace
+                LEASES,
+                LEASE,
+                {"metadata": {"annotations": {rebuild_request.DONE_ANNOTATION: request}}},
+                self._config.namespace,
             )
             self._requested_rebuild = ""
 
@@ -173,7 +176,7 @@ class Leadership:
         with self._lock:
             started = self._clock()
             lease = self._read()
-            self._requested_rebuild = rebuild_request.asked(lease)
+            self._requested_rebuild = rebuild_request.pending_request(lease)
             spec = _spec(lease)
             self._observed = self._observed.update(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
@@ -248,11 +251,15 @@ class Leadership:
         if spec.get("holderIdentity") != self._config.identity:
             changes["acquireTime"] = changes["renewTime"]
             changes["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-        notes = {EPOCH: str(epoch), API: self.address or None, ERRORS: self._skipped() or None}
+        notes = {
+            EPOCH_ANNOTATION: str(epoch),
+            API_ANNOTATION: self.address or None,
+            ERRORS_ANNOTATION: self._skipped() or None,
+        }
         patch = {"metadata": {"annotations": notes}, "spec": changes}
         version = lease["metadata"]["resourceVersion"]
         self._cluster.patch(LEASES, LEASE, patch, self._config.namespace, resource_version=version)
-        self._observed = Observed(self._config.identity, changes["renewTime"], self._clock())
+        self._observed = ObservedLease(self._config.identity, changes["renewTime"], self._clock())
         self._epoch = epoch
 
     def _release(self) -> None:
@@ -275,8 +282,8 @@ def _epoch(lease: Manifest) -> int:
 
     That is safe: the rebuild asks for an epoch above all that it knows.
     """
-    text = str((lease["metadata"].get("annotations") or {}).get(EPOCH, ""))
-    return integers.bounded(text, 0)
+    text = str((lease["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
+    return integers.parse(text, 0)
 
 
 def _micro_time() -> str:

@@ -12,11 +12,13 @@ from kube.errors import ClusterError
 from queues.errors import QueueError
 
 T = TypeVar("T")
-OF_ALL = (QueueError, ClusterError, CoordinatorError)
+SHARED_ERRORS = (QueueError, ClusterError, CoordinatorError)
 """Errors that concern every object alike."""
 
 
-def each(items: Sequence[T], act: Callable[[Sequence[T]], object], skip: Callable[[T, Exception], object]) -> None:
+def act_on_all(
+    items: Sequence[T], act: Callable[[Sequence[T]], object], skip: Callable[[T, Exception], object]
+) -> None:
     """Act on all items, and skip those that cause errors.
 
     Acting on an item again must do no harm: after an error, each half of the items is acted on. If one of 512 items
@@ -26,12 +28,12 @@ def each(items: Sequence[T], act: Callable[[Sequence[T]], object], skip: Callabl
         return
     try:
         act(items)
-    except OF_ALL:
+    except SHARED_ERRORS:
         raise
     except Exception as error:
         if len(items) == 1:
             skip(items[0], error)
             return
         middle = len(items) // 2
-        each(items[:middle], act, skip)
-        each(items[middle:], act, skip)
+        act_on_all(items[:middle], act, skip)
+        act_on_all(items[middle:], act, skip)

@@ -11,12 +11,12 @@ _THRESHOLDS = (100_000, 20, 20)
 """New objects until the youngest generation is searched, and searches of it until an older generation is."""
 
 
-def look_seldom() -> None:
+def reduce_collections() -> None:
     """Set these thresholds for the rest of the process."""
     gc.set_threshold(*_THRESHOLDS)
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Collect garbage once, and exclude all objects of now from later searches.
 
     An excluded object to which no reference is left is still freed at once.

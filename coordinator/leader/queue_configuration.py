@@ -6,7 +6,7 @@ One rule: they follow from the watches and the settings alone, so that every lea
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
 from coordinator.routing import eligibility, pool_capacity, queue_specs, watched_state
 from coordinator.settings import Settings, parse_pool
@@ -27,13 +27,13 @@ class QueueConfiguration:
     """By queue, the most that a job can ever have."""
     _limits: Mapping[str, Amounts] = field(default_factory=dict)
     """The same without the bounds of the pool."""
-    _watched_rules: Rules | None = None
+    _watched_rules: RoutingRules | None = None
     """The rules of the watches from which `_rules` were made; None: make them again."""
-    _rules: Rules = field(default_factory=Rules)
+    _rules: RoutingRules = field(default_factory=RoutingRules)
     _draining: frozenset[str] = frozenset()
     """The queues that the store knows to drain."""
 
-    def rules(self) -> Rules:
+    def rules(self) -> RoutingRules:
         """Return what routing decides by, as the watches show it now."""
         watched = self.watches.rule_watches.rules()
         if watched is not self._watched_rules:
@@ -65,7 +65,7 @@ class QueueConfiguration:
         self._ceilings, self._watched_rules = queue_specs.ceilings(queues.values(), largest_pool), None
         self._mark_limited(queue_specs.ceilings(queues.values(), None))
         self.queue_count = len(queues)
-        draining = frozenset(name for name in queues if eligibility.draining(name, self.rules()))
+        draining = frozenset(name for name in queues if eligibility.is_draining(name, self.rules()))
         if newly_draining := draining - self._draining:
             for name in newly_draining:  # nothing is picked from it any more, and what was picked just now is freed
                 self.watches.mark_queue(name)

@@ -25,12 +25,12 @@ from crds.tenantqueue import TenantQueue
 from kube import errors
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors
-from queues.limits import STANDARD_RESOURCES, counted_resources
-from queues.redis.log_throttle import Outage
+from queues.limits import STANDARD_RESOURCES, usage_resources
+from queues.redis.log_throttle import OutageLog
 
-EVERY = 1.0
+INTERVAL_SECONDS = 1.0
 """Seconds between two rounds: fresh enough for people, and at most one write per queue and second."""
-AT_MOST = 5
+MOST_WRITES = 5
 """Writes per round. Queues take turns, so that many queues that change all the time cost less than the jobs in them."""
 MOST_NAMES = 64
 """The most resources that the usage of a status may name (TenantQueueStatus.usage); the API server refuses more."""
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 Status = dict[str, Any]
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused a write because a permission is missing."""
-ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 """Errors that the next write would meet as well."""
 
 
@@ -67,7 +67,7 @@ def statuses(
     part of the weights of all queues with work. `usage` names the resources of quotas, the standard ones
     (`queues.limits`) and those that are `offered`. A job that cannot be counted is recorded in `errors`.
     """
-    names = counted_resources(map(queue_specs.spec, queues), None, (cost, *offered))
+    names = usage_resources(map(queue_specs.spec, queues), None, (cost, *offered))
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
     usage: dict[str, dict[str, int]] = {}
@@ -75,12 +75,12 @@ def statuses(
         if job.admission is not None and not job.finished:
             try:
                 used = usage.setdefault(job.admission.queue, {})
-                charge = amounts.only(job.admission.charge, names)
+                charge = amounts.select(job.admission.charge, names)
                 used.update({name: used.get(name, 0) + amount for name, amount in charge.items()})
                 admitted[job.admission.queue] += 1
             except Exception as error:
                 if errors is not None:
-                    errors.met(f"the charge of TorchJob {job.key.namespace}/{job.key.name}", error)
+                    errors.record(f"the charge of TorchJob {job.key.namespace}/{job.key.name}", error)
         elif not (job.finished or job.suspended or job.invalid):
             pending[job.queue] += 1
     limits = [(queue.metadata.name, queue.spec.weight, queue.spec.quota_amounts) for queue in queues]
@@ -120,19 +120,19 @@ class QueueStatusWriter:
     _tried: dict[str, int] = field(default_factory=dict)
     """The number of the last attempt for each queue. The queue with the oldest attempt is written first."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    _refused: Outage = field(default_factory=lambda: Outage(log))
+    _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
     _silent_until: float = 0.0
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
         """Write statuses while this process leads, until stopped."""
-        while not stop.wait(EVERY):
+        while not stop.wait(INTERVAL_SECONDS):
             if leading() and self.watches.synced:
                 try:
                     self.write(stop)
                 except Exception as error:
-                    self.watches.errors.met(ALL, error)
+                    self.watches.errors.record(ALL, error)
                 else:
-                    self.watches.errors.over(ALL)
+                    self.watches.errors.clear(ALL)
 
     def write(self, stop: threading.Event | None = None) -> None:
         """Write what changed of a few queues. A write that fails now is tried again in one of the next rounds."""
@@ -148,19 +148,19 @@ class QueueStatusWriter:
             for name, status in current.items()
             if status != _shown_status(queues[name]) and not self._is_under_way(name, status)
         ]
-        for name in sorted(outdated, key=lambda name: self._tried.get(name, 0))[:AT_MOST]:
+        for name in sorted(outdated, key=lambda name: self._tried.get(name, 0))[:MOST_WRITES]:
             if stop is not None and stop.is_set():
                 return
             status = current[name]
             self._tried[name] = next(self._numbers)
             try:
                 self._write(queues[name], status)
-                self._refused.over()
+                self._refused.report_recovery()
             except errors.Forbidden as error:
-                self._refused.met(error)
+                self._refused.report_failure(error)
                 self._silent_until = self.clock() + REFUSED_SECONDS
                 return
-            except ABSENT as error:
+            except UNAVAILABLE_ERRORS as error:
                 log.debug("status of the queues: %s", error)
                 return
             except errors.Invalid as error:
@@ -169,7 +169,7 @@ class QueueStatusWriter:
             except errors.ClusterError as error:
                 log.debug("status of queue %s: %s", name, error)
             except Exception as error:
-                self.watches.errors.met(f"the status of TenantQueue {name}", error)
+                self.watches.errors.record(f"the status of TenantQueue {name}", error)
 
     def _pool_resources(self) -> set[str]:
         """Return the names of the resources of the pool."""
@@ -190,7 +190,7 @@ class QueueStatusWriter:
         name = queue.metadata.name
         stored = self.cluster.patch(TENANT_QUEUES, name, patch, subresource="status")
         version = stored["metadata"]["resourceVersion"]
-        self._written[name] = WrittenStatus(status, integers.bounded(version, 0))
+        self._written[name] = WrittenStatus(status, integers.parse(version, 0))
 
 
 def _shown_status(queue: TenantQueue) -> Status:

@@ -18,7 +18,7 @@ AT_ONCE = 100
 """Jobs that may be offered together before the limit applies."""
 
 
-class Turns:
+class QueuedLimiter:
     """The offers that wait: each for its own delay, if it has one, and then for its turn."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -36,7 +36,7 @@ class Turns:
         """Return the number of all entries that are kept."""
         return len(self._offers) + len(self._delayed) + len(self._ready)
 
-    def place(self, offer: Offer) -> None:
+    def add(self, offer: Offer) -> None:
         """Let an offer wait for its turn; a job that already waits keeps its place."""
         key, is_waiting = offer.key, offer.key in self._offers
         self._offers[key] = offer
@@ -46,12 +46,12 @@ class Turns:
         elif not is_waiting:
             self._delayed[key] = self._time() + offer.delay
 
-    def forget(self, key: JobKey) -> None:
+    def discard(self, key: JobKey) -> None:
         """Remove a job that needs no turn any more: it was picked, its status was written, or it was deleted."""
         if self._offers.pop(key, None) is not None and self._delayed.pop(key, None) is None:
             self._ready.discard(key)
 
-    def due(self) -> list[Offer]:
+    def take_due(self) -> list[Offer]:
         """Remove and return the offers whose turn has come, to be made at once."""
         now = self._time()
         self._wake(now)

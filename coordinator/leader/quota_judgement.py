@@ -6,30 +6,30 @@ One rule: a namespace is judged as a whole, because its jobs compete for the sam
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
 from coordinator.routing import eligibility, namespace_quota, route
 from crds.keys import JobKey
 
 
-def judge_due(watches: Watches, rules: Callable[[], Rules], clock: Callable[[], float]) -> None:
+def judge_due(watches: Watches, rules: Callable[[], RoutingRules], clock: Callable[[], float]) -> None:
     """Judge each namespace whose jobs or ResourceQuotas changed; mark the jobs for which the answer is another now."""
-    for namespace, keys in watches.quota_jobs.due():
+    for namespace, keys in watches.quota_jobs.take_due():
         jobs = [job for key in keys if (job := watches.job(key)) is not None]
         before, now = rules(), clock()
         quotas = before.quotas.get(namespace, ())
-        yielding = namespace_quota.yielding(
+        yielding = namespace_quota.yielding_jobs(
             jobs,
             quotas,
             now,
             services=not before.shared_address,
             arrived=partial(_occupying_pods, watches),
-            place=partial(route.place, rules=before),
+            place=partial(route.sort_key, rules=before),
         )
         watches.rule_watches.set_yielding(namespace, yielding)
         after = rules()
         blocked = frozenset(
-            job.key for job in jobs if job.admission is None and eligibility.over_quota(job, after, now)
+            job.key for job in jobs if job.admission is None and eligibility.quota_block(job, after, now)
         )
         watches.mark(watches.quota_jobs.record(namespace, blocked, limited=bool(quotas)))
 

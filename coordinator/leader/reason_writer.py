@@ -20,7 +20,7 @@ from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader.round_robin import RoundRobin
 from coordinator.routing import eligibility, route
-from coordinator.routing.eligibility import Standing
+from coordinator.routing.eligibility import Eligibility
 from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
@@ -30,16 +30,16 @@ from queues import errors as queue_errors
 from queues.picking import read_depth
 from queues.picking.explain import Explanation
 from queues.picking.forecast import Forecast
-from queues.picking.snapshot_cache import merged
-from queues.redis.log_throttle import Outage
-from queues.rules import Rules
+from queues.picking.snapshot_cache import merge
+from queues.redis.log_throttle import OutageLog
+from queues.rules import PickRules
 from queues.store import QueueReader
-from queues.values import Entry, Place, QueueView, Snapshot
+from queues.values import Entry, QueuePosition, QueueSnapshot, Snapshot
 
 PER_SECOND = 20.0
 AT_ONCE = 5
 """Reasons that may be written in a row."""
-EVERY = 0.25
+INTERVAL_SECONDS = 0.25
 """Seconds between two rounds of writes."""
 LOOK_SECONDS = 5.0
 """Seconds between two rounds of explaining first jobs."""
@@ -51,7 +51,7 @@ PASSING = frozenset({"Next", "BehindOthers", "QueueNotFound"})
 """Codes that change too soon to be read."""
 NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
 """The reason of a job that is larger than the pool is now. Routing reports it if the job can never fit."""
-ABSENT = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
+UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 """Errors that the next write would meet as well."""
 ALL = "the reasons that jobs wait"
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ReasonWriter:
     cluster: Cluster
     watches: Watches
     store: QueueReader
-    rules: Rules
+    rules: PickRules
     after: float
     """Seconds that a first job waits before its status gives a reason."""
     implicit: bool = False
@@ -79,9 +79,9 @@ class ReasonWriter:
     """The codes of first jobs, and when they were given."""
     _looked_at: float = -LOOK_SECONDS
     _free_at: float = 0.0
-    _refused: Outage = field(default_factory=lambda: Outage(log))
+    _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
 
-    def note(self, job: JobView, reason: Standing | None) -> None:
+    def note(self, job: JobView, reason: Eligibility | None) -> None:
         """Record the reason that routing has for a job; None: it has none now, and withdraws an earlier one."""
         with self._lock:
             if reason is None:
@@ -93,14 +93,14 @@ class ReasonWriter:
 
     def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
         """Explain and write while this process leads, until stopped."""
-        while not stop.wait(EVERY):
+        while not stop.wait(INTERVAL_SECONDS):
             if leading() and self.watches.synced:
                 try:
                     self.step()
                 except Exception as error:
-                    self.watches.errors.met(ALL, error)
+                    self.watches.errors.record(ALL, error)
                 else:
-                    self.watches.errors.over(ALL)
+                    self.watches.errors.clear(ALL)
 
     def step(self) -> int:
         """Do one round; return how many statuses were written."""
@@ -134,7 +134,7 @@ class ReasonWriter:
             log.debug("reasons: %s", error)
             return
         waiting = [
-            (job, Place(entry=first, rank=0, waiting=view.waiting))
+            (job, QueuePosition(entry=first, rank=0, waiting=view.waiting))
             for view in snapshot.queues
             if (first := self._first(view)) is not None and (job := self._late_job(first.key, now)) is not None
         ]
@@ -145,9 +145,9 @@ class ReasonWriter:
             try:
                 self._explain(job, forecast.explain(place, now), now)
             except Exception as error:
-                self.watches.errors.met(_subject(job.key), error)
+                self.watches.errors.record(_subject(job.key), error)
             else:
-                self.watches.errors.over(_subject(job.key))
+                self.watches.errors.clear(_subject(job.key))
 
     def _explain(self, job: JobView, explanation: Explanation, now: float) -> None:
         """Enqueue an explanation, unless the reason in the status may stay."""
@@ -165,9 +165,9 @@ class ReasonWriter:
         if not hidden:
             return snapshot
         difference = self.store.snapshot(read_depth.per_queue(len(hidden)), snapshot.change, hidden)
-        return difference if difference.whole else merged(snapshot, difference)
+        return difference if difference.whole else merge(snapshot, difference)
 
-    def _first(self, view: QueueView) -> Entry | None:
+    def _first(self, view: QueueSnapshot) -> Entry | None:
         """Return the first job whose status does not say that it can never run."""
         jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads)
         return next((entry for entry, job in jobs if job is None or job.reason != "ExceedsQuota"), None)
@@ -201,12 +201,12 @@ class ReasonWriter:
             self.cluster.patch(
                 TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
             )
-            self._refused.over()
+            self._refused.report_recovery()
         except errors.Forbidden as error:
-            self._refused.met(error)
+            self._refused.report_failure(error)
             self._free_at = self.elapsed() + REFUSED_SECONDS
             return False
-        except ABSENT as error:
+        except UNAVAILABLE_ERRORS as error:
             log.debug("reasons: %s", error)
             with self._lock:
                 self._enqueue(job, code, sentence)
@@ -214,7 +214,7 @@ class ReasonWriter:
         except errors.ClusterError as error:  # the job has changed, and is routed again because of that
             log.debug("reason of %s: %s", key, error)
         except Exception as error:
-            self.watches.errors.met(_subject(key), error)
+            self.watches.errors.record(_subject(key), error)
         return True
 
     def _with_hint(self, job: JobView, code: str, sentence: str) -> str:
@@ -222,11 +222,11 @@ class ReasonWriter:
         if code != "QueueNotFound":
             return sentence
         rules = replace(self.watches.rules(), implicit=self.implicit)
-        return eligibility.hinted(Standing("QueueNotFound", sentence, ordered=False), job, rules).sentence
+        return eligibility.with_hint(Eligibility("QueueNotFound", sentence, ordered=False), job, rules).sentence
 
 
 def _is_new(job: JobView, code: str, sentence: str) -> bool:
-    return code != job.reason or eligibility.outdated(job, Standing(code="NamespaceQuota", sentence=sentence))
+    return code != job.reason or eligibility.is_outdated(job, Eligibility(code="NamespaceQuota", sentence=sentence))
 
 
 def _subject(key: JobKey) -> str:

@@ -16,25 +16,25 @@ from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 
-ASKED = f"{GROUP}/repair"
+REQUEST_ANNOTATION = f"{GROUP}/repair"
 """Annotation of the Lease: the id of the newest request for a rebuild."""
-DONE = f"{GROUP}/repaired"
+DONE_ANNOTATION = f"{GROUP}/repaired"
 """Annotation of the Lease: the id of the request that was done last."""
 _LOOK_SECONDS = 0.2
 
 
-class NoRepair(CoordinatorError):
+class RebuildNotDone(CoordinatorError):
     """The leader did not rebuild the queues, or there is no leader."""
 
 
-def asked(lease: Manifest) -> str:
+def pending_request(lease: Manifest) -> str:
     """Return the id of a request that is not done yet; empty if there is none."""
     annotations = lease["metadata"].get("annotations") or {}
-    request = str(annotations.get(ASKED, ""))
-    return request if request != annotations.get(DONE) else ""
+    request = str(annotations.get(REQUEST_ANNOTATION, ""))
+    return request if request != annotations.get(DONE_ANNOTATION) else ""
 
 
-def ask(
+def request_rebuild(
     cluster: Cluster, name: str, namespace: str, *, seconds: float, pause: Callable[[float], Any] = time.sleep
 ) -> None:
     """Have the leader rebuild the queues, and wait until it has.
@@ -43,12 +43,12 @@ def ask(
     """
     request = secrets.token_hex(8)
     if not _holder(cluster.get(LEASES, name, namespace)):
-        raise NoRepair("no coordinator leads, so the queues cannot be rebuilt: start one (torchq coordinator)")
-    cluster.patch(LEASES, name, {"metadata": {"annotations": {ASKED: request}}}, namespace)
+        raise RebuildNotDone("no coordinator leads, so the queues cannot be rebuilt: start one (torchq coordinator)")
+    cluster.patch(LEASES, name, {"metadata": {"annotations": {REQUEST_ANNOTATION: request}}}, namespace)
     deadline = time.monotonic() + seconds
     while not _is_done(lease := _read(cluster, name, namespace), request):
         if time.monotonic() > deadline:
-            raise NoRepair(
+            raise RebuildNotDone(
                 f"the leader ({_holder(lease) or 'there is none now'}) has not rebuilt the queues within "
                 f"{seconds:.0f} s; the request stays on the Lease, see the coordinator's log"
             )
@@ -70,4 +70,6 @@ def _holder(lease: Manifest) -> str:
 def _is_done(lease: Manifest, request: str) -> bool:
     annotations = lease["metadata"].get("annotations") or {}
     # The same rebuild or a later one serves a later request; once that is done, this request is done, too.
-    return annotations.get(DONE) == request or (annotations.get(ASKED) not in (None, request) and not asked(lease))
+    return annotations.get(DONE_ANNOTATION) == request or (
+        annotations.get(REQUEST_ANNOTATION) not in (None, request) and not pending_request(lease)
+    )

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import DirtyKey, Watches
 from coordinator.errors import CoordinatorError
 from coordinator.leader import error_isolation
 from coordinator.leader.charge_release import ChargeRelease
-from coordinator.leader.delayed_keys import Timers
-from coordinator.leader.queued_limiter import Turns
+from coordinator.leader.delayed_keys import DelayedKeys
+from coordinator.leader.queued_limiter import QueuedLimiter
 from coordinator.routing import route
-from coordinator.routing.eligibility import Standing
+from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds import integers
 from crds.keys import JobKey
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.store import QueueStore
 from queues.values import Entry, Offer
 from queues.work import WorkSource
@@ -31,7 +31,7 @@ MOST_PER_STEP = 512
 """Keys routed per step: bounds how long picks wait behind a flood of events."""
 
 
-class Unaccounted(CoordinatorError):
+class MissingCharge(CoordinatorError):
     """The cluster shows an admission that the store does not charge; only a rebuild helps."""
 
 
@@ -51,22 +51,22 @@ class Router:
     store: QueueStore
     work: WorkSource
     settings: Settings
-    rounds: Rounds
-    rules: Callable[[], Rules]
+    rounds: PickCycle
+    rules: Callable[[], RoutingRules]
     is_without_charge: Callable[[JobKey, int], bool]
     """Whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
     clock: Callable[[], float]
-    notify: Callable[[JobView, Standing | None], object]
+    notify: Callable[[JobView, Eligibility | None], object]
     """Called with what the status of a job should say about its waiting."""
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
-    _turns: Turns = field(init=False)
+    _turns: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
-    _timers: Timers = field(default_factory=Timers)
+    _timers: DelayedKeys = field(default_factory=DelayedKeys)
     """When time alone changes the route of a job."""
 
     def __post_init__(self) -> None:
-        self._turns = Turns(self.clock)
+        self._turns = QueuedLimiter(self.clock)
         self._charge_release = ChargeRelease(
             self.watches,
             self.store,
@@ -79,7 +79,7 @@ class Router:
 
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
-        self.watches.mark(self._timers.due(self.clock()))
+        self.watches.mark(self._timers.take_due(self.clock()))
         freed = self._charge_release.free_again()
         self.changed |= bool(freed)
         dirty = self.watches.take(MOST_PER_STEP)
@@ -88,7 +88,7 @@ class Router:
         try:
             # Read first: what is decided below is decided on pods that are at least as new.
             pods_version = self.watches.pods.resource_version
-            error_isolation.each(
+            error_isolation.act_on_all(
                 dirty, partial(self._flush, pods_version), lambda item, error: self.watches.skip(item.key, error)
             )
         except BaseException:
@@ -102,7 +102,7 @@ class Router:
 
         If the store cannot be reached, they wait for another turn and the error is raised.
         """
-        due = self._turns.due()
+        due = self._turns.take_due()
         try:
             if due:
                 self.work.offer(due)
@@ -122,7 +122,7 @@ class Router:
         """
         result = self._route(dirty.key, dirty.pods_version)
         job = self.watches.job(dirty.key) if dirty.only_changed else None
-        version = integers.bounded(job.version, 0) if job is not None else 0
+        version = integers.parse(job.version, 0) if job is not None else 0
         if result.offer is None or result.offer.delay or not version:
             return result
         return replace(result, offer=replace(result.offer, version=version))
@@ -146,11 +146,13 @@ class Router:
         if offers:
             self.work.offer(offers)
         for key, result in zip(keys, routes, strict=True):
-            self._timers.set(key, result.again)
+            self._timers.set(key, result.due_at)
             job = self.watches.job(key)
             if job is not None:
-                self.notify(job, result.told)
-        charged = [(key, result.charged) for key, result in zip(keys, routes, strict=True) if result.charged]
+                self.notify(job, result.reason)
+        charged = [
+            (key, result.admitted_attempt) for key, result in zip(keys, routes, strict=True) if result.admitted_attempt
+        ]
         self._check_charges([key for key, attempt in charged if not self.is_without_charge(key, attempt)])
         self.changed |= bool(puts or removes)
 
@@ -159,17 +161,17 @@ class Router:
         offers: list[Offer] = []
         for key, result in zip(keys, routes, strict=True):
             if result.offer is not None and result.in_turn:
-                self._turns.place(result.offer)
+                self._turns.add(result.offer)
                 continue
-            self._turns.forget(key)
+            self._turns.discard(key)
             if result.offer is not None:
                 offers.append(result.offer)
         return offers
 
     def _check_charges(self, keys: list[JobKey]) -> None:
-        """Raise Unaccounted unless the store charges all these jobs.
+        """Raise MissingCharge unless the store charges all these jobs.
 
         A job that was suspended and resumed while it was being admitted may hold room that was just freed.
         """
         if keys and self.store.reservations(keys).keys() != set(keys):
-            raise Unaccounted("an admission has no charge")
+            raise MissingCharge("an admission has no charge")

@@ -11,7 +11,7 @@ from coordinator.cache.watches import Watches
 from coordinator.leader import quota_judgement
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.routing import route, watched_state
-from coordinator.routing.rebuilt_state import Census
+from coordinator.routing.rebuilt_state import RebuiltState
 from coordinator.settings import Settings
 from crds.keys import JobKey
 from queues.store import QueueStore
@@ -113,7 +113,7 @@ class StoreRebuild:
         Only an admission without pods, which the store did not charge before, is taken back.
         """
         specs, room = self.configuration.specs(), self.configuration.room()
-        revoked = watched_state.without_room(self.watches, charges, charged, specs, room)
+        revoked = watched_state.admissions_without_room(self.watches, charges, charged, specs, room)
         self._revoked = {charge.key: charge.attempt for charge in charges if charge.key in revoked}
         for key in revoked:
             log.warning("%s: its admission is taken back: there is no room for it", key)
@@ -127,5 +127,5 @@ class StoreRebuild:
         self.store.prepare(epoch, waiting)
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
-    def _census(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> Census:
+    def _census(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
         return watched_state.take(self.watches, charged, self.configuration.rules(), self.clock(), read=read)

@@ -28,7 +28,7 @@ SILENT_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 
 
-class Progress:
+class ProgressPrinter:
     """Prints each part that starts and its duration, if standard error is a terminal."""
 
     def __init__(self, *, is_visible: bool | None = None) -> None:
@@ -90,7 +90,7 @@ def up(data: Path, command: list[str]) -> bool:
     if the cluster cannot be started.
     """
     while not _is_up(data):
-        if _start(data, command, Progress()):
+        if _start(data, command, ProgressPrinter()):
             return True
     return False
 
@@ -118,7 +118,7 @@ def _is_up(data: Path) -> bool:
     return False
 
 
-def _start(data: Path, command: list[str], progress: Progress) -> bool:
+def _start(data: Path, command: list[str], progress: ProgressPrinter) -> bool:
     """Start a supervisor and wait for the cluster; return False if another process is starting it at the same time."""
     log = Files(data).layout.logs("stack")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _start(data: Path, command: list[str], progress: Progress) -> bool:
             raise LocalError(f"the cluster did not start; the end of {log}:{tail}") from None
 
 
-def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]", progress: Progress) -> bool:
+def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]", progress: ProgressPrinter) -> bool:
     """Print events until the last; return as `_start` does. EOFError if the supervisor ended without a report."""
     for event in events:
         if "part" in event:

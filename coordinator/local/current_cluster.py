@@ -23,7 +23,7 @@ NAME = "local-clusters.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LocalCluster:
     """A local cluster that was made current."""
 
     data: str
@@ -32,7 +32,7 @@ class Entry:
     """The machine it runs on."""
 
 
-def note(environ: Mapping[str, str]) -> Path | None:
+def note_path(environ: Mapping[str, str]) -> Path | None:
     """Return the path of the note; None for a user without a home folder, who has no note."""
     folder = user_folders.config(environ)
     return folder / NAME if folder else None
@@ -43,14 +43,14 @@ def data_folder(environ: Mapping[str, str]) -> Path | None:
 
     Raises LocalError if the note cannot be read, since commands must not use another cluster by mistake.
     """
-    path = note(environ)
+    path = note_path(environ)
     local_entries = [entry for entry in _read(path) if entry.host == socket.gethostname()] if path else []
     return Path(local_entries[-1].data) if local_entries else None
 
 
 def make_current(environ: Mapping[str, str], folder: Path) -> None:
     """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
-    entry_of_folder = Entry(str(folder), socket.gethostname())
+    entry_of_folder = LocalCluster(str(folder), socket.gethostname())
     _change(environ, lambda entries: [*(entry for entry in entries if entry != entry_of_folder), entry_of_folder])
 
 
@@ -60,13 +60,13 @@ def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool
     The next current cluster is the running one that was made current last, or the last one if none runs. Raises
     LocalError if the note cannot be written.
     """
-    entry, path, current = Entry(str(folder), socket.gethostname()), note(environ), data_folder(environ)
+    entry, path, current = LocalCluster(str(folder), socket.gethostname()), note_path(environ), data_folder(environ)
     if path and entry in _read(path):
         _change(environ, lambda entries: without(entries, entry, runs))
     return current == folder
 
 
-def without(entries: Sequence[Entry], removed: Entry, runs: Callable[[Path], bool]) -> list[Entry]:
+def without(entries: Sequence[LocalCluster], removed: LocalCluster, runs: Callable[[Path], bool]) -> list[LocalCluster]:
     """Return the remaining entries. Entries of running clusters come last; those without a data folder are dropped."""
     remaining = [entry for entry in entries if entry != removed]
     local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
@@ -74,7 +74,7 @@ def without(entries: Sequence[Entry], removed: Entry, runs: Callable[[Path], boo
     return [*other_entries, *sorted(local_entries, key=lambda entry: runs(Path(entry.data)))]
 
 
-def _read(path: Path) -> list[Entry]:
+def _read(path: Path) -> list[LocalCluster]:
     try:
         return [_entry(entry) for entry in _check_list(orjson.loads(path.read_bytes()))]
     except (FileNotFoundError, NotADirectoryError):
@@ -93,17 +93,17 @@ def _check_list(value: object) -> list[Any]:
     return value
 
 
-def _entry(value: Any) -> Entry:
+def _entry(value: Any) -> LocalCluster:
     """Parse an entry. Raises TypeError, KeyError or ValueError for an entry that torchq has not written."""
-    entry = Entry(value["data"], value["host"])
+    entry = LocalCluster(value["data"], value["host"])
     if not Path(entry.data).is_absolute() or "\0" in entry.data or not isinstance(entry.host, str):
         raise ValueError(value)
     return entry
 
 
-def _change(environ: Mapping[str, str], edit: Callable[[list[Entry]], list[Entry]]) -> None:
+def _change(environ: Mapping[str, str], edit: Callable[[list[LocalCluster]], list[LocalCluster]]) -> None:
     """Replace the entries. Commands that run at the same time wait for each other."""
-    path = note(environ)
+    path = note_path(environ)
     if path is None:
         raise LocalError("cannot store which local cluster is current: this user has no home folder; set HOME")
     try:
@@ -113,7 +113,7 @@ def _change(environ: Mapping[str, str], edit: Callable[[list[Entry]], list[Entry
         raise LocalError(f"cannot store which local cluster is current: {path}: {error.strerror}") from error
 
 
-def _write(path: Path, entries: Sequence[Entry]) -> None:
+def _write(path: Path, entries: Sequence[LocalCluster]) -> None:
     if not entries:
         path.unlink(missing_ok=True)
         return

@@ -1,4 +1,4 @@
-"""Runs a program that ends when the process that started it dies: `leash.py PARENT SIGNAL PROGRAM ...`
+"""Runs a program that ends when the process that started it dies: `die_with_parent.py PARENT SIGNAL PROGRAM ...`
 
 One rule: standard library only; it runs as a script, without torchq on the path.
 """

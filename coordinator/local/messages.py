@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coordinator.errors import LocalError
 from coordinator.local import current_cluster, target
-from coordinator.local.target import Target
+from coordinator.local.target import ClusterTarget
 from coordinator.settings import Resolved
 
 
@@ -39,7 +39,7 @@ def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
     cluster_name = target.short_name(target_now, resolved.settings.context, environ)
     if target_now.source == target.LOCAL_SOURCE:
         return f"torchq's commands go to {cluster_name} again"
-    if target_now == target.elsewhere(environ):
+    if target_now == target.without_local(environ):
         return f"torchq's commands go to {cluster_name} again ({target_now.source})"
     return f"torchq's commands go to {cluster_name}: {target_now.source} names it"
 
@@ -57,7 +57,7 @@ def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
 
 def _way_out(environ: Mapping[str, str]) -> str:
     """Describe how to reach the cluster that commands would use without the local one."""
-    other: Target = target.elsewhere(environ)
+    other: ClusterTarget = target.without_local(environ)
     if other.source == target.IN_CLUSTER:
         return "; `torchq local down` returns them to the cluster that this pod runs in"
     context = target.context_of(other) if other.kubeconfig and other.data is None else ""

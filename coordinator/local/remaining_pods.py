@@ -26,12 +26,12 @@ def running(data: Path) -> tuple[RunningPod, ...]:
 
 def ending(data: Path) -> tuple[EndingPod, ...] | None:
     """Return the pods that end because the cluster goes down; None if the cluster does not go down."""
-    return shutdown_record.left(Files(data).layout)
+    return shutdown_record.ending_pods(Files(data).layout)
 
 
 def clear(data: Path) -> None:
     """Delete the record of an earlier, killed node about pods that were still ending."""
-    shutdown_record.clear_left(Files(data).layout)
+    shutdown_record.clear_ending_pods(Files(data).layout)
 
 
 def format_count(pods: Iterable[EndingPod | RunningPod]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from coordinator.errors import LocalError
 from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
-from coordinator.local.stack_start import START_SECONDS, Report, Start, Stopped, ignore_report
+from coordinator.local.stack_start import START_SECONDS, Report, StackStart, StartInterrupted, ignore_report
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Command, Supervisor
 from coordinator.rbac.permissions import LEASE
@@ -53,7 +53,7 @@ LEAVE = signal.SIGUSR1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class StackOptions:
     """The options of `torchq local up`."""
 
     data: Path
@@ -72,7 +72,7 @@ class Options:
 
 
 def run(
-    options: Options,
+    options: StackOptions,
     report: Report = ignore_report,
     ready: Callable[[], None] = lambda: None,
     say: Say = lambda _: None,
@@ -94,8 +94,8 @@ def run(
         remaining_pods.clear(options.data)
         supervisor = Supervisor()
         try:
-            with contextlib.suppress(Stopped):
-                _start(options, Start(files, supervisor, stop, report))
+            with contextlib.suppress(StartInterrupted):
+                _start(options, StackStart(files, supervisor, stop, report))
                 stack_state.note_ready(files, supervisor.pids())
                 ready()
                 _watch(files, supervisor, stop)
@@ -119,7 +119,7 @@ def end_pods(data: Path, *, now: bool, say: Say) -> int:
         remaining_pods.clear(data)
         supervisor = Supervisor()
         try:
-            _start_api_server(Start(files, supervisor, lambda: False))
+            _start_api_server(StackStart(files, supervisor, lambda: False))
             supervisor.start(stack_shutdown.shutting_down(_node(files, [])))
             killed = stack_shutdown.end_pods(supervisor, stop, data, say, hurry_command(data))
         finally:
@@ -158,7 +158,7 @@ def redis_server() -> str:
         raise LocalError(str(error)) from error
 
 
-def _start(options: Options, start: Start) -> None:
+def _start(options: StackOptions, start: StackStart) -> None:
     """Start one part after the other, each once the parts that it needs answer."""
     files, supervisor = start.files, start.supervisor
     plan = _plan_redis(options, files)
@@ -189,14 +189,14 @@ def _start(options: Options, start: Start) -> None:
         raise start.error("Redis", "redis", str(error)) from error
 
 
-def _start_api_server(start: Start, requested_port: int = 0) -> None:
+def _start_api_server(start: StackStart, requested_port: int = 0) -> None:
     files, layout = start.files, start.files.layout
     port = _free_port(start, requested_port)
     start.supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
     start.wait("the API server", "apiserver", lambda: _accepts(port) and layout.kubeconfig.exists())
 
 
-def _free_port(start: Start, requested: int) -> int:
+def _free_port(start: StackStart, requested: int) -> int:
     """Return the API server's port: the requested one, or, if that is 0, the port of the last start.
 
     Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses it.
@@ -219,7 +219,7 @@ def node_renew_times(cluster: Cluster) -> dict[str, str]:
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 
 
-def _leads(cluster: Cluster, options: Options, pid: int) -> bool:
+def _leads(cluster: Cluster, options: StackOptions, pid: int) -> bool:
     """Return whether this stack's coordinator holds the Lease. The Lease of a killed coordinator must expire first."""
     namespace = options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
     try:
@@ -247,7 +247,7 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
         time.sleep(0.05)
 
 
-def _start_redis(options: Options, plan: server.Plan | None, files: Files, supervisor: Supervisor) -> str:
+def _start_redis(options: StackOptions, plan: server.RedisCommand | None, files: Files, supervisor: Supervisor) -> str:
     """Start the planned Redis, if any, and return the URL of the Redis to use."""
     files.redis_url.unlink(missing_ok=True)
     if plan is None:
@@ -266,19 +266,19 @@ def _start_redis(options: Options, plan: server.Plan | None, files: Files, super
     return plan.url
 
 
-def _plan_redis(options: Options, files: Files) -> server.Plan | None:
+def _plan_redis(options: StackOptions, files: Files) -> server.RedisCommand | None:
     """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if it cannot run."""
     if options.redis:
         return None
     try:
-        return server.plan(files.layout)
+        return server.prepare(files.layout)
     except server.RedisFailed as error:
         raise LocalError(str(error)) from error
 
 
 def _keep_redis_startable(files: Files, status: int) -> None:
     """Move aside the append-only file that a Redis server could not read."""
-    moved = server.set_aside(files.layout, status)
+    moved = server.move_unreadable_files(files.layout, status)
     if moved:
         log.warning(
             "Redis could not read its append-only file and starts with an empty one; the queues are read from the "
@@ -288,7 +288,7 @@ def _keep_redis_startable(files: Files, status: int) -> None:
         )
 
 
-def _coordinator_and_workers(options: Options, files: Files, redis_url: str) -> Iterator[Command]:
+def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str) -> Iterator[Command]:
     """Return the commands of coordinator and workers, with the settings for one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
     defaults = {
@@ -325,7 +325,7 @@ def _module(files: Files, name: str, arguments: list[str], stage: int) -> Comman
     return Command(name=name, arguments=command, output=files.layout.logs(name), stage=stage, foreign=True)
 
 
-def _capacity(options: Options) -> list[str]:
+def _capacity(options: StackOptions) -> list[str]:
     options_by_flag = {
         "--cpus": options.cpus,
         "--memory": options.memory,

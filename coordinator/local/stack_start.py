@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 """Called with the name of each part when its start begins."""
 
 
-class Stopped(Exception):
+class StartInterrupted(Exception):
     """A stop signal arrived during the start."""
 
 
@@ -41,7 +41,7 @@ def last_lines(output: bytes) -> list[str]:
 
 
 @dataclass(slots=True)
-class Start:
+class StackStart:
     """The start of a supervisor's processes: reports progress and fails when a part does not answer in time."""
 
     files: Files
@@ -60,7 +60,7 @@ class Start:
     def wait(self, part: str, process: str, condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
         """Return when the condition holds. `process` is the name of the process of `part`, for messages.
 
-        Raises Stopped at a stop signal; LocalError if a process ends again and again, or the time is up.
+        Raises StartInterrupted at a stop signal; LocalError if a process ends again and again, or the time is up.
         """
         if part != self._part:
             self.report(part)
@@ -68,7 +68,7 @@ class Start:
         deadline = time.monotonic() + seconds
         while not condition():
             if self.stopping():
-                raise Stopped
+                raise StartInterrupted
             self.supervisor.step()
             self._check()
             if time.monotonic() > deadline:

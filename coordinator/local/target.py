@@ -25,7 +25,7 @@ LOCAL_SOURCE = "torchq local up"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ClusterTarget:
     """A cluster that commands use."""
 
     kubeconfig: str = ""
@@ -56,7 +56,7 @@ class Target:
             )
 
 
-def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False) -> Target:
+def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False) -> ClusterTarget:
     """Return the cluster of an invocation.
 
     A coordinator or worker (`serves`) ignores the local cluster that is current for the user who starts it. Raises
@@ -64,28 +64,28 @@ def find(resolved: Resolved, environ: Mapping[str, str], *, serves: bool = False
     """
     settings = resolved.settings
     if settings.kubeconfig:
-        return Target(settings.kubeconfig, resolved.sources["kubeconfig"])
+        return ClusterTarget(settings.kubeconfig, resolved.sources["kubeconfig"])
     if kubeconfig := environ.get("KUBECONFIG"):
-        return Target(kubeconfig, "KUBECONFIG")
+        return ClusterTarget(kubeconfig, "KUBECONFIG")
     usual = _usual(environ)
     if settings.context:
-        return Target(usual or client.DEFAULT_KUBECONFIG, client.DEFAULT_KUBECONFIG)
+        return ClusterTarget(usual or client.DEFAULT_KUBECONFIG, client.DEFAULT_KUBECONFIG)
     if not serves and (data := current_cluster.data_folder(environ)) is not None:
-        return Target(str(Files(data).layout.kubeconfig), LOCAL_SOURCE, implied=True)
-    return elsewhere(environ)
+        return ClusterTarget(str(Files(data).layout.kubeconfig), LOCAL_SOURCE, implied=True)
+    return without_local(environ)
 
 
-def elsewhere(environ: Mapping[str, str]) -> Target:
+def without_local(environ: Mapping[str, str]) -> ClusterTarget:
     """Return the cluster to use if the user names none and no local cluster is current."""
     if usual := _usual(environ):
-        return Target(usual, client.DEFAULT_KUBECONFIG)
+        return ClusterTarget(usual, client.DEFAULT_KUBECONFIG)
     if client.IN_CLUSTER in environ:
-        return Target("", IN_CLUSTER)
+        return ClusterTarget("", IN_CLUSTER)
     embedded = _default_embedded(environ)
-    return Target(str(embedded), "default", implied=True) if embedded and embedded.exists() else Target()
+    return ClusterTarget(str(embedded), "default", implied=True) if embedded and embedded.exists() else ClusterTarget()
 
 
-def short_name(target: Target, context: str, environ: Mapping[str, str]) -> str:
+def short_name(target: ClusterTarget, context: str, environ: Mapping[str, str]) -> str:
     """Return the short name of a cluster: `local`, `local:FOLDER`, the name of its context, or `in-cluster`."""
     if target.data is not None:
         embedded = _default_embedded(environ)
@@ -95,7 +95,7 @@ def short_name(target: Target, context: str, environ: Mapping[str, str]) -> str:
     return context or context_of(target) or UNKNOWN
 
 
-def context_of(target: Target) -> str:
+def context_of(target: ClusterTarget) -> str:
     """Return the current context of a kubeconfig; empty if it has none or the file cannot be used."""
     try:
         return client.context_name(ConnectionSettings(kubeconfig=target.kubeconfig))

@@ -13,8 +13,8 @@ from crds.keys import JobKey
 from crds.resources.amounts import JOBS, OTHERS, Amounts
 from queues import order
 from queues.picking.fair_share import lag
-from queues.storage.stats import Vitals
-from queues.values import Pick, Place, QueueView, Reservation, Snapshot
+from queues.storage.stats import QueueStats
+from queues.values import Pick, QueuePosition, QueueSnapshot, Reservation, Snapshot
 
 Document = dict[str, Any]
 OPEN, HOLD = "None", "Hold"
@@ -46,11 +46,11 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
     ]
 
 
-def _is_busy(view: QueueView) -> bool:
+def _is_busy(view: QueueSnapshot) -> bool:
     return bool(view.waiting or view.usage.get(JOBS))
 
 
-def _spec(view: QueueView, policy: str | None) -> Document:
+def _spec(view: QueueSnapshot, policy: str | None) -> Document:
     spec = view.spec
     document: Document = {
         "weight": spec.weight,
@@ -67,7 +67,7 @@ def _spec(view: QueueView, policy: str | None) -> Document:
     return document
 
 
-def _status(view: QueueView, now: float) -> Document:
+def _status(view: QueueSnapshot, now: float) -> Document:
     oldest = min((waiting.entry.submitted for waiting in view.heads), default=None)
     first = view.heads[0].entry if view.heads else None
     return {
@@ -80,12 +80,12 @@ def _status(view: QueueView, now: float) -> Document:
     }
 
 
-def _lag(view: QueueView, snapshot: Snapshot) -> float | None:
+def _lag(view: QueueSnapshot, snapshot: Snapshot) -> float | None:
     """Return how much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick."""
     return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None
 
 
-def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
+def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
     """Return picks as `torchq next` shows them, in the order in which they are made."""
     return [
         {
@@ -102,12 +102,12 @@ def upcoming(picks: Iterable[Pick], now: float) -> list[Document]:
     ]
 
 
-def total(snapshot: Snapshot) -> int:
+def waiting_count(snapshot: Snapshot) -> int:
     """Return how many jobs wait."""
     return sum(view.waiting for view in snapshot.queues)
 
 
-def vitals(numbers: Vitals) -> Document:
+def vitals(numbers: QueueStats) -> Document:
     """Return the numbers of dispatch and of the queues."""
     return {
         "at": numbers.at,
@@ -132,7 +132,7 @@ def _without_others(limit: Amounts) -> Amounts:
     return {name: amount for name, amount in limit.items() if name != OTHERS}
 
 
-def waiting(place: Place, next_pick: int | None, in_order: int | None) -> Document:
+def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -> Document:
     """Return a waiting job, with its number among the next picks, and its number in a pool with room for all jobs.
 
     A number is None if the job is not among these picks.
@@ -165,7 +165,7 @@ def admitted(reservation: Reservation) -> Document:
     }
 
 
-def elsewhere(key: JobKey) -> Document:
+def absent(key: JobKey) -> Document:
     """Return a job that is not in the queues."""
     return {"state": "absent", "job": job_name(key), "uid": key.uid}
 

@@ -16,7 +16,7 @@ def percent(part: int, whole: int) -> str:
 
 def format_amounts(amounts: Amounts) -> dict[str, str]:
     """Return amounts as Kubernetes quantities, sorted by name."""
-    return {name: quantities.text(name, amount) for name, amount in sorted(amounts.items())}
+    return {name: quantities.format_amount(name, amount) for name, amount in sorted(amounts.items())}
 
 
 def percentile(values: Sequence[float], part: float) -> float | None:

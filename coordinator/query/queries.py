@@ -13,26 +13,26 @@ from coordinator.query.documents import Document
 from crds.keys import JobKey
 from queues.picking import forecast, read_depth
 from queues.picking.forecast import Forecast
-from queues.picking.snapshot_cache import Following
-from queues.rules import Rules
-from queues.storage.stats import Vitals
+from queues.picking.snapshot_cache import SnapshotCache
+from queues.rules import PickRules
+from queues.storage.stats import QueueStats
 from queues.store import QueueReader
-from queues.values import Entry, Place
+from queues.values import Entry, QueuePosition
 
 IDENTITY = "Torchq-Identity"
 """The header of every answer that names the coordinator process that made it."""
-FORETOLD = 100
+FORECAST_PICKS = 100
 """Picks that are forecast for an answer about one job."""
-MOST_FORETOLD = 500
-UNKNOWN = "there is no "
+MOST_FORECAST_PICKS = 500
+UNKNOWN_PREFIX = "there is no "
 """The beginning of every message about an object that does not exist."""
 
 
-class NotKnown(CoordinatorError):
+class UnknownObject(CoordinatorError):
     """The queues have no queue or job of that name."""
 
 
-class Reading(Protocol):
+class Queries(Protocol):
     """Answers about the queues as JSON documents. QueueError, ClusterError or CoordinatorError."""
 
     def queues(self) -> list[Document]:
@@ -56,14 +56,14 @@ def no_policies() -> Mapping[str, str]:
     return {}
 
 
-class StoreReading:
+class StoreQueries:
     """Answers from the store itself; safe to share between threads."""
 
     def __init__(
         self,
         store: QueueReader,
-        vitals: Callable[[], Vitals],
-        rules: Rules,
+        vitals: Callable[[], QueueStats],
+        rules: PickRules,
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -73,25 +73,25 @@ class StoreReading:
         self._rules = rules
         self._policies = policies
         self._clock = clock
-        self._following = Following(store, clock)
+        self._following = SnapshotCache(store, clock)
 
     def queues(self) -> list[Document]:
         """See `Queries`."""
-        return documents.queues(self._following.look(), self._clock(), self._rules.cost, self._policies())
+        return documents.queues(self._following.read(), self._clock(), self._rules.cost, self._policies())
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
         queue = next((document for document in self.queues() if document["metadata"]["name"] == name), None)
         if queue is None:
-            raise NotKnown(f"{UNKNOWN}queue {name} in the queues")
+            raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name} in the queues")
         return queue
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See `Queries`."""
-        count = max(1, min(count, MOST_FORETOLD))
+        count = max(1, min(count, MOST_FORECAST_PICKS))
         snapshot, picks = self._following.forecast(self._rules, count, roomy=roomy)
-        items = documents.upcoming(picks, self._clock())
-        return {"items": items, "pool": documents.room(snapshot), "waiting": documents.total(snapshot)}
+        items = documents.next_picks(picks, self._clock())
+        return {"items": items, "pool": documents.room(snapshot), "waiting": documents.waiting_count(snapshot)}
 
     def job(self, key: JobKey) -> Document:
         """See `Queries`."""
@@ -99,10 +99,10 @@ class StoreReading:
         if place is not None:
             return self._waiting(place)
         reservation = self._store.reservations([key]).get(key)
-        return documents.elsewhere(key) if reservation is None else documents.admitted(reservation)
+        return documents.absent(key) if reservation is None else documents.admitted(reservation)
 
-    def _waiting(self, place: Place) -> Document:
-        snapshot, now = self._following.look(read_depth.per_queue(1), [place.entry.queue]), self._clock()
+    def _waiting(self, place: QueuePosition) -> Document:
+        snapshot, now = self._following.read(read_depth.per_queue(1), [place.entry.queue]), self._clock()
         reason = Forecast(snapshot, self._rules).explain(place, now)
         next_pick = self._turn(place)
         is_possible = reason.code != "ExceedsQuota"
@@ -110,16 +110,16 @@ class StoreReading:
         explanation = {"code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
         return documents.waiting(place, next_pick, pick_with_room) | explanation
 
-    def supposed(self, entry: Entry) -> Document:
+    def suppose(self, entry: Entry) -> Document:
         """Return what would happen to a job without a place in its queue if it took one now. QueueError."""
-        snapshot = self._following.look(read_depth.per_queue(1), [entry.queue])
+        snapshot = self._following.read(read_depth.per_queue(1), [entry.queue])
         reason = forecast.suppose(snapshot, entry, self._rules, self._clock())
         fits = reason.code == "Next"
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
-    def _turn(self, place: Place, *, roomy: bool = False) -> int | None:
+    def _turn(self, place: QueuePosition, *, roomy: bool = False) -> int | None:
         """Return the number of the job among the next picks; None if it is not one of them."""
-        picks = self._following.forecast(self._rules, FORETOLD, roomy=roomy)[1]
+        picks = self._following.forecast(self._rules, FORECAST_PICKS, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
@@ -128,7 +128,7 @@ class StoreReading:
         return documents.vitals(self._vitals())
 
 
-def document(value: Any) -> Document:
+def parse_document(value: Any) -> Document:
     """Return a coordinator's answer as a document. CoordinatorError if it is not a JSON object."""
     if not isinstance(value, dict):
         raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")

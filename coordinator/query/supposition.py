@@ -9,8 +9,8 @@ from dataclasses import replace
 from coordinator.cache.views import JobView
 from coordinator.query.documents import Document
 from coordinator.routing import eligibility, feasibility, route
-from coordinator.routing.eligibility import Standing
-from coordinator.routing.feasibility import Known
+from coordinator.routing.eligibility import Eligibility
+from coordinator.routing.feasibility import ClusterLimits
 from queues.values import Entry
 
 OUT_OF_ORDER = frozenset({"Held", "Parked", "BackingOff"})
@@ -28,35 +28,35 @@ def resume(job: JobView) -> JobView:
     return replace(job, suspended=False, held=False, waits=waits)
 
 
-def supposed(job: JobView, limits: Known, suppose: Callable[[Entry], Document]) -> Document:
+def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[Entry], Document]) -> Document:
     """Return whether a job would fit if it were resumed, and if not, what it would wait for.
 
-    `suppose` asks the queues (`StoreReading.supposed`), and may raise QueueError.
+    `suppose` asks the queues (`StoreQueries.suppose`), and may raise QueueError.
     """
     view = resume(job)
-    findings = feasibility.judge(feasibility.of(view), limits)
+    findings = feasibility.judge(feasibility.request_of(view), limits)
     if findings:
         code = findings[0].code if findings[0].code in eligibility.CODES else "ExceedsQuota"
         return {"fits": False, "code": code, "message": _join(findings)}
-    obstacle = eligibility.over_quota(view, limits.rules, 0.0)  # a resumed job does not pause
+    obstacle = eligibility.quota_block(view, limits.rules, 0.0)  # a resumed job does not pause
     if obstacle is not None:
         return {"fits": False, "code": obstacle.code, "message": obstacle.sentence}
     document = suppose(route.entry(view, limits.rules))
     return document | TOO_LARGE_NOW if document["code"] == "ExceedsQuota" else document
 
 
-def too_large(job: JobView, limits: Known) -> Document:
+def describe_too_large(job: JobView, limits: ClusterLimits) -> Document:
     """Return the answer for a job that is larger than its queue or the pool is now."""
-    findings = feasibility.judge(feasibility.of(job), limits)
+    findings = feasibility.judge(feasibility.request_of(job), limits)
     return {"message": _join(findings)} if findings else dict(TOO_LARGE_NOW)
 
 
-def absent(job: JobView, stands: Standing) -> Document:
+def describe_unqueued(job: JobView, stands: Eligibility) -> Document:
     """Return why a job that could wait is in no queue's order."""
     if job.invalid:
         return {"code": "Invalid", "message": "the job cannot be run as it is: its status says why, at once or soon"}
     return {"code": stands.code, "message": stands.sentence} if stands.code else {}
 
 
-def _join(findings: list[feasibility.Finding]) -> str:
+def _join(findings: list[feasibility.Obstacle]) -> str:
     return "; ".join(finding.message for finding in findings)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from coordinator.rbac.permissions import ROLES, USER, WORKER, Role, Rule
+from coordinator.rbac.permissions import ROLES, USER, WORKER, PolicyRule, Role
 from crds.labels import GROUP
 
 RBAC = "rbac.authorization.k8s.io"
@@ -26,7 +26,7 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class RoleNamespaces:
     """The namespaces that roles name."""
 
     accounts: str = SYSTEM_NAMESPACE
@@ -44,7 +44,7 @@ class Tenant:
     groups: Sequence[str] = ()
 
 
-def role_manifests(role: Role, places: Places, namespaces: Sequence[str] = ()) -> list[Manifest]:
+def role_manifests(role: Role, places: RoleNamespaces, namespaces: Sequence[str] = ()) -> list[Manifest]:
     """Return the manifests of one role. The role of users has no binding here; `tenant_manifests` adds the bindings.
 
     With `namespaces`, workers may write (pods, services, events) in these only. The ClusterRole then has the
@@ -107,7 +107,7 @@ def text(documents: Iterable[Manifest]) -> str:
 def files() -> dict[str, str]:
     """Return the text of each file below deploy/rbac, by name."""
     manifests = {
-        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role_manifests(role_values, Places()))}"
+        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role_manifests(role_values, RoleNamespaces()))}"
         for name, role_values in ROLES.items()
     }
     comment = f"# What `torchq rbac --tenant {EXAMPLE}` prints for users of the namespace and the queue {EXAMPLE}.\n"
@@ -121,15 +121,15 @@ def _object(version: str, kind: str, name: str, namespace: str = "") -> Manifest
     return {"apiVersion": version, "kind": kind, "metadata": metadata | {"labels": {f"{GROUP}/part-of": "torchq"}}}
 
 
-def _cluster_role(name: str, rules: Iterable[Rule]) -> Manifest:
+def _cluster_role(name: str, rules: Iterable[PolicyRule]) -> Manifest:
     return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [_rule(rule) for rule in rules]}
 
 
-def _role(name: str, rules: Iterable[Rule], namespace: str) -> Manifest:
+def _role(name: str, rules: Iterable[PolicyRule], namespace: str) -> Manifest:
     return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [_rule(rule) for rule in rules]}
 
 
-def _rule(rule: Rule) -> Manifest:
+def _rule(rule: PolicyRule) -> Manifest:
     document = {"apiGroups": [rule.resource.group], "resources": [rule.target], "verbs": list(rule.all_verbs)}
     return document | ({"resourceNames": [rule.name]} if rule.name else {})
 

@@ -26,7 +26,7 @@ from gang import backends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PolicyRule:
     """Verbs on one resource or subresource."""
 
     resource: Resource
@@ -58,11 +58,11 @@ class Role:
 
     name: str
     purpose: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
     """The rules for every namespace; for users, for each of their namespaces."""
-    lease: tuple[Rule, ...] = ()
+    lease: tuple[PolicyRule, ...] = ()
     """The rules for the namespace of the leader's Lease."""
-    queue: tuple[Rule, ...] = ()
+    queue: tuple[PolicyRule, ...] = ()
     """The rules for a user's queue, unless a rule names another object."""
 
     @property
@@ -80,25 +80,27 @@ class Role:
         )
 
     @property
-    def cluster_wide(self) -> tuple[Rule, ...]:
+    def cluster_wide(self) -> tuple[PolicyRule, ...]:
         """The part of the rules that stays cluster-wide when the rest is granted in some namespaces only."""
         return tuple(
             _filter_verbs(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere)
         )
 
     @property
-    def by_namespace(self) -> tuple[Rule, ...]:
+    def by_namespace(self) -> tuple[PolicyRule, ...]:
         """The part of the rules that can be granted in some namespaces only."""
         return tuple(
             _filter_verbs(self.rules, lambda rule, verb: rule.resource.namespaced and verb not in rule.everywhere)
         )
 
-    def all_rules(self) -> Iterator[Rule]:
+    def all_rules(self) -> Iterator[PolicyRule]:
         """Yield all rules, whatever their scope."""
         yield from (*self.rules, *self.lease, *self.queue)
 
 
-def _filter_verbs(rules: tuple[Rule, ...], is_included: Callable[[Rule, str], bool]) -> Iterator[Rule]:
+def _filter_verbs(
+    rules: tuple[PolicyRule, ...], is_included: Callable[[PolicyRule, str], bool]
+) -> Iterator[PolicyRule]:
     """Yield the rules, each with its verbs that `is_included` accepts. Rules without such verbs are left out."""
     for rule in rules:
         verbs, by_hand = (tuple(v for v in verbs if is_included(rule, v)) for verbs in (rule.verbs, rule.by_hand))
@@ -114,8 +116,8 @@ _FOLLOW = ("list", "watch")
 _POD_GROUPS = {kind.group: kind for kind in reversed(backends.KINDS)}.values()
 """One pod group kind per API group; RBAC does not know versions."""
 _ASK = (
-    Rule(resource=LEASES, name=LEASE, verbs=("get",)),
-    Rule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
+    PolicyRule(resource=LEASES, name=LEASE, verbs=("get",)),
+    PolicyRule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
 )
 """The permissions to query a coordinator, directly or through the API server. The answers cover all queues."""
 
@@ -124,21 +126,21 @@ COORDINATOR = Role(
     purpose="`torchq coordinator`: watches the cluster, writes the status of queues and why jobs wait, and its Lease",
     rules=(
         # Get: needed where the cached job is older than one of its pods.
-        Rule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
-        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
-        Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
-        Rule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
-        Rule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),
-        Rule(resource=NAMESPACES, verbs=_FOLLOW),
-        Rule(resource=RESOURCE_QUOTAS, verbs=_FOLLOW),
-        Rule(resource=PODS, verbs=_FOLLOW),
-        Rule(resource=NODES, verbs=_FOLLOW),
-        *(Rule(resource=resource, verbs=_FOLLOW) for resource in (*_POD_GROUPS, RECREATE_REQUESTS)),
+        PolicyRule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
+        PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
+        PolicyRule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
+        PolicyRule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),
+        PolicyRule(resource=NAMESPACES, verbs=_FOLLOW),
+        PolicyRule(resource=RESOURCE_QUOTAS, verbs=_FOLLOW),
+        PolicyRule(resource=PODS, verbs=_FOLLOW),
+        PolicyRule(resource=NODES, verbs=_FOLLOW),
+        *(PolicyRule(resource=resource, verbs=_FOLLOW) for resource in (*_POD_GROUPS, RECREATE_REQUESTS)),
     ),
     lease=(
         # RBAC cannot restrict create to a name.
-        Rule(resource=LEASES, verbs=("create",)),
-        Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),
+        PolicyRule(resource=LEASES, verbs=("create",)),
+        PolicyRule(resource=LEASES, name=LEASE, verbs=("get", "patch")),
     ),
 )
 WORKER = Role(
@@ -147,54 +149,56 @@ WORKER = Role(
     rules=(
         # Delete: needed for ttlSecondsAfterFinished. Everywhere: a job whose namespace allows no pods is read, too, and
         # its status says so.
-        Rule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
-        Rule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
+        PolicyRule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
+        PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         # Some API servers require it to create an object that blocks the deletion of its owner.
-        Rule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
-        Rule(resource=TENANT_QUEUES, verbs=_FOLLOW),
+        PolicyRule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
+        PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         # A worker caches the pods, groups and restarts of jobs in all namespaces, selected by a label.
-        Rule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
+        PolicyRule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
         # The log of a failed pod has the exception of the rank that failed first. Without the log, a job's message may
         # have no more than torchrun's exit code.
-        Rule(resource=PODS, subresource="log", verbs=("get",), optional=True),
-        Rule(resource=SERVICES, verbs=("get", "create", "delete")),
-        Rule(resource=NODES, verbs=_FOLLOW),
-        Rule(resource=EVENTS, verbs=("create",)),
+        PolicyRule(resource=PODS, subresource="log", verbs=("get",), optional=True),
+        PolicyRule(resource=SERVICES, verbs=("get", "create", "delete")),
+        PolicyRule(resource=NODES, verbs=_FOLLOW),
+        PolicyRule(resource=EVENTS, verbs=("create",)),
         # These kinds exist only where a gang scheduler is installed.
         *(
-            Rule(resource=resource, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW)
+            PolicyRule(
+                resource=resource, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW
+            )
             for resource in _POD_GROUPS
         ),
-        Rule(resource=GANG_QUEUES, verbs=("get",)),
-        Rule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
+        PolicyRule(resource=GANG_QUEUES, verbs=("get",)),
+        PolicyRule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
     ),
 )
 USER = Role(
     name="user",
     purpose="people who submit jobs: TorchJobs of their namespace, with pods and logs; reads their queue",
     rules=(
-        Rule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `kubectl scale` patches; with --current-replicas it reads and updates. A patch of the TorchJob could make the
         # same change.
-        Rule(resource=TORCHJOBS, subresource="scale", verbs=(), by_hand=("get", "patch", "update")),
+        PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=(), by_hand=("get", "patch", "update")),
         # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
-        Rule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
-        Rule(resource=PODS, subresource="log", verbs=("get",)),
-        Rule(resource=EVENTS, verbs=("list", "create")),
+        PolicyRule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
+        PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
+        PolicyRule(resource=EVENTS, verbs=("list", "create")),
         # `job show` uses them for a job that waits for a ResourceQuota.
-        Rule(resource=RESOURCE_QUOTAS, verbs=("list",)),
-        *(Rule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),
+        PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
+        *(PolicyRule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),
     ),
-    queue=(Rule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
+    queue=(PolicyRule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
 )
 QUEUE_ADMIN = Role(
     name="queue-admin",
     purpose="people who give queues their weights and quotas: writes TenantQueues, only reads TorchJobs",
     rules=(
-        Rule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        PolicyRule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `queue delete` refuses a queue that unfinished jobs name.
-        Rule(resource=TORCHJOBS, verbs=("list",)),
-        Rule(resource=EVENTS, verbs=("create",)),
+        PolicyRule(resource=TORCHJOBS, verbs=("list",)),
+        PolicyRule(resource=EVENTS, verbs=("create",)),
         *_ASK,
     ),
 )
@@ -202,14 +206,14 @@ DOCTOR = Role(
     name="doctor",
     purpose="`torchq doctor`: reads the cluster; --fix asks the leader, through its Lease, to rebuild the queues",
     rules=(
-        Rule(resource=TORCHJOBS, verbs=("list",)),
-        Rule(resource=TENANT_QUEUES, verbs=("list",)),
-        Rule(resource=PRIORITY_CLASSES, verbs=("list",)),
-        Rule(resource=NAMESPACES, verbs=("list",)),
-        Rule(resource=RESOURCE_QUOTAS, verbs=("list",)),
-        Rule(resource=PODS, verbs=("list",)),
-        Rule(resource=NODES, verbs=("list",)),
+        PolicyRule(resource=TORCHJOBS, verbs=("list",)),
+        PolicyRule(resource=TENANT_QUEUES, verbs=("list",)),
+        PolicyRule(resource=PRIORITY_CLASSES, verbs=("list",)),
+        PolicyRule(resource=NAMESPACES, verbs=("list",)),
+        PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
+        PolicyRule(resource=PODS, verbs=("list",)),
+        PolicyRule(resource=NODES, verbs=("list",)),
     ),
-    lease=(Rule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
+    lease=(PolicyRule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )
 ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR)}

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from coordinator.errors import CoordinatorError
-from coordinator.rbac.permissions import COORDINATOR, WORKER, Role, Rule
+from coordinator.rbac.permissions import COORDINATOR, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
 from crds.api_resources import NODES, Resource
 from kube import errors
@@ -19,7 +19,7 @@ REVIEWS = Resource(
 )
 log = logging.getLogger(__name__)
 
-Question = tuple[Rule, str, str]
+Question = tuple[PolicyRule, str, str]
 """A rule, one of its verbs, and a namespace (empty: all)."""
 
 

@@ -22,7 +22,7 @@ import difflib
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from coordinator.cache.routing_rules import DEFAULT_QUEUE, Rules, is_implied
+from coordinator.cache.routing_rules import DEFAULT_QUEUE, RoutingRules, is_implied
 from coordinator.cache.views import JobView
 from coordinator.routing import namespace_quota
 from crds.resources import amounts
@@ -45,7 +45,7 @@ Code = Literal[
 CODES = frozenset(get_args(Code))
 
 
-UNTIL_THERE = ": it waits until there is one"
+UNTIL_CREATED = ": it waits until there is one"
 """The end of the sentence about a queue or a PriorityClass that does not exist."""
 MOST_COMPARED = 256
 """The most queues with whose names an unknown name is compared."""
@@ -54,7 +54,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Eligibility:
     """Whether one job has its place in the order of its queue, and why not."""
 
     code: Code | Literal[""] = ""
@@ -66,34 +66,36 @@ class Standing:
     """When time alone changes that, in seconds since 1970; 0: never."""
 
 
-GOOD = Standing()
+ELIGIBLE = Eligibility()
 
 
-def of(job: JobView, rules: Rules, now: float) -> Standing:
+def of(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
     """Return the eligibility of a job that is not admitted; `now` is in seconds since 1970."""
     if job.held:
-        return Standing("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
-    obstacle = _admin_block(job, rules) or over_quota(job, rules, now) or _back_off(job, now)
-    return obstacle or _remark(job, rules) or GOOD
+        return Eligibility("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
+    obstacle = _admin_block(job, rules) or quota_block(job, rules, now) or _back_off(job, now)
+    return obstacle or _remark(job, rules) or ELIGIBLE
 
 
-def hinted(eligibility: Standing, job: JobView, rules: Rules) -> Standing:
+def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> Eligibility:
     """Return an eligibility; for an unknown queue, its sentence also says what to do, and names similar queues."""
     if eligibility.code != "QueueNotFound":
         return eligibility
     queue, key = job.queue, job.key
     todo = f"create it (torchq queue create {queue}) or name another one (torchq job move {key.name} QUEUE)"
-    return replace(eligibility, sentence=f"{eligibility.sentence}; {todo}; {alternatives(queue, key.namespace, rules)}")
+    return replace(
+        eligibility, sentence=f"{eligibility.sentence}; {todo}; {suggest_queues(queue, key.namespace, rules)}"
+    )
 
 
-def alternatives(queue: str, namespace: str, rules: Rules) -> str:
+def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
     """Return a sentence with the queues whose names are similar to an unknown name, or else with a few others.
 
     With many queues, this takes some milliseconds.
     """
-    names = {name for name in rules.queues if allowed(name, namespace, rules)}
+    names = {name for name in rules.queues if is_allowed(name, namespace, rules)}
     if rules.implicit:
-        names |= {name for name in (namespace, DEFAULT_QUEUE) if usable(name, namespace, rules)}
+        names |= {name for name in (namespace, DEFAULT_QUEUE) if is_usable(name, namespace, rules)}
     ranked = sorted(names, key=lambda name: (name[:1] != queue[:1], name))[:MOST_COMPARED]
     similar = difflib.get_close_matches(queue, ranked, MOST_NAMED)
     if similar:
@@ -102,77 +104,77 @@ def alternatives(queue: str, namespace: str, rules: Rules) -> str:
     return f"namespace {namespace} may use {some}" if names else f"there is no queue for namespace {namespace}"
 
 
-def priority(job: JobView, rules: Rules) -> int:
+def priority(job: JobView, rules: RoutingRules) -> int:
     """Return the priority of a job: its own, or that of its PriorityClass."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
 
 
-def draining(queue: str, rules: Rules) -> bool:
+def is_draining(queue: str, rules: RoutingRules) -> bool:
     """Return whether the jobs of a queue have to release their room."""
     spec = rules.queues.get(queue)
     return spec is not None and spec.stop_policy == "HoldAndDrain"
 
 
-def allowed(queue: str, namespace: str, rules: Rules) -> bool:
+def is_allowed(queue: str, namespace: str, rules: RoutingRules) -> bool:
     """Return whether there is a TenantQueue of this name that the jobs of the namespace may use."""
     spec = rules.queues.get(queue)
     return spec is not None and spec.allows(namespace, rules.namespaces.get(namespace, {}))
 
 
-def usable(queue: str, namespace: str, rules: Rules) -> bool:
+def is_usable(queue: str, namespace: str, rules: RoutingRules) -> bool:
     """Return whether the jobs of the namespace may use a queue of this name, with or without a TenantQueue."""
-    return allowed(queue, namespace, rules) or (
+    return is_allowed(queue, namespace, rules) or (
         queue not in rules.queues and _is_usable_without_object(queue, namespace, rules)
     )
 
 
-def _is_usable_without_object(queue: str, namespace: str, rules: Rules) -> bool:
+def _is_usable_without_object(queue: str, namespace: str, rules: RoutingRules) -> bool:
     return rules.implicit is None or (rules.implicit and is_implied(queue, namespace))
 
 
-def withdrawn(queue: str, namespace: str, rules: Rules) -> bool:
+def is_withdrawn(queue: str, namespace: str, rules: RoutingRules) -> bool:
     """Return whether an admin has taken the queue from the namespace: it is drained, deleted or closed to it."""
-    return draining(queue, rules) or not usable(queue, namespace, rules)
+    return is_draining(queue, rules) or not is_usable(queue, namespace, rules)
 
 
-def _admin_block(job: JobView, rules: Rules) -> Standing | None:
+def _admin_block(job: JobView, rules: RoutingRules) -> Eligibility | None:
     """Return what keeps a job out of the order until an admin changes it; None if nothing does."""
     queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
     if spec is None and not _is_usable_without_object(queue, namespace, rules):
-        sentence = f"there is no TenantQueue {queue}{UNTIL_THERE}"
-        return Standing("QueueNotFound", sentence, ordered=False)
-    if spec is not None and not allowed(queue, namespace, rules):
+        sentence = f"there is no TenantQueue {queue}{UNTIL_CREATED}"
+        return Eligibility("QueueNotFound", sentence, ordered=False)
+    if spec is not None and not is_allowed(queue, namespace, rules):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
-        return Standing("NotAllowed", sentence, ordered=False)
+        return Eligibility("NotAllowed", sentence, ordered=False)
     if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):
-        return Standing("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
+        return Eligibility("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
-        sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_THERE}"
-        return Standing("PriorityClassNotFound", sentence, ordered=False)
+        sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_CREATED}"
+        return Eligibility("PriorityClassNotFound", sentence, ordered=False)
     return None
 
 
-def over_quota(job: JobView, rules: Rules, now: float) -> Standing | None:
+def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
     """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
     quotas = rules.quotas.get(namespace, ())
     if not (quotas or refused):
         return None
-    block = namespace_quota.barred(job, quotas, now, services=not rules.shared_address)
+    block = namespace_quota.find_block(job, quotas, now, services=not rules.shared_address)
     if block is not None:
-        return Standing("NamespaceQuota", block.sentence, ordered=False, until=block.until)
+        return Eligibility("NamespaceQuota", block.sentence, ordered=False, until=block.until)
     if refused and job.key in rules.yielding.get(namespace, ()):
-        return Standing("NamespaceQuota", namespace_quota.YIELDS, ordered=False)
+        return Eligibility("NamespaceQuota", namespace_quota.YIELDS, ordered=False)
     return None
 
 
-def outdated(job: JobView, eligibility: Standing) -> bool:
+def is_outdated(job: JobView, eligibility: Eligibility) -> bool:
     """Return whether the numbers in the status have changed; how much is used does not count."""
     is_same_code = job.reason == eligibility.code == "NamespaceQuota"
-    return is_same_code and not resource_quota.same(job.reason_message, eligibility.sentence)
+    return is_same_code and not resource_quota.same_except_usage(job.reason_message, eligibility.sentence)
 
 
-def _back_off(job: JobView, now: float) -> Standing | None:
+def _back_off(job: JobView, now: float) -> Eligibility | None:
     waits = job.waits
     if waits is None or waits.refusal is not None:
         return None
@@ -180,18 +182,18 @@ def _back_off(job: JobView, now: float) -> Standing | None:
         return None
     if waits.parked:
         sentence = "it was admitted again and again but never ran in time: it waits for its owner (torchq job resume)"
-        return Standing("Parked", sentence, ordered=False, until=waits.retry)
+        return Eligibility("Parked", sentence, ordered=False, until=waits.retry)
     if waits.until > now:
         sentence = "it was admitted but did not run in time: it is tried again at status.queue.notBefore"
-        return Standing("BackingOff", sentence, ordered=False, until=min(waits.until, waits.retry or waits.until))
+        return Eligibility("BackingOff", sentence, ordered=False, until=min(waits.until, waits.retry or waits.until))
     return None
 
 
-def _remark(job: JobView, rules: Rules) -> Standing | None:
+def _remark(job: JobView, rules: RoutingRules) -> Eligibility | None:
     """Return a reason that leaves the job in the order; None if there is none."""
-    if job.returning and draining(job.queue, rules):
-        return Standing("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
+    if job.returning and is_draining(job.queue, rules):
+        return Eligibility("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
     ceiling = rules.ceilings.get(job.queue, NOTHING)
     if not amounts.fits(job.charge, NOTHING, ceiling):
-        return Standing("ExceedsQuota", explain.too_large(job.queue, job.charge, ceiling))
+        return Eligibility("ExceedsQuota", explain.too_large_message(job.queue, job.charge, ceiling))
     return None

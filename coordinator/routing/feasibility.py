@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import pydantic
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NodeView
 from coordinator.routing import eligibility as standing
 from coordinator.routing import pool_capacity
@@ -55,7 +55,7 @@ _REMEDIES = {
 _FIELDS = {"QueueNotFound": QUEUE, "NotAllowed": QUEUE, "PriorityClassNotFound": PRIORITY_CLASS}
 
 
-class Asked(pydantic.BaseModel):
+class JobRequest(pydantic.BaseModel):
     """The part of a job that decides whether it could ever run."""
 
     model_config = pydantic.ConfigDict(frozen=True)
@@ -71,7 +71,7 @@ class Asked(pydantic.BaseModel):
     """By task type, what one pod requests."""
 
 
-class Finding(NamedTuple):
+class Obstacle(NamedTuple):
     """One reason why a job cannot run."""
 
     code: str
@@ -82,10 +82,10 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ClusterLimits:
     """What queues and nodes can give at most."""
 
-    rules: Rules
+    rules: RoutingRules
     specs: Mapping[str, QueueSpec]
     """The TenantQueues."""
     setting: PoolSetting
@@ -94,9 +94,9 @@ class Known:
     """The nodes, if the size of the pool follows from them."""
 
 
-def of(job: JobView) -> Asked:
+def request_of(job: JobView) -> JobRequest:
     """Return this part of an existing job; only the sum of what its pods request is known."""
-    return Asked(
+    return JobRequest(
         namespace=job.key.namespace,
         queue=job.queue,
         priority_class=job.priority_class,
@@ -105,7 +105,7 @@ def of(job: JobView) -> Asked:
     )
 
 
-def judge(request: Asked, limits: Known) -> list[Finding]:
+def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
     """Return every reason why the job could not run; no reason if it could."""
     findings = list(_blocked(request, limits.rules))
     spec = limits.specs.get(request.queue)
@@ -114,7 +114,7 @@ def judge(request: Asked, limits: Known) -> list[Finding]:
     return [*findings, *_beyond_pool(request, limits)]
 
 
-def _blocked(request: Asked, rules: Rules) -> Iterator[Finding]:
+def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
     """Yield what routing would say of the job's queue, its claims and its PriorityClass."""
     view = JobView(
         key=JobKey(request.namespace, "", ""),
@@ -128,30 +128,30 @@ def _blocked(request: Asked, rules: Rules) -> Iterator[Finding]:
     for job, job_rules in jobs:
         eligibility = standing.of(job, job_rules, 0.0)
         if eligibility.code in _REMEDIES:
-            sentence = eligibility.sentence.removesuffix(standing.UNTIL_THERE)
+            sentence = eligibility.sentence.removesuffix(standing.UNTIL_CREATED)
             field = _FIELDS.get(eligibility.code, request.claims)
             remedy = _REMEDIES[eligibility.code]
             if eligibility.code == "QueueNotFound":
-                remedy = f"{remedy}; {standing.alternatives(request.queue, request.namespace, rules)}"
-            yield Finding(eligibility.code, field, f"{sentence}: {remedy}")
+                remedy = f"{remedy}; {standing.suggest_queues(request.queue, request.namespace, rules)}"
+            yield Obstacle(eligibility.code, field, f"{sentence}: {remedy}")
 
 
-def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Finding]:
+def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Obstacle]:
     cohort = quotas.cohorts(specs).get(spec.cohort)
     ceiling = quotas.ceiling(spec, cohort, NOTHING)
     source = f"its quota, and what cohort {spec.cohort} may lend to it" if cohort else "its quota"
     remedy = f"{LESS}, or have an admin raise the quota (torchq queue set-quota)"
     for name, numbers in _over(charge, ceiling):
         problem = f"the job asks for {numbers[0]} of {name}, queue {spec.name} can give {numbers[1]} at most ({source})"
-        yield Finding("ExceedsQuota", TASKS, f"{problem}: {remedy}")
+        yield Obstacle("ExceedsQuota", TASKS, f"{problem}: {remedy}")
 
 
-def _beyond_pool(request: Asked, limits: Known) -> Iterator[Finding]:
+def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacle]:
     room = pool_capacity.largest(limits.setting, limits.nodes) or NOTHING
     if limits.setting != "nodes":
         for name, (demand, limit) in _over(request.charge, room):
             problem = f"the job asks for {demand} of {name}, all queues together have {limit} (the setting pool)"
-            yield Finding("ExceedsPool", TASKS, f"{problem}: {LESS}")
+            yield Obstacle("ExceedsPool", TASKS, f"{problem}: {LESS}")
         return
     firm = any(node.embedded for node in limits.nodes)
     if not limits.nodes:
@@ -166,8 +166,8 @@ def _beyond_pool(request: Asked, limits: Known) -> Iterator[Finding]:
             yield _nodes(f"{TASKS}.{task}", problem, firm=firm)
 
 
-def _nodes(field: str, problem: str, *, firm: bool) -> Finding:
-    return Finding("ExceedsNodes", field, f"{problem}: {LESS if firm else LATER}", firm)
+def _nodes(field: str, problem: str, *, firm: bool) -> Obstacle:
+    return Obstacle("ExceedsNodes", field, f"{problem}: {LESS if firm else LATER}", firm)
 
 
 def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported: set[str]) -> Iterator[str]:
@@ -180,7 +180,9 @@ def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported
     for name, (quantity, limit) in over:
         yield f"a pod of task {task} asks for {quantity} of {name}, the largest node has {limit}"
     if not over:
-        together = ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in sorted(request.items()))
+        together = ", ".join(
+            f"{quantities.format_amount(name, amount)} {name}" for name, amount in sorted(request.items())
+        )
         yield f"a pod of task {task} asks for {together}, which no node has together"
 
 
@@ -188,17 +190,23 @@ def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, tuple[str, str
     """Yield the resources whose demand exceeds their limit, with both amounts as quantities."""
     for name, amount in sorted(demand.items()):
         if not amounts.fits({name: amount}, NOTHING, limit):
-            yield name, (quantities.text(name, amount), quantities.text(name, amounts.most(limit, name) or 0))
+            yield (
+                name,
+                (
+                    quantities.format_amount(name, amount),
+                    quantities.format_amount(name, amounts.limit_for(limit, name) or 0),
+                ),
+            )
 
 
-def document(findings: Iterable[Finding]) -> dict[str, Any]:
+def document(findings: Iterable[Obstacle]) -> dict[str, Any]:
     """Return findings as a coordinator answers them."""
     return {"findings": [finding._asdict() for finding in findings]}
 
 
-def parse(answer: Mapping[str, Any]) -> list[Finding]:
+def parse(answer: Mapping[str, Any]) -> list[Obstacle]:
     """Return the findings of such an answer. ValueError if the answer has another form."""
     try:
-        return [Finding(**{name: item[name] for name in Finding._fields}) for item in answer["findings"]]
+        return [Obstacle(**{name: item[name] for name in Obstacle._fields}) for item in answer["findings"]]
     except (KeyError, TypeError) as error:
         raise ValueError("the coordinator's answer has no list of findings") from error

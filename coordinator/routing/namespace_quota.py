@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.cache.job_waits import Refusal
+from coordinator.cache.job_waits import QuotaRefusal
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.torchjob import resource_quota
-from crds.torchjob.resource_quota import Needs, Quota
+from crds.torchjob.resource_quota import NamespaceDemand, Quota
 
 Taken = Mapping[str, Amounts]
 """By ResourceQuota, what the jobs that go first are about to use."""
@@ -29,7 +29,7 @@ PAUSES = "it is tried again at status.queue.notBefore"
 
 
 @dataclass(frozen=True, slots=True)
-class Barred:
+class QuotaBlock:
     """Why ResourceQuotas keep a job out of the order of its queue."""
 
     sentence: str
@@ -37,25 +37,25 @@ class Barred:
     """When time alone ends that, in seconds since 1970; 0: never."""
 
 
-def barred(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: bool = True) -> Barred | None:
+def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: bool = True) -> QuotaBlock | None:
     """Return why the ResourceQuotas of its namespace have no room for a job; None if they have, as far as is known.
 
     `services` is whether jobs have services, which count as well.
     """
     refusal = job.waits.refusal if job.waits else None
-    if refusal is None and resource_quota.holds(job.charge, quotas):
+    if refusal is None and resource_quota.has_room(job.charge, quotas):
         return None
-    short = resource_quota.shortage(needs(job), quotas, services=services)
+    short = resource_quota.shortage(quota_needs(job), quotas, services=services)
     if short is not None:
-        return Barred(str(short))
+        return QuotaBlock(str(short))
     if job.waits is None or refusal is None or not _pauses(job, now) or _is_over(refusal, quotas):
         return None
     name = f"ResourceQuota {refusal.quota}" if refusal.quota else "A ResourceQuota"
     sentence = f"{name} of the namespace refused the job's pods, and may refuse them again: {PAUSES}"
-    return Barred(sentence, min(job.waits.until, job.waits.retry or job.waits.until))
+    return QuotaBlock(sentence, min(job.waits.until, job.waits.retry or job.waits.until))
 
 
-def needs(job: JobView) -> Needs:
+def quota_needs(job: JobView) -> NamespaceDemand:
     """Return what a job asks of ResourceQuotas: by its templates if one has refused it, else by its charge."""
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.charge)
@@ -66,7 +66,7 @@ def _pauses(job: JobView, now: float) -> bool:
     return waits is not None and waits.until > now and not (waits.retry and waits.retry <= now)
 
 
-def _is_over(refusal: Refusal, quotas: tuple[Quota, ...]) -> bool:
+def _is_over(refusal: QuotaRefusal, quotas: tuple[Quota, ...]) -> bool:
     """Return whether the ResourceQuota that refused the job is gone, or one of its limits is gone or higher."""
     if refusal.outdated:
         return True
@@ -87,7 +87,7 @@ def _is_raised(name: str, before: str, hard: int) -> bool:
         return False
 
 
-def yielding(
+def yielding_jobs(
     jobs: Iterable[JobView],
     quotas: tuple[Quota, ...],
     now: float,
@@ -116,9 +116,9 @@ def yielding(
     result = set()
     for job in sorted(filter(_waits, refused), key=place):
         used = by_queue.setdefault(job.queue, coming)
-        if job.reason not in ("", CODE) or barred(job, quotas, now, services=services) is not None:
+        if job.reason not in ("", CODE) or find_block(job, quotas, now, services=services) is not None:
             continue
-        if resource_quota.shortage(needs(job), quotas, services=services, claimed=used) is not None:
+        if resource_quota.shortage(quota_needs(job), quotas, services=services, claimed=used) is not None:
             result.add(job.key)
         else:
             by_queue[job.queue] = _with(used, job, quotas)
@@ -127,9 +127,9 @@ def yielding(
 
 def _with(used: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
     """Return what is used together with what the job asks for."""
-    request = needs(job)
+    request = quota_needs(job)
     return {
-        quota.name: amounts.add(used.get(quota.name, amounts.NOTHING), resource_quota.asked(request, quota))
+        quota.name: amounts.add(used.get(quota.name, amounts.NOTHING), resource_quota.demand_on(request, quota))
         for quota in quotas
     }
 

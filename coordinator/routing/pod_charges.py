@@ -17,7 +17,7 @@ without labels does.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, PodView
 from coordinator.routing import eligibility
 from crds import integers
@@ -36,37 +36,43 @@ def queue_of(pod: PodView, job: JobView | None) -> str:
     return pod.queue or (job.queue if job else pod.namespace)
 
 
-def counts(pod: PodView, job: JobView | None, rules: Rules) -> bool:
+def counts(pod: PodView, job: JobView | None, rules: RoutingRules) -> bool:
     """Return whether a pod counts for the queue that it names; `job` is at least as new as the pod."""
     is_known_attempt = pod.attempt >= 1 and (job is None or pod.attempt <= job.attempt)
-    return is_known_attempt and eligibility.usable(queue_of(pod, job), pod.namespace, rules)
+    return is_known_attempt and eligibility.is_usable(queue_of(pod, job), pod.namespace, rules)
 
 
-def newer(pod: PodView, job: JobView | None) -> bool:
+def is_newer(pod: PodView, job: JobView | None) -> bool:
     """Return whether a pod belongs to a later attempt than the known version of its job, and is newer than that."""
-    return job is not None and pod.attempt > job.attempt and pod.version > integers.bounded(job.version, 0)
+    return job is not None and pod.attempt > job.attempt and pod.version > integers.parse(job.version, 0)
 
 
-def unlabelled(pods: Iterable[PodView], jobs: Mapping[JobKey, JobView], rules: Rules) -> Iterable[PodView]:
+def pods_for_pool(pods: Iterable[PodView], jobs: Mapping[JobKey, JobView], rules: RoutingRules) -> Iterable[PodView]:
     """Yield all pods as the pool sees them: a pod that counts for no queue becomes a foreign pod."""
     for pod in pods:
         job = jobs.get(pod.job) if pod.job is not None else None
         is_charged = pod.job is None or (job is not None and job.admission is not None)
-        if is_charged or newer(pod, job) or counts(pod, job, rules):
+        if is_charged or is_newer(pod, job) or counts(pod, job, rules):
             yield pod
         else:
             yield replace(pod, job=None, demand=pod.demand if pod.placed else NOTHING)
 
 
-def leftover(
-    key: JobKey, job: JobView | None, pods: Iterable[PodView], rules: Rules, room: Room | None, *, unread: bool = False
+def leftover_charge(
+    key: JobKey,
+    job: JobView | None,
+    pods: Iterable[PodView],
+    rules: RoutingRules,
+    room: Room | None,
+    *,
+    unread: bool = False,
 ) -> Reservation | None:
     """Return the charge for the pods of a job that does not exist or has no admission; None if nothing is charged.
 
     `room` is what nodes still offer, and is reduced; None: that is not known. `unread` is whether the cluster may have
     a newer version of the job.
     """
-    of_job = unread and job is not None and eligibility.usable(job.queue, key.namespace, rules)
+    of_job = unread and job is not None and eligibility.is_usable(job.queue, key.namespace, rules)
     unknown = unread and job is None
     counted = [
         pod for pod in pods if (of_job and pod.attempt >= 1) or ((pod.placed or unknown) and counts(pod, job, rules))

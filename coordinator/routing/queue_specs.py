@@ -16,7 +16,7 @@ def spec(queue: TenantQueue) -> QueueSpec:
     return QueueSpec(
         name=queue.metadata.name,
         weight=queue.spec.weight,
-        open=queue.spec.open,
+        open=queue.spec.is_open,
         quota=queue.spec.quota_amounts,
         cohort=queue.spec.cohort or "",
         borrowing=queue.spec.borrowing_amounts,

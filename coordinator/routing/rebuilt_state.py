@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NodeView, PodView
 from coordinator.routing import eligibility, pod_charges, route
 from crds.keys import JobKey
@@ -16,7 +16,7 @@ from queues.values import Entry, Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class RebuiltState:
     """The content of a rebuilt store."""
 
     reservations: tuple[Reservation, ...]
@@ -31,12 +31,12 @@ def take(
     jobs: Iterable[JobView],
     pods: Iterable[PodView],
     charged: Mapping[JobKey, Reservation],
-    rules: Rules,
+    rules: RoutingRules,
     now: float,
     *,
     nodes: Iterable[NodeView] | None = None,
     unread: Collection[JobKey] = (),
-) -> Census:
+) -> RebuiltState:
     """Charge every admitted job and every occupying pod; let all other jobs wait that may.
 
     `charged` are the charges of the old store. `nodes` bound what pods are charged; None: the nodes are not known.
@@ -60,7 +60,7 @@ def take(
             leftovers.add(key)
     reservations = tuple(value for value in content.values() if isinstance(value, Reservation))
     entries = tuple(value for value in content.values() if isinstance(value, Entry))
-    return Census(reservations, entries, frozenset(leftovers), errors)
+    return RebuiltState(reservations, entries, frozenset(leftovers), errors)
 
 
 def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
@@ -72,14 +72,17 @@ def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
     return by_job
 
 
-def newer(
+def jobs_to_reread(
     jobs: Mapping[JobKey, JobView], pods: Iterable[PodView], charged: Mapping[JobKey, Reservation]
 ) -> list[JobKey]:
     """Return the jobs to read again before what their pods say is judged."""
     keys = {
         pod.job: None
         for pod in pods
-        if pod.job is not None and pod.occupies and pod.job not in charged and pod_charges.newer(pod, jobs.get(pod.job))
+        if pod.job is not None
+        and pod.occupies
+        and pod.job not in charged
+        and pod_charges.is_newer(pod, jobs.get(pod.job))
     }
     return list(keys)
 
@@ -90,7 +93,7 @@ def _rebuild_job(
     occupying: list[PodView],
     charge: Reservation | None,
     *,
-    rules: Rules,
+    rules: RoutingRules,
     now: float,
     room: pod_charges.Room | None,
     unread: Collection[JobKey],
@@ -100,7 +103,9 @@ def _rebuild_job(
         return _reservation(job), False
     if occupying and charge is not None:
         return charge, False  # the job's own pick was charged, and stays charged until the last pod is gone
-    leftover = pod_charges.leftover(key, job, occupying, rules, room, unread=key in unread) if occupying else None
+    leftover = (
+        pod_charges.leftover_charge(key, job, occupying, rules, room, unread=key in unread) if occupying else None
+    )
     if leftover is not None:
         return leftover, True
     if job is None or occupying or not waits(job, rules, now):
@@ -109,7 +114,7 @@ def _rebuild_job(
     return (charge if is_picked else route.entry(job, rules)), False
 
 
-def waits(job: JobView, rules: Rules, now: float) -> bool:
+def waits(job: JobView, rules: RoutingRules, now: float) -> bool:
     """Return whether a job without a charge has its place in the order of a queue."""
     over = job.finished or job.deleting or job.suspended or job.invalid or job.admission is not None
     return not over and eligibility.of(job, rules, now).ordered

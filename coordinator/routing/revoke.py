@@ -25,7 +25,7 @@ class _Room:
 
     def is_exceeded(self, charge: Amounts) -> bool:
         """Return whether more than the limit is used of any resource in this charge."""
-        limits = ((name, amounts.most(self.limit, name)) for name, amount in charge.items() if amount > 0)
+        limits = ((name, amounts.limit_for(self.limit, name)) for name, amount in charge.items() if amount > 0)
         return any(most is not None and self.used[name] > most for name, most in limits)
 
 
@@ -56,8 +56,8 @@ class _Rooms:
     def __init__(self, queues: Mapping[str, QueueSpec], pool: Amounts | None) -> None:
         self._queues = queues
         self._pool = _Room(NOTHING if pool is None else pool)
-        self._quotas = {name: _Room(limits.own(spec)) for name, spec in queues.items()}
-        self._cohorts = {name: _Room(total) for name, total in limits.totals(queues.values()).items()}
+        self._quotas = {name: _Room(limits.queue_limit(spec)) for name, spec in queues.items()}
+        self._cohorts = {name: _Room(total) for name, total in limits.cohort_totals(queues.values()).items()}
 
     def add(self, reservation: Reservation, times: int) -> None:
         for room, charge in self._of(reservation):

@@ -31,10 +31,10 @@ worker has yet to write.
 
 from dataclasses import dataclass, replace
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
 from coordinator.routing import eligibility as standing
-from coordinator.routing.eligibility import Standing
+from coordinator.routing.eligibility import Eligibility
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
 from queues import order
@@ -53,22 +53,22 @@ class Route:
     offer: Offer | None = None
     in_turn: bool = False
     """Whether the offer waits for its tenant's turn: the job holds nothing, and only its status is written."""
-    charged: int = 0
+    admitted_attempt: int = 0
     """The attempt that was admitted just now, which the store must have charged; 0: none."""
-    over: int = 0
+    finished_attempt: int = 0
     """A charge for this attempt or an earlier one is freed before the entry is put; 0: none."""
-    again: float = 0.0
+    due_at: float = 0.0
     """When time alone changes the route, in seconds since 1970; 0: never."""
-    told: Standing | None = None
+    reason: Eligibility | None = None
     """What the job's status should say at once about its waiting; None: it need not change."""
 
 
-def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: float) -> Route:
+def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, now: float) -> Route:
     """Return what to do about one key; `job` is None if it does not exist any more."""
     offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
-        again = now + DRAINING_SECONDS if standing.draining(pods.queue, rules) else 0.0
-        return Route(offer=offer, again=again) if pods.occupy else Route(remove=True)
+        again = now + DRAINING_SECONDS if standing.is_draining(pods.queue, rules) else 0.0
+        return Route(offer=offer, due_at=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
     if job.deleting or job.finished:
@@ -80,14 +80,14 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: Rules, now: fl
         return Route(offer=offer, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
-        again = now + DRAINING_SECONDS if standing.draining(job.admission.queue, rules) else 0.0
-        return Route(offer=offer, charged=charged, again=again)
+        again = now + DRAINING_SECONDS if standing.is_draining(job.admission.queue, rules) else 0.0
+        return Route(offer=offer, admitted_attempt=charged, due_at=again)
     if pods.occupy:
         return Route(offer=offer)
     return _waiting(job, offer, rules, now)
 
 
-def tenant(queue: str, namespace: str, rules: Rules) -> str:
+def tenant(queue: str, namespace: str, rules: RoutingRules) -> str:
     """Return the tenant whose turns are used by the jobs of a namespace that name a queue.
 
     Users write the names of queues. So a queue is a tenant of its own only if it is a TenantQueue that the namespace
@@ -97,9 +97,9 @@ def tenant(queue: str, namespace: str, rules: Rules) -> str:
         a TenantQueue for every namespace: its users are many tenants    "shared/team-a"
         any other name: the jobs of the namespace share one tenant       "/team-a"
     """
-    if not standing.allowed(queue, namespace, rules):
+    if not standing.is_allowed(queue, namespace, rules):
         return f"/{namespace}"
-    return f"{queue}/{namespace}" if rules.queues[queue].public else queue
+    return f"{queue}/{namespace}" if rules.queues[queue].is_public else queue
 
 
 def _queue(job: JobView | None, pods: JobPods) -> str:
@@ -109,35 +109,35 @@ def _queue(job: JobView | None, pods: JobPods) -> str:
     return job.admission.queue if job.admission is not None else job.queue
 
 
-def _waiting(job: JobView, offer: Offer, rules: Rules, now: float) -> Route:
+def _waiting(job: JobView, offer: Offer, rules: RoutingRules, now: float) -> Route:
     eligibility = standing.of(job, rules, now)
     return Route(
         put=entry(job, rules) if eligibility.ordered else None,
         remove=not eligibility.ordered,
         offer=_delay_offer(job, offer, rules.queued_after),
         in_turn=True,
-        over=_finished_attempt(job, rules) if eligibility.ordered else 0,
-        again=eligibility.until,
-        told=_news(job, eligibility),
+        finished_attempt=_finished_attempt(job, rules) if eligibility.ordered else 0,
+        due_at=eligibility.until,
+        reason=_news(job, eligibility),
     )
 
 
-def _finished_attempt(job: JobView, rules: Rules) -> int:
+def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
     """Return the newest attempt that is over; 0 if none is.
 
     If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
     not over: its owner resumed the job before its room was freed.
     """
-    if standing.draining(job.queue, rules):
+    if standing.is_draining(job.queue, rules):
         return job.attempt + 1
     return job.attempt if job.phase == "Queued" else 0
 
 
-def _news(job: JobView, eligibility: Standing) -> Standing | None:
+def _news(job: JobView, eligibility: Eligibility) -> Eligibility | None:
     """Return what the status should say, None if it may stay; `coordinator.leader.reason_writer` explains first jobs
     that wait."""
     is_routing_reason = job.reason in standing.CODES
-    is_new = eligibility.code != job.reason or standing.outdated(job, eligibility)
+    is_new = eligibility.code != job.reason or standing.is_outdated(job, eligibility)
     return eligibility if is_new and (eligibility.code or is_routing_reason) else None
 
 
@@ -150,7 +150,7 @@ def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | Non
     return replace(offer, delay=queued_after if not job.phase else 0.0)
 
 
-def entry(job: JobView, rules: Rules) -> Entry:
+def entry(job: JobView, rules: RoutingRules) -> Entry:
     """Return the entry of a waiting job."""
     return Entry(
         key=job.key,
@@ -165,7 +165,7 @@ def entry(job: JobView, rules: Rules) -> Entry:
     )
 
 
-def place(job: JobView, rules: Rules) -> tuple[float, str]:
+def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
     """Return the sort key of a waiting job within its queue."""
     spec = rules.queues.get(job.queue, TenantQueueSpec())
     return order.place(entry(job, rules), spec.aging_seconds)

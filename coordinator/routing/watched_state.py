@@ -7,12 +7,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.routing import pod_charges, pool_capacity, queue_specs, rebuilt_state, revoke
 from coordinator.routing.pool_capacity import PoolSetting
-from coordinator.routing.rebuilt_state import Census
+from coordinator.routing.rebuilt_state import RebuiltState
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from kube.errors import ClusterError
@@ -27,15 +27,15 @@ T = TypeVar("T", Entry, Reservation)
 
 
 def take(
-    watches: Watches, charged: Mapping[JobKey, Reservation], rules: Rules, now: float, *, read: bool = False
-) -> Census:
+    watches: Watches, charged: Mapping[JobKey, Reservation], rules: RoutingRules, now: float, *, read: bool = False
+) -> RebuiltState:
     """Return what the store should hold by the watches.
 
     `charged` is what it holds now. If `read`, jobs that are older here than one of their pods are read again.
     """
     jobs = {job.key: job for job in watches.jobs.values()}
     pods, nodes = watches.pods.values(), watches.nodes.values() if watches.nodes else None
-    unread = _reread(watches, jobs, rebuilt_state.newer(jobs, pods, charged)) if read else frozenset()
+    unread = _reread(watches, jobs, rebuilt_state.jobs_to_reread(jobs, pods, charged)) if read else frozenset()
     result = rebuilt_state.take(jobs.values(), pods, charged, rules, now, nodes=nodes, unread=unread)
     for key, error in result.errors.items():
         watches.skip(key, error)
@@ -69,13 +69,13 @@ def storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
     return tuple(result)
 
 
-def room(watches: Watches, setting: PoolSetting, rules: Rules) -> Amounts | None:
+def room(watches: Watches, setting: PoolSetting, rules: RoutingRules) -> Amounts | None:
     """Return the size of the pool; None if nothing is scarce."""
     nodes = watches.nodes.values() if watches.nodes else []
     if setting != "nodes" or not nodes:
         return pool_capacity.capacity(setting, nodes, ())
     jobs = {job.key: job for job in watches.jobs.values()}
-    return pool_capacity.capacity(setting, nodes, pod_charges.unlabelled(watches.pods.values(), jobs, rules))
+    return pool_capacity.capacity(setting, nodes, pod_charges.pods_for_pool(watches.pods.values(), jobs, rules))
 
 
 def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
@@ -86,7 +86,7 @@ def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
     return queues
 
 
-def without_room(
+def admissions_without_room(
     watches: Watches,
     charges: Iterable[Reservation],
     charged: Mapping[JobKey, Reservation],

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.cache.optional_kinds import Foreign
+from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.settings import Settings
 from crds.api_resources import RECREATE_REQUESTS, Resource
 from gang import backends
@@ -31,26 +31,26 @@ class WorkerCaches:
         self.queues = queue_view.queues_informer(cluster)
         self.nodes = node_view.nodes_informer(cluster)
         makes_pods, may_use_kruise = settings.pods == "make", settings.in_place in ("auto", "kruise")
-        self.groups: Foreign[GroupView] = Foreign(
+        self.groups: OptionalKinds[GroupView] = OptionalKinds(
             cluster.serves,
             backends.KINDS if makes_pods else (),
             lambda kind: pod_group_view.groups_informer(cluster, kind),
         )
-        self.recreations: Foreign[RecreateView] = Foreign(
+        self.recreations: OptionalKinds[RecreateView] = OptionalKinds(
             cluster.serves,
             (RECREATE_REQUESTS,) if makes_pods and may_use_kruise else (),
             lambda _: recreate_request.recreations_informer(cluster),
         )
         self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
-        self._foreign: tuple[Foreign[Any], ...] = (self.groups, self.recreations)
-        self._all: tuple[Informer[Any] | Foreign[Any], ...] = (*self._informers, *self._foreign)
+        self._foreign: tuple[OptionalKinds[Any], ...] = (self.groups, self.recreations)
+        self._all: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self._informers, *self._foreign)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """The informers of kinds that every cluster serves."""
         return self._informers
 
-    def tell(self, on_found: Callable[[], None]) -> None:
+    def set_on_found(self, on_found: Callable[[], None]) -> None:
         """Call `on_found` from now on whenever an optional kind is installed."""
         for kinds in self._foreign:
             kinds.on_found = on_found
@@ -73,7 +73,7 @@ class WorkerCaches:
         for informer in self._informers:
             _wait_for(informer)
         for kinds in self._foreign:
-            while not kinds.wait_asked(1.0):
+            while not kinds.wait_discovered(1.0):
                 log.debug("waiting to hear which kinds there are")
             for informer in kinds.informers:
                 if not informer.wait_synced(FOREIGN_SECONDS):

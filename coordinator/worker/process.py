@@ -37,7 +37,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
         # A connection of its own, because RQ makes the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis_url, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
-            caches.tell(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
+            caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             hanging = rq_worker.run_worker(
                 settings.redis_url,
                 partial(reconciler, raise_charge=store.raise_charge),
@@ -45,7 +45,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 settings=work_settings(settings),
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
-                run_versions=reconciler.left,
+                run_versions=reconciler.run_versions,
             )
             if hanging:
                 os._exit(1)  # a thread that hangs would keep the process from ending

@@ -43,7 +43,7 @@ def increase(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
         total[name] = total.get(name, 0) + times * amount
 
 
-def only(amounts: Amounts, names: Container[str] | None) -> Amounts:
+def select(amounts: Amounts, names: Container[str] | None) -> Amounts:
     """Return the amounts with these names, or all amounts if names is None."""
     return amounts if names is None else {name: amount for name, amount in amounts.items() if name in names}
 
@@ -84,7 +84,7 @@ def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
     return True
 
 
-def most(limit: Amounts, name: str) -> int | None:
+def limit_for(limit: Amounts, name: str) -> int | None:
     """Return the amount of a resource that a limit allows, or None if the limit does not restrict it."""
     limit_of_name = limit.get(name)
     return limit.get(OTHERS) if limit_of_name is None and name != JOBS else limit_of_name

@@ -46,7 +46,7 @@ def parse(name: str, quantity: str | int | float) -> int:
     return amount
 
 
-def capped(name: str, quantity: str | int | float) -> int:
+def parse_capped(name: str, quantity: str | int | float) -> int:
     """Return the same as `parse`, but the largest value of 64 bits for a larger quantity, as Kubernetes does."""
     return min(_amount(name, quantity), _LARGEST)
 
@@ -96,7 +96,7 @@ def _exact(text: str) -> Fraction:
     return -value if match["sign"] == "-" else value
 
 
-def text(name: str, amount: int) -> str:
+def format_amount(name: str, amount: int) -> str:
     """Return an amount as text for users and status fields; `parse` returns the same amount for it."""
     if name == "cpu":
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
@@ -108,7 +108,7 @@ def text(name: str, amount: int) -> str:
 
 
 @lru_cache(_REMEMBERED, typed=True)
-def written(quantity: str | int | float) -> str:
+def format_canonical(quantity: str | int | float) -> str:
     """Return a quantity as an API server writes it: with the largest suffix that leaves a whole number. ValueError."""
     value, text = exact(quantity), str(quantity)
     if text.endswith("i") and abs(value) >= 1024:

@@ -25,7 +25,7 @@ _FieldState = Literal[State, "queued"]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SpecField:
     """One field of the spec and the states in which it may change."""
 
     path: str
@@ -40,22 +40,22 @@ class Field:
 
 TABLE = (
     #                                     waiting admitted finished
-    Field("torchTaskSpecs", True, False, False),
-    Field("minMembers", True, False, False),
-    Field("schedulingPolicy.queue", True, False, False),
-    Field("schedulingPolicy.priority", True, True, False),
-    Field("schedulingPolicy.priorityClassName", True, True, False),
-    Field("schedulingPolicy.hold", True, False, False),
-    Field("schedulingPolicy.gangScheduler", True, False, False),
-    Field("schedulingPolicy.gangQueue", True, False, False),
-    Field("torchElasticPolicy", True, False, False),
-    Field("nprocPerNode", True, False, False),
-    Field("restartScope", True, False, False),
-    Field("backoffLimit", True, True, False),
-    Field("activeDeadlineSeconds", True, False, False),
-    Field("ttlSecondsAfterFinished", True, True, True),
-    Field("cleanPodPolicy", True, True, False),
-    Field("suspend", True, True, False),
+    SpecField("torchTaskSpecs", True, False, False),
+    SpecField("minMembers", True, False, False),
+    SpecField("schedulingPolicy.queue", True, False, False),
+    SpecField("schedulingPolicy.priority", True, True, False),
+    SpecField("schedulingPolicy.priorityClassName", True, True, False),
+    SpecField("schedulingPolicy.hold", True, False, False),
+    SpecField("schedulingPolicy.gangScheduler", True, False, False),
+    SpecField("schedulingPolicy.gangQueue", True, False, False),
+    SpecField("torchElasticPolicy", True, False, False),
+    SpecField("nprocPerNode", True, False, False),
+    SpecField("restartScope", True, False, False),
+    SpecField("backoffLimit", True, True, False),
+    SpecField("activeDeadlineSeconds", True, False, False),
+    SpecField("ttlSecondsAfterFinished", True, True, True),
+    SpecField("cleanPodPolicy", True, True, False),
+    SpecField("suspend", True, True, False),
 )
 """Every field of the spec."""
 RESIZABLE = "torchTaskSpecs"

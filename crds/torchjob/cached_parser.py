@@ -15,7 +15,7 @@ from crds.errors import InvalidObject
 from crds.metadata import Metadata
 from crds.torchjob import checks, demand, size_limits, torchjob
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
-from crds.torchjob.size_limits import Long
+from crds.torchjob.size_limits import LargeObject
 from crds.torchjob.torchjob import JobName, TorchJob
 
 REMEMBERED = 512
@@ -38,20 +38,22 @@ class _SharedSpec:
 
 def parse(manifest: Any) -> TorchJob:
     """Return a manifest of JSON values as a TorchJob with defaults. InvalidObject with every problem."""
-    if not isinstance(manifest, Long):
+    if not isinstance(manifest, LargeObject):
         return _parse_shared(manifest) or torchjob.parse(manifest)
     large, metadata = size_limits.problem(manifest), manifest.get("metadata")
     if large is not None:
         raise InvalidObject((large,))
     return torchjob.parse(
-        {**manifest, "metadata": size_limits.slim(metadata)} if isinstance(metadata, dict) else manifest
+        {**manifest, "metadata": size_limits.trim_metadata(metadata)} if isinstance(metadata, dict) else manifest
     )
 
 
 def _parse_shared(manifest: Any) -> TorchJob | None:
     """Return the job if its name and its shared spec are valid; None if the whole manifest has to be parsed."""
     match manifest:
-        case {"metadata": {"name": str(name)} as metadata, "spec": dict(spec)} if not size_limits.is_long(metadata):
+        case {"metadata": {"name": str(name)} as metadata, "spec": dict(spec)} if not size_limits.has_long_metadata(
+            metadata
+        ):
             shared = _shared_spec(spec)
         case _:
             return None

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crds import excerpts
-from crds.model import LONGEST_CONDITION, Observed, Time
+from crds.model import LONGEST_CONDITION, LenientModel, Time
 
 ConditionType = Literal["Queued", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Phase = Literal["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]
@@ -55,7 +55,7 @@ NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
 FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")
 
 
-class Condition(Observed):
+class Condition(LenientModel):
     """A condition of the job, as in metav1.Condition."""
 
     type: Annotated[str, Field(max_length=64)]
@@ -115,7 +115,7 @@ def enter(
     return after
 
 
-def confirmed(conditions: Iterable[Condition], generation: int) -> Conditions:
+def confirm(conditions: Iterable[Condition], generation: int) -> Conditions:
     """Return the conditions with a newer generation, because they still hold for the newer spec.
 
     `kubectl wait` ignores a condition with an older generation.

@@ -40,7 +40,7 @@ MOST_NAMES = MOST_RESOURCES + 2
 NO_TASKS: Mapping[str, Amounts] = MappingProxyType({})
 
 
-def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
+def read_resources(resources: Mapping[str, Any] | None) -> dict[str, int]:
     """Return a Kubernetes resource list in canonical names and units.
 
     ValueError with the text that is not a quantity.
@@ -50,7 +50,7 @@ def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
         return totals
     for key, quantity in (resources if len(resources) <= MOST_LISTED else _truncate(resources)).items():
         name = quantities.canonical(key)
-        totals[name] = quantities.capped(name, quantity)
+        totals[name] = quantities.parse_capped(name, quantity)
     return totals
 
 
@@ -62,7 +62,7 @@ def _truncate(resources: Mapping[str, Any]) -> dict[str, Any]:
 def requests(container: Mapping[str, Any]) -> dict[str, int]:
     """Return a container's requests; a limit without a request counts as the request, as in the API server."""
     resources = container.get("resources") or {}
-    return amounts(resources.get("limits")) | amounts(resources.get("requests"))
+    return read_resources(resources.get("limits")) | read_resources(resources.get("requests"))
 
 
 def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
@@ -84,7 +84,9 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
     for container in islice(pod_spec.get("containers") or (), MOST_CONTAINERS):
         increase(running, counter.requests_of(container))
     together = _pod_level(pod_spec, peak(running, starting))
-    demand = {name: amount for name, amount in add(together, amounts(pod_spec.get("overhead"))).items() if amount}
+    demand = {
+        name: amount for name, amount in add(together, read_resources(pod_spec.get("overhead"))).items() if amount
+    }
     return demand | {PODS: 1}
 
 
@@ -118,7 +120,7 @@ def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
     A pod itself can request only cpu, memory and huge pages.
     """
     resources = pod_spec.get("resources") or {}
-    limits, requested = amounts(resources.get("limits")), amounts(resources.get("requests"))
+    limits, requested = read_resources(resources.get("limits")), read_resources(resources.get("requests"))
     return _pod_level_only(limits) | summed | _pod_level_only(requested)
 
 
@@ -162,7 +164,7 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
     resources = pod_spec.get("resources")
     if not resources:
         return without
-    itself = add(requests(pod_spec), amounts(pod_spec.get("overhead")))
+    itself = add(requests(pod_spec), read_resources(pod_spec.get("overhead")))
     return {name: amount for name, amount in peak(without, itself).items() if amount}
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from crds.model import ClassName, Name, Written
+from crds.model import ClassName, Name, StrictModel
 from crds.resources.amounts import Amounts
 from crds.torchjob import claims, demand, processes, size_limits, stages
 from crds.torchjob.processes import NprocPerNode
@@ -35,7 +35,7 @@ GangScheduler = Literal["", "none", "volcano", "koordinator", "coscheduling", "k
 Tasks = Annotated[dict[TaskType, TaskSpec], BeforeValidator(with_defaults)]
 
 
-class SchedulingPolicy(Written):
+class SchedulingPolicy(StrictModel):
     """The job's queue and priority, and the scheduler of its pods."""
 
     queue: Name | None = None
@@ -50,7 +50,7 @@ class SchedulingPolicy(Written):
     """The queue of the gang scheduler; it is independent of the tenant queue."""
 
 
-class TorchElasticPolicy(Written):
+class TorchElasticPolicy(StrictModel):
     """The bounds within which the number of workers may change while the job runs."""
 
     num_min_replicas: Count | None = None
@@ -61,7 +61,7 @@ class TorchElasticPolicy(Written):
     mode: Literal["Rendezvous", "InPlaceRestart"] = "Rendezvous"
 
 
-class TorchJobSpec(Written):
+class TorchJobSpec(StrictModel):
     """A distributed PyTorch job."""
 
     torch_task_specs: Tasks = Field(min_length=1, max_length=MAX_TASK_TYPES)
@@ -94,7 +94,7 @@ class TorchJobSpec(Written):
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The tasks, grouped by which of them can exist at once."""
-        return stages.of(self.tasks)
+        return stages.group_tasks(self.tasks)
 
     @cached_property
     def charge(self) -> Amounts:
@@ -135,7 +135,7 @@ class TorchJobSpec(Written):
 
     def processes(self, task_type: str) -> int:
         """Return the number of processes that torchrun starts in each pod of a task."""
-        return processes.in_pod(self.effective_nproc_per_node, self.torch_task_specs[task_type].template["spec"])
+        return processes.per_pod(self.effective_nproc_per_node, self.torch_task_specs[task_type].template["spec"])
 
     def members(self, task_type: str) -> int:
         """Return the number of pods of a task that must run for the job to count as running."""

@@ -63,7 +63,7 @@ def gpus(pod_spec: Mapping[str, Any]) -> int:
     return sum(amount for name, amount in requests.items() if name.endswith(_SUFFIX) or name in _OTHER_GPUS)
 
 
-def in_pod(nproc_per_node: int | str | None, pod_spec: Mapping[str, Any]) -> int:
+def per_pod(nproc_per_node: int | str | None, pod_spec: Mapping[str, Any]) -> int:
     """Return the number of processes that torchrun starts in a pod.
 
     It is `nproc_per_node` if that is a number, else the number of GPUs of the main container, from 1 to 1024.

@@ -75,7 +75,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class PodTraits:
     """The properties of a pod that decide whether a ResourceQuota with scopes counts it."""
 
     terminating: bool = False
@@ -87,20 +87,20 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TaskDemand:
     """The pods of one task, which are all equal."""
 
     amounts: Amounts
     """The total demand of these pods."""
-    traits: Traits | None = None
+    traits: PodTraits | None = None
     """The traits of the pods. None: they are unknown, and no ResourceQuota with scopes counts the pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class NamespaceDemand:
     """The demand of a running job on the ResourceQuotas of its namespace."""
 
-    task_sets: tuple[tuple[Part, ...], ...]
+    task_sets: tuple[tuple[TaskDemand, ...], ...]
     """Sets of tasks whose pods can exist at the same time. Each set has to fit."""
     services: int = 0
     """The number of services with the address of a rank 0, where every pod has its own address."""
@@ -133,15 +133,16 @@ class Shortage:
         return excerpts.excerpt(sentence, LONGEST)
 
 
-def same(sentence: str, other: str) -> bool:
+def same_except_usage(sentence: str, other: str) -> bool:
     """Return whether two messages differ only in the used amounts, which change with every pod."""
     return _USED.sub(",", sentence) == _USED.sub(",", other)
 
 
 def _describe(limit: Limit, asks: int) -> str:
     unit = _unit(limit.name)
-    used = "not known yet" if limit.used is None else quantities.text(unit, limit.used)
-    return f"{limit.name}: asks {quantities.text(unit, asks)}, used {used}, hard {quantities.text(unit, limit.hard)}"
+    used = "not known yet" if limit.used is None else quantities.format_amount(unit, limit.used)
+    hard = quantities.format_amount(unit, limit.hard)
+    return f"{limit.name}: asks {quantities.format_amount(unit, asks)}, used {used}, hard {hard}"
 
 
 def read(manifest: Mapping[str, Any]) -> Quota:
@@ -156,7 +157,7 @@ def read(manifest: Mapping[str, Any]) -> Quota:
 
 def amount(name: str, quantity: Any) -> int:
     """Return a quantity of a limit in its canonical unit. ValueError for a value that is not a quantity."""
-    return quantities.capped(_unit(name), quantity)
+    return quantities.parse_capped(_unit(name), quantity)
 
 
 def _limit(name: str, hard: Any, used: Any) -> Limit | None:
@@ -180,27 +181,27 @@ def _scopes(spec: Mapping[str, Any]) -> tuple[Scope, ...]:
     return tuple(scopes) if len(scopes) <= MOST_SCOPES else (Scope("TooMany"),)
 
 
-def of_charge(charge: Amounts) -> Needs:
+def of_charge(charge: Amounts) -> NamespaceDemand:
     """Return the demand of a job from its charge alone: its requests and its pods."""
-    return Needs(((Part(_quota_names(charge)),),))
+    return NamespaceDemand(((TaskDemand(_quota_names(charge)),),))
 
 
-def of_job(job: TorchJob) -> Needs:
+def of_job(job: TorchJob) -> NamespaceDemand:
     """Return the demand of a job from its templates and from the measurements of its pods."""
     spec, shares = job.spec, job.shares
     parts = {name: _part(task, shares[name]) for name, task in spec.tasks.items()}
     beside = ([other for other in spec.stages if stage.overlaps(other)] for stage in spec.stages)
     together = (tuple(parts[name] for stage in stages for name in stage.tasks) for stages in beside)
-    return Needs(tuple(together), _services(job))
+    return NamespaceDemand(tuple(together), _services(job))
 
 
-def _part(task: TaskSpec, share: Amounts) -> Part:
+def _part(task: TaskSpec, share: Amounts) -> TaskDemand:
     spec = task.template["spec"]
     limits = {f"{LIMITS}{name}": amount for name, amount in _limits(spec).items()}
     priority = "" if task.spot_task_spec is not None else str(spec.get("priorityClassName") or "")
     resources = {*share, *(name.removeprefix(LIMITS) for name, amount in limits.items() if amount)}
-    traits = Traits(spec.get("activeDeadlineSeconds") is not None, not resources.isdisjoint(COMPUTE), priority)
-    return Part(scale(_quota_names({**share, **limits}), task.num_tasks), traits)
+    traits = PodTraits(spec.get("activeDeadlineSeconds") is not None, not resources.isdisjoint(COMPUTE), priority)
+    return TaskDemand(scale(_quota_names({**share, **limits}), task.num_tasks), traits)
 
 
 def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -214,7 +215,7 @@ def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
     }
     itself = {"resources": _limits_as_requests(spec)["resources"]}
     amounts = demand.pod_demand({**containers, **itself})
-    overhead = demand.amounts(spec.get("overhead"))
+    overhead = demand.read_resources(spec.get("overhead"))
     return {name: amount + overhead.get(name, 0) for name, amount in amounts.items() if name != PODS}
 
 
@@ -237,7 +238,7 @@ def _services(job: TorchJob) -> int:
     return sum(1 for world in worlds if world and (elastic or sum(task.num_tasks for task in world) > 1))
 
 
-def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
+def has_room(charge: Amounts, quotas: Iterable[Quota]) -> bool:
     """Return whether ResourceQuotas have room for a job with this charge.
 
     The result is that of `shortage` for `of_charge`, but faster for many jobs.
@@ -251,7 +252,11 @@ def holds(charge: Amounts, quotas: Iterable[Quota]) -> bool:
 
 
 def shortage(
-    needs: Needs, quotas: Iterable[Quota], *, services: bool = True, claimed: Mapping[str, Amounts] = NO_QUOTAS
+    needs: NamespaceDemand,
+    quotas: Iterable[Quota],
+    *,
+    services: bool = True,
+    claimed: Mapping[str, Amounts] = NO_QUOTAS,
 ) -> Shortage | None:
     """Return the first ResourceQuota without room for a job; None if all are known to have room.
 
@@ -262,10 +267,10 @@ def shortage(
 
 
 def _shortages(
-    needs: Needs, quotas: Iterable[Quota], services: bool, claimed: Mapping[str, Amounts]
+    needs: NamespaceDemand, quotas: Iterable[Quota], services: bool, claimed: Mapping[str, Amounts]
 ) -> Iterator[Shortage]:
     for quota in quotas:
-        asks, others = asked(needs, quota, services=services), claimed.get(quota.name, NOTHING)
+        asks, others = demand_on(needs, quota, services=services), claimed.get(quota.name, NOTHING)
         lacking = tuple(
             (limit, amount)
             for limit in quota.limits
@@ -280,7 +285,7 @@ def _has_room(limit: Limit, amount: int) -> bool:
     return limit.used is not None and limit.used + amount <= limit.hard
 
 
-def asked(needs: Needs, quota: Quota, *, services: bool = True) -> Amounts:
+def demand_on(needs: NamespaceDemand, quota: Quota, *, services: bool = True) -> Amounts:
     """Return the largest demand of a job on one ResourceQuota at a time, by canonical name."""
     counted = ([part.amounts for part in parts if _covers(quota.scopes, part.traits)] for parts in needs.task_sets)
     demand_at_once = reduce(
@@ -291,12 +296,12 @@ def asked(needs: Needs, quota: Quota, *, services: bool = True) -> Amounts:
     return demand_at_once
 
 
-def _covers(scopes: tuple[Scope, ...], traits: Traits | None) -> bool:
+def _covers(scopes: tuple[Scope, ...], traits: PodTraits | None) -> bool:
     """Return whether a ResourceQuota with these scopes certainly counts a pod."""
     return not scopes or (traits is not None and all(_meets(scope, traits) for scope in scopes))
 
 
-def _meets(scope: Scope, traits: Traits) -> bool:
+def _meets(scope: Scope, traits: PodTraits) -> bool:
     match scope.name:
         case "Terminating":
             return traits.terminating

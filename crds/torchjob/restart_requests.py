@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from crds import labels
-from crds.model import Written
+from crds.model import StrictModel
 from crds.torchjob.tasks import TaskType
 from crds.torchjob.torchjob import TorchJob
 
 
-class RestartRequest(Written):
+class RestartRequest(StrictModel):
     """The pods to restart, and the kind of restart."""
 
     id: Annotated[str, Field(min_length=1, max_length=64)]
@@ -27,7 +27,7 @@ class RestartRequest(Written):
     installation's setting applies."""
 
 
-def requested(job: TorchJob) -> RestartRequest | None:
+def pending_request(job: TorchJob) -> RestartRequest | None:
     """Return the request that was not carried out yet; None if there is none."""
     text = job.metadata.annotations.get(labels.RESTART_REQUEST, "")
     try:

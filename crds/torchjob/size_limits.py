@@ -34,24 +34,24 @@ Of a larger map, only the entries that torchq reads are kept.
 DEEPEST = 100
 """Maximum nesting depth of the maps and lists of a template; a pod needs less than 20."""
 TASKS = "spec.torchTaskSpecs"
-DEEP = f"Invalid value: must not be nested deeper than {DEEPEST} levels"
+TOO_DEEP = f"Invalid value: must not be nested deeper than {DEEPEST} levels"
 _SHORTENED = ("labels", "annotations", "finalizers", "ownerReferences")
 _READ_BY_TORCHQ = tuple(
     name for name in vars(labels).values() if isinstance(name, str) and name.startswith(f"{labels.GROUP}/")
 )
 
 
-class Long(dict[str, Any]):
+class LargeObject(dict[str, Any]):
     """An object with long JSON text; its size is checked before it is parsed."""
 
 
-class Outlined(Long):
+class ObjectWithoutSpec(LargeObject):
     """An object that was read without its spec, because it holds too many values."""
 
 
 def problem(manifest: Any) -> Problem | None:
     """Return the first size limit that a manifest exceeds; None if it exceeds none, or has not the shape of a job."""
-    if isinstance(manifest, Outlined):
+    if isinstance(manifest, ObjectWithoutSpec):
         return Problem("spec", f"Too long: all tasks together may hold at most {MOST_VALUES} values")
     match manifest:
         case {"metadata": dict(metadata), "spec": dict(spec)}:
@@ -59,7 +59,7 @@ def problem(manifest: Any) -> Problem | None:
     return None
 
 
-def is_long(metadata: Mapping[str, Any]) -> bool:
+def has_long_metadata(metadata: Mapping[str, Any]) -> bool:
     """Return whether metadata holds more labels, annotations, finalizers or owners than a job may have."""
     for name in _SHORTENED:
         value = metadata.get(name)
@@ -68,7 +68,7 @@ def is_long(metadata: Mapping[str, Any]) -> bool:
     return False
 
 
-def slim(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def trim_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return metadata in which each overlong map keeps only the entries that torchq reads.
 
     An overlong list of owners or finalizers keeps only its first entries.
@@ -77,7 +77,7 @@ def slim(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**metadata, **long} if long else metadata
 
 
-def values(value: Any, most: int) -> int:
+def count_values(value: Any, most: int) -> int:
     """Return the number of values that a value holds, including itself.
 
     The result is any number above `most` if the value holds more, and -1 if it is nested too deeply.
@@ -126,9 +126,9 @@ def _spec_problems(spec: dict[Any, Any]) -> Iterator[Problem]:
 def _task_problems(tasks: Mapping[Any, dict[Any, Any]]) -> Iterator[Problem]:
     remaining = MOST_VALUES
     for name, task in tasks.items():
-        count = values(task, remaining)
+        count = count_values(task, remaining)
         if count < 0:
-            yield Problem(f"{TASKS}.{name}.template", DEEP)
+            yield Problem(f"{TASKS}.{name}.template", TOO_DEEP)
         remaining -= count
         if remaining < 0:
             yield Problem(TASKS, f"Too long: all tasks together may hold at most {MOST_VALUES} values")

@@ -31,7 +31,7 @@ class Stage:
         return not (self.awaits.issuperset(other.tasks) or other.awaits.issuperset(self.tasks))
 
 
-def of(tasks: Tasks) -> tuple[Stage, ...]:
+def group_tasks(tasks: Tasks) -> tuple[Stage, ...]:
     """Return the stages of tasks that are in the job's order."""
     awaits = _awaits(tasks)
     names_by_awaited: dict[frozenset[str], list[str]] = {}

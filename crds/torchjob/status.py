@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crds.model import Observed, Text, Time
+from crds.model import LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 
 Tally = Annotated[int, Field(ge=0)]
@@ -23,7 +23,7 @@ Setback = Annotated[str, Field(max_length=64)]
 MOST_AT_ONCE = 1000
 
 
-class QuotaRefusal(Observed):
+class QuotaRefusal(LenientModel):
     """A ResourceQuota of the namespace because of which the API server refused an object of the job."""
 
     name: ResourceName = ""
@@ -39,7 +39,7 @@ class QuotaRefusal(Observed):
     refusal."""
 
 
-class QueueStatus(Observed):
+class QueueStatus(LenientModel):
     """The state of the job in its tenant queue."""
 
     name: ResourceName = ""
@@ -64,7 +64,7 @@ class QueueStatus(Observed):
     """The ResourceQuota that refused the job in its latest attempt; the pause after it ends at `notBefore`."""
 
 
-class Admission(Observed):
+class Admission(LenientModel):
     """The capacity that the job holds in its queue and the pool."""
 
     queue: ResourceName
@@ -87,7 +87,7 @@ class Admission(Observed):
     field, so pods of a job that they admitted, and replacements of these pods, keep their number of processes."""
 
 
-class TaskStatus(Observed):
+class TaskStatus(LenientModel):
     """The numbers of pods of one task, by state."""
 
     active: Tally = 0
@@ -99,7 +99,7 @@ class TaskStatus(Observed):
     evicted: Tally = 0
 
 
-class StageStatus(Observed):
+class StageStatus(LenientModel):
     """A stage of the job; it begins when the tasks that it waits for have succeeded, or when its job is resumed."""
 
     began: Time
@@ -107,7 +107,7 @@ class StageStatus(Observed):
     """The first time at which every task of the stage had its minimum number of running pods."""
 
 
-class Measured(Observed):
+class PodMeasurements(LenientModel):
     """The measured requests of the job's pods, where the API server has increased them beyond their templates: by
     defaults of a LimitRange, the overhead of a RuntimeClass or a webhook."""
 
@@ -119,7 +119,7 @@ class Measured(Observed):
     """For each task type, the requests of one pod, in canonical names and units."""
 
 
-class TorchJobStatus(Observed):
+class TorchJobStatus(LenientModel):
     """The state of a TorchJob."""
 
     phase: Phase = ""
@@ -129,7 +129,7 @@ class TorchJobStatus(Observed):
     """The tenant queue in which the job waits, or to which it is charged."""
     queue: QueueStatus | None = None
     admission: Admission | None = None
-    measured: Measured | None = None
+    measured: PodMeasurements | None = None
     """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
     next charge includes them."""
     attempt: Tally = 0
@@ -171,6 +171,6 @@ class TorchJobStatus(Observed):
     observed_generation: Tally = 0
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
         return self.phase in FINISHED

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from crds.model import ClassName, Written
+from crds.model import ClassName, StrictModel
 from crds.torchjob import size_limits
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
@@ -72,14 +72,14 @@ UPSTREAM = {MASTER: AI_MASTER, WORKER: MASTER}
 """The default upstream by task type, if the job has both tasks and no `dependsOn` field, not even an empty one."""
 
 
-class Dependency(Written):
+class Dependency(StrictModel):
     """A task that another task waits for, and the phase that it has to reach."""
 
     task_type: TaskType
     phase: TaskPhase = "Running"
 
 
-class SpotTaskSpec(Written):
+class SpotTaskSpec(StrictModel):
     """The last pods of a task, which may run on cheaper, preemptible nodes."""
 
     num_spot_tasks: int = Field(default=0, ge=0, le=10_000)
@@ -87,7 +87,7 @@ class SpotTaskSpec(Written):
     labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict, max_length=64)
 
 
-class TaskSpec(Written):
+class TaskSpec(StrictModel):
     """A number of pods with the same template."""
 
     num_tasks: Count = 1

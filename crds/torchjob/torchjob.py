@@ -14,7 +14,7 @@ from crds import labels, problems, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata, NamedMetadata
-from crds.model import Written
+from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
 from crds.torchjob import checks, demand, size_limits, submission_order
 from crds.torchjob.jobspec import TorchJobSpec
@@ -31,7 +31,7 @@ class JobName(NamedMetadata):
     name: str = Field(max_length=40, pattern=DNS_1035)
 
 
-class TorchJob(Written):
+class TorchJob(StrictModel):
     """A distributed PyTorch job."""
 
     api_version: Literal["train.distributed.io/v1alpha1"] = "train.distributed.io/v1alpha1"
@@ -51,7 +51,7 @@ class TorchJob(Written):
         return self.spec.scheduling_policy.queue or self.metadata.namespace
 
     @property
-    def submitted(self) -> float:
+    def submission_time(self) -> float:
         """The creation time of the job in seconds since the epoch; 0 for a manifest that was not submitted."""
         created = self.metadata.creation_timestamp
         return created.timestamp() if created else 0.0
@@ -63,7 +63,7 @@ class TorchJob(Written):
         return submission_order.read(self.metadata.annotations.get(labels.SUBMITTED))
 
     @property
-    def measured(self) -> Mapping[str, Amounts]:
+    def pod_measurements(self) -> Mapping[str, Amounts]:
         """For each task type, the measured requests of one pod where they exceed its template.
 
         There are no measurements after a template has changed.
@@ -74,13 +74,13 @@ class TorchJob(Written):
     @property
     def shares(self) -> Mapping[str, Amounts]:
         """For each task type, one pod's share of the charge."""
-        measured, tasks = self.measured, self.spec.torch_task_specs.items()
+        measured, tasks = self.pod_measurements, self.spec.torch_task_specs.items()
         return {name: peak(demand.pod_charge(task), measured.get(name, NOTHING)) for name, task in tasks}
 
     @property
     def charge(self) -> Amounts:
         """What the admitted job takes from its queue's quota and the pool (`demand.job_charge`)."""
-        measured = self.measured
+        measured = self.pod_measurements
         if not measured:
             return self.spec.charge
         return {name: min(amount, demand.LARGEST) for name, amount in demand.job_charge(self.spec, measured).items()}
@@ -97,9 +97,9 @@ class TorchJob(Written):
         return written.model_copy(update={"charge": {**written.charge, PODS: self.spec.charge[PODS]}})
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
-        return self.status.finished
+        return self.status.is_finished
 
     @property
     def retry_at(self) -> datetime | None:
@@ -115,13 +115,13 @@ class TorchJob(Written):
             return None
         return retry_at if since is not None and retry_at.tzinfo is not None and retry_at > since else None
 
-    def retried(self, now: datetime) -> bool:
+    def is_retry_due(self, now: datetime) -> bool:
         """Return whether a user has requested a retry since the job was sent back, so that its back-off ends."""
         retry_at = self.retry_at
         return retry_at is not None and (retry_at - now).total_seconds() <= CLOCK_SKEW
 
     @property
-    def deleting(self) -> bool:
+    def is_deleting(self) -> bool:
         """Whether the job is being deleted."""
         return self.metadata.deletion_timestamp is not None
 

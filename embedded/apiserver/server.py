@@ -41,7 +41,7 @@ from embedded.apiserver.http.listener import Listener, raise_limit
 from embedded.apiserver.http.openapi import SECOND, OpenApi
 from embedded.apiserver.kinds import builtins, definitions
 from embedded.apiserver.kinds.catalog import Catalog, storage
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.disk import Disk, DiskFailed, DiskFull
 from embedded.apiserver.storage.journal import Change
 from embedded.apiserver.storage.store import Store
@@ -107,7 +107,7 @@ class ApiServer:
         self._handlers = Handlers(self._store, self._catalog)
         self._store.subscribe(self._follow_definitions)
         GarbageCollector(self._store, self._catalog, self._handlers.deleter).start()
-        for resource, manifest in builtins.first():
+        for resource, manifest in builtins.initial_objects():
             kind = self._catalog.by_storage(storage(resource))
             if kind is not None and self._store.get(kind.storage, "", manifest["metadata"]["name"]) is None:
                 admission.admit(kind, manifest, WriteOptions())
@@ -162,13 +162,13 @@ class ApiServer:
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return _as_preferred(request, await self._route(request))
-        except Refusal as refusal:
+        except StatusError as refusal:
             self._metrics.count_refusal(refusal.code, refusal.reason)
             return _error_response(request, refusal)
         except RecursionError:
             return _json(status_errors.bad_request("the body is nested too deeply").status(), 400)
         except DiskFull as error:
-            return _json(status_errors.no_room(str(error)).status(), 507)
+            return _json(status_errors.insufficient_storage(str(error)).status(), 507)
         except DiskFailed as error:
             return _json(status_errors.internal(str(error)).status(), 500)
         except (ConnectionError, asyncio.CancelledError, web.HTTPException):
@@ -258,7 +258,7 @@ def _compress(request: web.BaseRequest, response: web.Response) -> web.Response:
     return response
 
 
-def _error_response(request: web.BaseRequest, refusal: Refusal) -> web.StreamResponse:
+def _error_response(request: web.BaseRequest, refusal: StatusError) -> web.StreamResponse:
     if refusal.page:
         return web.Response(text=refusal.page, status=refusal.code, headers={"X-Content-Type-Options": "nosniff"})
     response = _response(ApiResponse(orjson.dumps(refusal.status()), refusal.code, refusal.warnings))
@@ -325,10 +325,15 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_limit()
-    threads.end_process_with_any()
+    threads.exit_on_thread_failure()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
-    except (PortInUse, DiskFailed, Refusal, OSError) as error:  # a Refusal: the disk has no room for the first objects
+    except (
+        PortInUse,
+        DiskFailed,
+        StatusError,
+        OSError,
+    ) as error:  # a StatusError: the disk has no room for the first objects
         sys.exit(str(error))
 
 

@@ -21,7 +21,7 @@ class Cause:
     reason: str = "FieldValueInvalid"
 
 
-class Refusal(Exception):
+class StatusError(Exception):
     """A request that is answered with a Status object instead of a result."""
 
     def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -58,119 +58,119 @@ def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def bad_request(message: str) -> Refusal:
+def bad_request(message: str) -> StatusError:
     """Return a 400: the request cannot be parsed."""
-    return Refusal(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> Refusal:
+def unauthorized() -> StatusError:
     """Return a 401: the bearer token is missing or wrong."""
-    return Refusal(401, "Unauthorized", "Unauthorized")
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> Refusal:
+def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
     """Return a 403: the rules of the cluster do not allow the request."""
     message = f'{_plural(resource)} "{name}" is forbidden: {why}'
-    return Refusal(403, "Forbidden", message, _details(resource, name, resource.plural, causes))
+    return StatusError(403, "Forbidden", message, _details(resource, name, resource.plural, causes))
 
 
-def not_found(resource: Resource, name: str) -> Refusal:
+def not_found(resource: Resource, name: str) -> StatusError:
     """Return a 404: there is no such object."""
     message = f'{_plural(resource)} "{name}" not found'
-    return Refusal(404, "NotFound", message, _details(resource, name, resource.plural))
+    return StatusError(404, "NotFound", message, _details(resource, name, resource.plural))
 
 
-def no_such_path() -> Refusal:
+def no_such_path() -> StatusError:
     """Return a 404: there is no such resource."""
-    return Refusal(404, "NotFound", "the server could not find the requested resource", {})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def no_such_page() -> Refusal:
+def no_such_page() -> StatusError:
     """Return a 404 as plain text: the path is outside the API."""
     refusal = no_such_path()
     refusal.page = "404 page not found\n"
     return refusal
 
 
-def not_offered(what: str, instead: str) -> Refusal:
+def not_offered(what: str, instead: str) -> StatusError:
     """Return a 405: a real cluster offers this, the embedded cluster does not."""
-    return Refusal(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
+    return StatusError(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
 
 
-def method_not_allowed() -> Refusal:
+def method_not_allowed() -> StatusError:
     """Return a 405: the resource does not support this verb."""
-    return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-def already_exists(resource: Resource, name: str, *, made_up: bool = False, leaving: bool = False) -> Refusal:
+def already_exists(resource: Resource, name: str, *, made_up: bool = False, leaving: bool = False) -> StatusError:
     """Return a 409: the name is taken. `made_up`: the new name was generated; `leaving`: the object is in deletion."""
     message = f'{"object is being deleted: " if leaving else ""}{_plural(resource)} "{name}" already exists'
     details = _details(resource, name, resource.plural)
     if made_up:
         message += ", the server was not able to generate a unique name for the object"
         details["retryAfterSeconds"] = 1
-    return Refusal(409, "AlreadyExists", message, details)
+    return StatusError(409, "AlreadyExists", message, details)
 
 
-def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> Refusal:
+def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> StatusError:
     """Return a 409: the object is not the one that the caller has read. A deletion names the kind, not the resource."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     title = replace(resource, plural=resource.kind) if by_kind else resource
     message = f'Operation cannot be fulfilled on {_plural(title)} "{name}": {why}'
-    return Refusal(409, "Conflict", message, _details(resource, name, title.plural))
+    return StatusError(409, "Conflict", message, _details(resource, name, title.plural))
 
 
-def expired(message: str) -> Refusal:
+def expired(message: str) -> StatusError:
     """Return a 410: the resourceVersion or the continue token is too old."""
-    return Refusal(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def too_large(version: int, current: int) -> Refusal:
+def too_large(version: int, current: int) -> StatusError:
     """Return a 504: the resourceVersion is newer than the newest one."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {version}, current: {current}"
-    return Refusal(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+    return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
-def unknown_media_type() -> Refusal:
+def unknown_media_type() -> StatusError:
     """Return a 415: a patch of a built-in resource is in a format that this server does not support."""
-    return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def unsupported_media_type(accepted: Iterable[str]) -> Refusal:
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     """Return a 415: a body is in a format that this server does not support."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    return Refusal(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
+def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> StatusError:
     """Return a 422: the object is invalid, with one cause for each wrong field."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _details(resource, name, resource.kind, causes)
-    return Refusal(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
-def unreadable_patch(message: str) -> Refusal:
+def unreadable_patch(message: str) -> StatusError:
     """Return a 422: the result of a patch is not an object of the kind."""
     cause = Cause("patch", f"Invalid value: {message}")
     return invalid(Resource("", "", "", ""), "", [cause])
 
 
-def inapplicable_patch() -> Refusal:
+def inapplicable_patch() -> StatusError:
     """Return a 422: a JSON patch cannot be applied. A Kubernetes API server gives no reason, either."""
-    return Refusal(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def no_room(message: str) -> Refusal:
+def insufficient_storage(message: str) -> StatusError:
     """Return a 507: the disk is full. A Kubernetes API server does not have this error: its disk is that of etcd."""
-    return Refusal(507, "InsufficientStorage", message)
+    return StatusError(507, "InsufficientStorage", message)
 
 
-def internal(message: str) -> Refusal:
+def internal(message: str) -> StatusError:
     """Return a 500: this server failed."""
-    return Refusal(500, "InternalError", f"Internal error occurred: {message}")
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}")
 
 
 def _plural(resource: Resource) -> str:
@@ -193,19 +193,19 @@ def _details(resource: Resource, name: str, kind: str, causes: Sequence[Cause] =
 # Causes, with the messages of the package `field` of a Kubernetes API server.
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as a Kubernetes API server prints it in a message."""
     return orjson.dumps(value).decode()
 
 
-def wrong(field: str, value: Any, detail: str) -> Cause:
+def invalid_value(field: str, value: Any, detail: str) -> Cause:
     """Return the cause for an invalid value."""
-    return Cause(field, f"Invalid value: {shown(value)}: {detail}")
+    return Cause(field, f"Invalid value: {format_value(value)}: {detail}")
 
 
 def wrong_type(field: str, value: Any, detail: str) -> Cause:
     """Return the cause for a value of the wrong type; `value` is the name of its type."""
-    return Cause(field, f"Invalid value: {shown(value)}: {detail}", "FieldValueTypeInvalid")
+    return Cause(field, f"Invalid value: {format_value(value)}: {detail}", "FieldValueTypeInvalid")
 
 
 BLOCKING = frozenset(f"FieldValue{kind}" for kind in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -223,20 +223,22 @@ def required(field: str, detail: str = "") -> Cause:
     return Cause(field, f"Required value: {detail}" if detail else "Required value", "FieldValueRequired")
 
 
-def unsupported(field: str, value: Any, choices: Iterable[Any]) -> Cause:
+def not_supported(field: str, value: Any, choices: Iterable[Any]) -> Cause:
     """Return the cause for a value that is not one of the allowed values."""
-    values = ", ".join(shown(choice) for choice in choices)
-    return Cause(field, f"Unsupported value: {shown(value)}: supported values: {values}", "FieldValueNotSupported")
+    values = ", ".join(format_value(choice) for choice in choices)
+    return Cause(
+        field, f"Unsupported value: {format_value(value)}: supported values: {values}", "FieldValueNotSupported"
+    )
 
 
 def duplicate(field: str, value: Any) -> Cause:
     """Return the cause for a repeated value."""
-    return Cause(field, f"Duplicate value: {shown(value)}", "FieldValueDuplicate")
+    return Cause(field, f"Duplicate value: {format_value(value)}", "FieldValueDuplicate")
 
 
 def immutable(field: str, value: Any) -> Cause:
     """Return the cause for a changed value that may not change."""
-    return wrong(field, value, "field is immutable")
+    return invalid_value(field, value, "field is immutable")
 
 
 def not_allowed(field: str, detail: str) -> Cause:

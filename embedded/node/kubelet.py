@@ -20,7 +20,7 @@ from embedded.node.resources.memory_watch import WatchedPod
 from embedded.node.runs import processes
 from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.shutdown.shutdown_record import EndingPod
-from embedded.pod import NONSENSE, LocalPod
+from embedded.pod import INVALID_SPEC_ERRORS, LocalPod
 from kube.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
@@ -177,8 +177,8 @@ class Kubelet:
 
     def _forget(self, pod: LocalPod) -> None:
         """Drop the worker of a pod that no longer exists."""
-        self._errors.over(_subject(pod))
-        self._errors.over(f"the log of {_subject(pod)}")
+        self._errors.clear(_subject(pod))
+        self._errors.clear(f"the log of {_subject(pod)}")
         self._unread.pop(pod.uid, None)
         self._context.memory.watch(pod.uid, WatchedPod())
         if pod.uid in self._workers:
@@ -190,13 +190,15 @@ class Kubelet:
         self._unread.pop(pod.uid, None)
         try:
             self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
-        except NONSENSE as e:  # the API server rejects such a pod today, but one of an older version may have stored it
+        except (
+            INVALID_SPEC_ERRORS
+        ) as e:  # the API server rejects such a pod today, but one of an older version may have stored it
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
-            self._errors.met(_subject(pod), e)
+            self._errors.record(_subject(pod), e)
             self._unread[pod.uid] = pod
         else:
-            self._errors.over(_subject(pod))
+            self._errors.clear(_subject(pod))
 
     def _start_unread(self, now: float) -> None:
         if self._unread and now >= self._read_at:
@@ -211,32 +213,32 @@ class Kubelet:
                 return
             worker.sync(now)
         except Exception as e:
-            self._errors.met(_subject(worker.pod), e)
+            self._errors.record(_subject(worker.pod), e)
             worker.wake_at = now + _RETRY_SECONDS * 2.0 ** min(worker.failures, _MOST_DOUBLINGS)
             worker.failures += 1
             return
         if worker.failures:
             worker.failures = 0
-            self._errors.over(_subject(worker.pod))
+            self._errors.clear(_subject(worker.pod))
 
     def _note_log_lengths(self, worker: PodWorker, now: float) -> None:
         subject = f"the log of {_subject(worker.pod)}"
         try:
             worker.note_log_lengths(now)
         except Exception as e:
-            self._errors.met(subject, e)
+            self._errors.record(subject, e)
         else:
-            self._errors.over(subject)
+            self._errors.clear(subject)
 
     def _try_clear(self, uid: str) -> bool:
         """Call `_clear`; return False after an error, so that it is called again."""
         try:
             done = self._clear(uid)
         except Exception as e:
-            self._errors.met(f"the folder of pod {uid}", e)
+            self._errors.record(f"the folder of pod {uid}", e)
             return False
         if done:
-            self._errors.over(f"the folder of pod {uid}")
+            self._errors.clear(f"the folder of pod {uid}")
         return done
 
     def _clear(self, uid: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from crds import labels
 from crds.api_resources import PODS
 from embedded.layout import Layout
-from embedded.node.runs.container_runs import Runs
+from embedded.node.runs.container_runs import ContainerRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RunningPod:
 
 def running(layout: Layout) -> tuple[RunningPod, ...]:
     """Return the pods of a data folder that have running processes."""
-    runs, folder = Runs(layout), layout.root / "pods"
+    runs, folder = ContainerRuns(layout), layout.root / "pods"
     uids = sorted(uid for uid in _file_names(folder) if runs.has_live_shim(uid))
     pods = _stored_pods(layout) if uids else {}
     return tuple(pods.get(uid, RunningPod(uid)) for uid in uids)

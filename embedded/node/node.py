@@ -33,7 +33,7 @@ from embedded.node.resources.devices import Devices
 from embedded.node.resources.machine import Machine
 from embedded.node.resources.memory_watch import MemoryWatch
 from embedded.node.runs import cgroups
-from embedded.node.runs.container_runs import LOG_BYTES, Runs
+from embedded.node.runs.container_runs import LOG_BYTES, ContainerRuns
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.status.lifecycle import Backoff
@@ -86,7 +86,7 @@ class LocalNode:
         self.errors = ObjectErrors()
         """The objects that could not be handled, with the error of each."""
         self._reporter = Reporter(cluster, self.errors)
-        runs = Runs(layout, settings.log_bytes, cgroups.find())
+        runs = ContainerRuns(layout, settings.log_bytes, cgroups.find())
         self._memory = MemoryWatch(runs.record_oom, self.errors)
         ground = NodeContext(
             layout=layout,
@@ -147,12 +147,12 @@ class LocalNode:
         while pods != () and not order.leaves:
             if order.hurried:
                 self._kubelet.hurry()
-            if pods is not None and pods != shutdown_record.left(self._layout):
+            if pods is not None and pods != shutdown_record.ending_pods(self._layout):
                 with suppress(OSError):
-                    shutdown_record.write_left(self._layout, pods)
+                    shutdown_record.write_ending_pods(self._layout, pods)
             time.sleep(_POLL_SECONDS)
             pods = self._kubelet.ending_pods
-        shutdown_record.clear_left(self._layout)
+        shutdown_record.clear_ending_pods(self._layout)
         self._stop_pods = False
 
     def stop(self) -> None:
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    threads.end_process_with_any()
+    threads.exit_on_thread_failure()
     stop = PatientStop(leave=signal.SIGINT)
     stop.listen()
     if options.shut_down:
@@ -260,7 +260,7 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
     if options.gpus is not None and options.gpus < 0:
         raise ValueError(f"--gpus must not be negative, not {options.gpus}")
     measured = node_machine.measure(options.data, os.environ)
-    machine = node_machine.overridden(measured, options.cpus, options.memory, options.gpus)
+    machine = node_machine.override(measured, options.cpus, options.memory, options.gpus)
     log_bytes = node_machine.log_bytes(options.container_log_max_size)
     stop_pods = options.stop_pods or options.shut_down
     return NodeSettings(machine, log_bytes=log_bytes, stop_pods=stop_pods, runs_pods=not options.shut_down)

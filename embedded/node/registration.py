@@ -106,9 +106,9 @@ class Heartbeat:
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed yet: %s", self._node.name, e)
             except Exception as e:
-                self._errors.met(f"the lease of Node {self._node.name}", e)
+                self._errors.record(f"the lease of Node {self._node.name}", e)
             else:
-                self._errors.over(f"the lease of Node {self._node.name}")
+                self._errors.clear(f"the lease of Node {self._node.name}")
             if not self._stopping.is_set():
                 self._changed.wait(RENEW_SECONDS)
 
@@ -117,7 +117,7 @@ class Heartbeat:
 
         `torchq doctor` shows the condition.
         """
-        message = self._errors.shown
+        message = self._errors.summary
         if message == self._reported_errors:
             return
         self._write(condition(OBJECT_ERRORS, bool(message), "Skipped" if message else "None", message), now)
@@ -158,7 +158,7 @@ def _was_away(cluster: Cluster, node: Node, now: float) -> bool:
 
 
 def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
-    amounts = {name: quantities.text(name, amount) for name, amount in sorted(node.allocatable.items())}
+    amounts = {name: quantities.format_amount(name, amount) for name, amount in sorted(node.allocatable.items())}
     others = [item for item in well_formed(before.get("conditions")) if item["type"] != OBJECT_ERRORS]
     ready = condition("Ready", True, "NodeReady", "the embedded node runs pods")
     return {

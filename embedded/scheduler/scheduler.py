@@ -101,10 +101,10 @@ class Scheduler:
                 logger.warning("the placing of pods failed and is tried again in a second: %s", e)
                 self._retry_later()
             except Exception as e:
-                self._errors.met("the placing of pods", e)
+                self._errors.record("the placing of pods", e)
                 self._retry_later()
             else:
-                self._errors.over("the placing of pods")
+                self._errors.clear("the placing of pods")
 
     def _retry_later(self) -> None:
         self._stopping.wait(_RETRY_SECONDS)
@@ -135,7 +135,7 @@ class Scheduler:
                 self._explain(pod, "Unschedulable", _CORDONED)
             case Bind(pod):
                 self._bind(pod)
-            case Wait(pod, passing=True) if self._clock() - pod_fields.seconds(pod.created) < _PASSING_SECONDS:
+            case Wait(pod, passing=True) if self._clock() - pod_fields.parse_time(pod.created) < _PASSING_SECONDS:
                 self._has_new_pods = True
             case Wait(pod, reason, message):
                 self._explain(pod, reason, message)
@@ -147,9 +147,9 @@ class Scheduler:
         except ABSENT:
             raise
         except Exception as e:
-            self._errors.met(subject, e)
+            self._errors.record(subject, e)
         else:
-            self._errors.over(subject)
+            self._errors.clear(subject)
 
     def _update_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
         """Write the status of each PodGroup whose status has changed."""

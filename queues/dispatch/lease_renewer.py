@@ -10,7 +10,7 @@ import threading
 from kube.stop import Stop
 from queues import errors
 from queues.dispatch.task_runner import TaskRunner
-from queues.redis.log_throttle import Outage
+from queues.redis.log_throttle import OutageLog
 from queues.work import WorkSink
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class LeaseRenewer(threading.Thread):
     """Registers the worker and renews the leases of its keys every few seconds."""
 
     def __init__(
-        self, worker: str, sink: WorkSink, runner: TaskRunner, *, pause: float, stop: Stop, outage: Outage
+        self, worker: str, sink: WorkSink, runner: TaskRunner, *, pause: float, stop: Stop, outage: OutageLog
     ) -> None:
         """`pause` is the time between two renewals, in seconds."""
         super().__init__(name="lease-keeper", daemon=True)
@@ -48,10 +48,10 @@ class LeaseRenewer(threading.Thread):
             self._sink.register(self._worker, 0 if self._stopping() else self._runner.threads)
             self._sink.renew(leases)
         except errors.QueueError as error:
-            self._outage.met(error)
+            self._outage.report_failure(error)
             self._has_failed = True
             return 1.0
-        self._outage.over()
+        self._outage.report_recovery()
         self._has_failed = False
         return self._pause
 

@@ -14,7 +14,7 @@ from crds.resources.amounts import Amounts
 from queues.chunks import chunks
 from queues.dispatch.group_commit import GroupCommit
 from queues.inspection import redis_reader, reset
-from queues.inspection_values import WorkPicture
+from queues.inspection_values import WorkInspection
 from queues.redis import codec
 from queues.redis.connection import Connection, translate_parse_errors
 from queues.redis.scripts import Script
@@ -73,7 +73,7 @@ class RedisWork:
         )
         return int(_DISPATCH(self._connection, arguments=arguments))
 
-    def inspect(self) -> WorkPicture:
+    def inspect(self) -> WorkInspection:
         """See WorkSource."""
         return redis_reader.read_work(self._connection)
 

@@ -32,7 +32,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import Reconcile, TaskRunner
 from queues.inspection import rq_record
 from queues.redis import connection
-from queues.redis.log_throttle import Outage
+from queues.redis.log_throttle import OutageLog
 from queues.work import RunVersions, WorkSettings
 
 log = logging.getLogger(__name__)
@@ -247,7 +247,7 @@ def run_worker(
     """
     settings = settings or WorkSettings()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    stop, outage = Stop(), Outage(log)
+    stop, outage = Stop(), OutageLog(log)
     client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
@@ -293,7 +293,7 @@ class Sessions:
             )
 
 
-def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: Outage) -> None:
+def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: OutageLog) -> None:
     # RQ logs every batch, and every error of Redis with a traceback; the lines of `outage` are enough.
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
     first, cap = _RETRY_SECONDS
@@ -303,7 +303,7 @@ def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: Outage) -
         try:
             sessions.open().loop(runner, stop)
         except errors.QueueError as error:
-            outage.met(error)
+            outage.report_failure(error)
         except Exception:
             log.exception("RQ failed; starting over")
         if time.monotonic() - started > 10 * cap:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from crds.keys import JobKey
 from kube.object_errors import ObjectErrors
 from queues import errors
-from queues.redis.log_throttle import FailureLog, Outage
+from queues.redis.log_throttle import FailureLog, OutageLog
 from queues.values import Task
 from queues.work import Lease, RunVersions, WorkSink
 
@@ -35,7 +35,7 @@ class TaskRunner:
         reconcile: Reconcile,
         threads: int,
         *,
-        outage: Outage,
+        outage: OutageLog,
         expected: tuple[type[Exception], ...] = (),
         run_versions: Callable[[JobKey], RunVersions] = lambda _: RunVersions(),
         longest: float = math.inf,
@@ -110,7 +110,7 @@ class TaskRunner:
         try:
             tasks = self._sink.begin(leases)
         except errors.QueueError as error:
-            self._outage.met(error)
+            self._outage.report_failure(error)
             return False
         for task in tasks:
             with self._changed:
@@ -123,7 +123,7 @@ class TaskRunner:
             for key, token in leases:
                 self._sink.finish(key, token, requeue_after=0)
         except errors.QueueError as error:
-            self._outage.met(error)
+            self._outage.report_failure(error)
 
     def _work(self) -> None:
         while True:
@@ -149,11 +149,11 @@ class TaskRunner:
             )
         except errors.QueueError as error:
             # The lease is not renewed from here on, so the key comes back when the lease ends.
-            self._outage.met(error)
+            self._outage.report_failure(error)
         except Exception as error:
-            self._errors.met(f"TorchJob {task.key}", error)
+            self._errors.record(f"TorchJob {task.key}", error)
         else:
-            self._errors.over(f"TorchJob {task.key}")
+            self._errors.clear(f"TorchJob {task.key}")
 
     def _outcome(self, task: Task) -> tuple[float | None, bool]:
         try:

@@ -14,7 +14,7 @@ from crds.keys import JobKey
 from queues import order, redis_keys
 from queues.chunks import chunks
 from queues.inspection import rq_record
-from queues.inspection_values import FOREIGN, Fault, RqJob, StorePicture, WorkPicture, WorkRecord
+from queues.inspection_values import FOREIGN, Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
 from queues.redis import codec
 from queues.redis.connection import Connection, key_names, read_atomically, scan
 from queues.values import Entry, Reservation
@@ -90,7 +90,7 @@ class KeyNames(NamedTuple):
     """Keys of other programs; at most FOREIGN of them."""
 
 
-def read_store(connection: Connection) -> StorePicture:
+def read_store(connection: Connection) -> StoreInspection:
     """Read everything that the queue store holds."""
     reader = InspectionReader()
     keys = classify_keys(connection)
@@ -105,7 +105,7 @@ def read_store(connection: Connection) -> StorePicture:
         for name in keys.torchq
         if name.startswith(redis_keys.ORDER)
     }
-    return StorePicture(
+    return StoreInspection(
         epoch=reader.number(redis_keys.EPOCH, epoch),
         rebuilding=reader.number(redis_keys.REBUILDING, rebuilding),
         specs=specs,
@@ -124,7 +124,7 @@ def read_store(connection: Connection) -> StorePicture:
     )
 
 
-def read_work(connection: Connection) -> WorkPicture:
+def read_work(connection: Connection) -> WorkInspection:
     """Read everything that the work queue and RQ hold."""
     reader = InspectionReader()
     names = key_names(connection, f"{redis_keys.WORK}*")
@@ -141,7 +141,7 @@ def read_work(connection: Connection) -> WorkPicture:
             *(("LRANGE", name, "0", "-1") for name in lists),
         ],
     )
-    return WorkPicture(
+    return WorkInspection(
         now=float(time[0]) + float(time[1]) / 1e6,
         records=reader.keys(redis_keys.RECORDS, _records(reader, connection)),
         ready={

@@ -72,7 +72,7 @@ def shadow_time(demand: Amounts, used: Amounts, capacity: Amounts, ends: Iterabl
     lacking = {
         name: lack
         for name, amount in demand.items()
-        if (limit := amounts.most(capacity, name)) is not None and (lack := used.get(name, 0) + amount - limit) > 0
+        if (limit := amounts.limit_for(capacity, name)) is not None and (lack := used.get(name, 0) + amount - limit) > 0
     }
     if not lacking:
         return now

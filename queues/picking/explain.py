@@ -13,7 +13,7 @@ from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
-from queues.values import Place
+from queues.values import QueuePosition
 
 Code = Literal[
     "QueueNotFound",
@@ -39,7 +39,7 @@ class Explanation:
     """What the job needs, what is free, and how many jobs are ahead, at the moment of the query."""
 
 
-def explain(picker: Picker, place: Place, now: float) -> Explanation:
+def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
     """Return why the job at a place waits. The picker must know all changes, and stays as it is.
 
     `now` is in seconds since 1970.
@@ -52,13 +52,13 @@ def explain(picker: Picker, place: Place, now: float) -> Explanation:
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 
 
-def too_large(queue: str, demand: Amounts, ceiling: Amounts) -> str:
+def too_large_message(queue: str, demand: Amounts, ceiling: Amounts) -> str:
     """Return the sentence about a job that asks for more than its queue's ceiling."""
     names = _join(name for name, amount in demand.items() if not amounts.fits({name: amount}, NOTHING, ceiling))
     return f"the job asks for more {names} than queue {queue} or the pool can ever give: torchq job why says how much"
 
 
-def _reason(picker: Picker, queue: QueueState | None, place: Place) -> tuple[Code, str]:
+def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> tuple[Code, str]:
     name, demand = place.entry.queue, place.entry.demand
     if queue is None:
         return "QueueNotFound", f"queue {name} does not exist"
@@ -66,13 +66,13 @@ def _reason(picker: Picker, queue: QueueState | None, place: Place) -> tuple[Cod
     quota = quotas.ceiling(queue.spec, picker.cohort(queue.spec.cohort), NOTHING)
     for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):
         if not amounts.fits(demand, NOTHING, ceiling):
-            return "ExceedsQuota", too_large(name, demand, ceiling)
+            return "ExceedsQuota", too_large_message(name, demand, ceiling)
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
     return _limit(picker, queue, place) if _is_due(picker, queue, place) else _behind(name)
 
 
-def _limit(picker: Picker, queue: QueueState, place: Place) -> tuple[Code, str]:
+def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Code, str]:
     """Return which limit the first job of a queue waits for."""
     name, demand = queue.spec.name, place.entry.demand
     cohort = picker.cohort(queue.spec.cohort)
@@ -88,7 +88,7 @@ def _limit(picker: Picker, queue: QueueState, place: Place) -> tuple[Code, str]:
     return "Next", f"the job goes with queue {name}'s next turn"
 
 
-def _is_due(picker: Picker, queue: QueueState, place: Place) -> bool:
+def _is_due(picker: Picker, queue: QueueState, place: QueuePosition) -> bool:
     """Return whether the job may go at its queue's turn if there is room."""
     key = place.entry.key
     if queue.first is None or queue.first.waiting.entry.key == key:
@@ -113,17 +113,21 @@ def _format_limits(picker: Picker, queue: QueueState, demand: Amounts) -> str:
 
 def _format_free(place: str, demand: Amounts, used: Amounts, limits: Amounts) -> str:
     free = [
-        f"{quantities.text(name, max(0, limit - used.get(name, 0)))} of {quantities.text(name, limit)} {name}"
+        _format_room(name, limit - used.get(name, 0), limit)
         for name, amount in sorted(demand.items())
-        if amount > 0 and (limit := amounts.most(limits, name)) is not None
+        if amount > 0 and (limit := amounts.limit_for(limits, name)) is not None
     ]
     return f"{place}: {', '.join(free)} free" if free else ""
+
+
+def _format_room(name: str, free: int, limit: int) -> str:
+    return f"{quantities.format_amount(name, max(0, free))} of {quantities.format_amount(name, limit)} {name}"
 
 
 def _format_demand(demand: Amounts) -> str:
     """Return a demand as text. The 1 job that every demand includes is left out."""
     limited = {name: amount for name, amount in sorted(demand.items()) if amount and name != amounts.JOBS}
-    return ", ".join(f"{quantities.text(name, amount)} {name}" for name, amount in limited.items()) or "1 job"
+    return ", ".join(f"{quantities.format_amount(name, amount)} {name}" for name, amount in limited.items()) or "1 job"
 
 
 def _join(names: Iterable[str]) -> str:

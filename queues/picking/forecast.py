@@ -11,14 +11,14 @@ from queues import order
 from queues.picking import explain
 from queues.picking.explain import Explanation
 from queues.picking.picker import Picker
-from queues.rules import Rules
-from queues.values import Batch, Entry, Place, QueueSpec, QueueView, Snapshot, Waiting
+from queues.rules import PickRules
+from queues.values import Batch, Entry, QueuePosition, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
 
 class Forecast:
     """A picker that works on a snapshot. `torchq next`, `torchq job why` and `bench simulate` ask it."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
+    def __init__(self, snapshot: Snapshot, rules: PickRules) -> None:
         """Begin with a whole snapshot."""
         self._picker = Picker(snapshot, rules)
 
@@ -33,7 +33,7 @@ class Forecast:
         """
         return self._picker.picks(now, limit)
 
-    def explain(self, place: Place, now: float) -> Explanation:
+    def explain(self, place: QueuePosition, now: float) -> Explanation:
         """Return why the job at a place waits; the forecast stays as it is."""
         return explain.explain(self._picker, place, now)
 
@@ -50,18 +50,18 @@ class Forecast:
         return self._picker.partly_read(limit)
 
 
-def suppose(snapshot: Snapshot, entry: Entry, rules: Rules, now: float) -> Explanation:
+def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> Explanation:
     """Return why a job that is in no queue's order would wait if it took its place now; "Next" if it would fit.
 
     Where the snapshot shows only the first jobs of the queue, the jobs behind them count as no obstacle.
     """
     others = [view for view in snapshot.queues if view.spec.name != entry.queue]
     queue = next((view for view in snapshot.queues if view.spec.name == entry.queue), None)
-    queue = queue or QueueView(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
+    queue = queue or QueueSnapshot(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
     position = order.place(entry, queue.spec.aging_seconds)
     rank = sum(order.place(head.entry, queue.spec.aging_seconds) < position for head in queue.heads)
-    heads = (*queue.heads[:rank], Waiting(entry, 0), *queue.heads[rank:])
+    heads = (*queue.heads[:rank], WaitingEntry(entry, 0), *queue.heads[rank:])
     joined = replace(queue, heads=heads, waiting=queue.waiting + 1)
     queues = sorted((*others, joined), key=lambda view: view.spec.name)
-    place = Place(entry=entry, rank=rank, waiting=joined.waiting)
+    place = QueuePosition(entry=entry, rank=rank, waiting=joined.waiting)
     return Forecast(replace(snapshot, queues=tuple(queues)), rules).explain(place, now)

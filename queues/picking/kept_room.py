@@ -28,9 +28,9 @@ from queues.picking.fair_share import FairShare
 from queues.picking.known_entries import Candidate
 from queues.picking.queue_state import QueueState
 from queues.rules import Patience
-from queues.values import Overtaken, Settlement
+from queues.values import OvertakenJob, Settlement
 
-Records = Mapping[str, Overtaken | None]
+Records = Mapping[str, OvertakenJob | None]
 """By queue, the record of its overtaken job; None: the record ends."""
 Claim = tuple[float, str]
 """When a queue's first job was first overtaken, and the queue. The least claim has the reservation."""
@@ -49,7 +49,7 @@ class PoolReservation:
         self._delayed: set[str] = set()
         """Queues whose first jobs were overtaken."""
         self._liable: set[str] = set()
-        self._unsaved: dict[str, Overtaken | None] = {}
+        self._unsaved: dict[str, OvertakenJob | None] = {}
         self._paid = False
         self.outdated = True
         """Whether another job may be due for the reservation."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
-from queues.values import Behind, QueueView, Waiting
+from queues.values import NextEntries, QueueSnapshot, WaitingEntry
 
 Shape = frozenset[tuple[str, int]]
 """A demand as a hashable value. Equal demands have equal shapes."""
@@ -19,7 +19,7 @@ Shape = frozenset[tuple[str, int]]
 class Candidate:
     """A known job that its queue, its cohort and the pool could run one day."""
 
-    waiting: Waiting
+    waiting: WaitingEntry
     demand: Amounts
     position: int
     """The index among the known entries. The first runnable job of a queue has the lowest."""
@@ -44,7 +44,7 @@ class KnownEntries:
         "unread",
     )
 
-    def __init__(self, view: QueueView, ceiling: Amounts) -> None:
+    def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
         """Begin with the entries of a view. `ceiling` is the most that any job of the queue can ever have."""
         self.bid_demand: Amounts | None = None
         """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
@@ -53,7 +53,7 @@ class KnownEntries:
         self.ceiling = ceiling
         self._set(view.heads, view.waiting - len(view.heads))
 
-    def _set(self, entries: Sequence[Waiting], unread: int) -> None:
+    def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
         self.entries = entries
         self.unread = unread
         """How many entries wait behind the known ones."""
@@ -63,7 +63,7 @@ class KnownEntries:
         """Whether all known entries have the same demand."""
         self._next = 0
         """The position from which the first runnable job is searched."""
-        self._unrunnable: list[Waiting] = []
+        self._unrunnable: list[WaitingEntry] = []
         """The known entries before the first runnable job."""
         self._picked: set[int] = set()
         """The positions of picked entries behind the first runnable job."""
@@ -71,7 +71,7 @@ class KnownEntries:
         self.first = self._find_first()
         """The first known job that could ever run."""
 
-    def extend(self, view: QueueView | Behind) -> None:
+    def extend(self, view: QueueSnapshot | NextEntries) -> None:
         """Append entries from behind the known ones. Some known entries may have been picked since the request.
 
         If the new entries do not follow the known ones, forget all.
@@ -137,7 +137,7 @@ class KnownEntries:
         return positions
 
 
-def _have_equal_demands(entries: Sequence[Waiting]) -> bool:
+def _have_equal_demands(entries: Sequence[WaitingEntry]) -> bool:
     """Return whether all entries have the same demand. Most equal demands are one object."""
     demand = entries[0].demand if entries else NOTHING
     return not [entry for entry in entries if entry.demand is not demand and entry.demand != demand]

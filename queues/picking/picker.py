@@ -28,7 +28,7 @@ from queues.picking.known_entries import Candidate
 from queues.picking.lines import Bid
 from queues.picking.picker_state import PickerState
 from queues.picking.queue_state import QueueState
-from queues.values import NOBODY, Batch, Pick
+from queues.values import NONE_OVERTAKEN, Batch, Pick
 
 Choice = tuple[QueueState, Candidate, Turn]
 """The queue that goes next, the job with which it goes, and its position in the order of turns."""
@@ -126,7 +126,7 @@ class Picker(PickerState):
         """Return the pick of a job, with all that it changes, and apply it to the working copy."""
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
         cost = queue_state.price(demand, self._rules.cost)
-        overtaken = NOBODY
+        overtaken = NONE_OVERTAKEN
         if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)
         if self._reservation.has_unsaved or spec.name in self._reservation.liable:
@@ -156,7 +156,7 @@ class Picker(PickerState):
         if queue.first is not None and candidate.position != queue.first.position:
             passed.append(queue)
         if not passed:
-            return NOBODY
+            return NONE_OVERTAKEN
         self._dirty.update(passed_queue.spec.name for passed_queue in passed)
         return {passed_queue.spec.name: passed_queue.overtake(self._now) for passed_queue in passed}
 

@@ -18,14 +18,14 @@ from queues.picking.pool import Pool
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
 from queues.picking.unread_entries import UnreadEntries
-from queues.rules import Rules
-from queues.values import Behind, QueueView, Snapshot
+from queues.rules import PickRules
+from queues.values import NextEntries, QueueSnapshot, Snapshot
 
 
 class PickerState:
     """The queues as they will be once every pick stands."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules, shadows: Shadows | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, rules: PickRules, shadows: Shadows | None = None) -> None:
         """Begin with a whole snapshot. `shadows` outlives the copy: it passes from one copy to the next."""
         self._rules = rules
         self._shadows = Shadows() if shadows is None else shadows
@@ -72,7 +72,7 @@ class PickerState:
             for queue in self._queues.values():
                 queue.bid_demand = None
 
-    def add_entries(self, requested: Iterable[str], entries: Mapping[str, Behind]) -> None:
+    def add_entries(self, requested: Iterable[str], entries: Mapping[str, NextEntries]) -> None:
         """Add the entries that were requested for some queues. A queue without `entries` can be requested again.
 
         They are the entries behind the known ones after all picks that were made before the request.
@@ -91,7 +91,7 @@ class PickerState:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
         self._reservation.settle(self._fair_share, queue, cost)
 
-    def _load(self, view: QueueView) -> None:
+    def _load(self, view: QueueSnapshot) -> None:
         spec = view.spec
         cohort = self._cohorts.get(spec.cohort)
         if view.after:

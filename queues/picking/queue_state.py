@@ -11,7 +11,7 @@ from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking.known_entries import Candidate, KnownEntries
 from queues.rules import Patience
-from queues.values import Overtaken, QueueView
+from queues.values import OvertakenJob, QueueSnapshot
 
 ReservationState = Literal["waits", "impossible", "unknown", "withdrawn"]
 """The state of a job for which the pool's room is or was reserved:
@@ -28,7 +28,7 @@ class QueueState(KnownEntries):
 
     __slots__ = ("eligible", "overtaken", "reservable", "spec", "used")
 
-    def __init__(self, view: QueueView, ceiling: Amounts) -> None:
+    def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
         """Begin with a view. `ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
@@ -103,7 +103,7 @@ class QueueState(KnownEntries):
         return not self.spec.cohort or amounts.fits(demand, self.used, self.spec.quota)
 
     @property
-    def first_overtaken(self) -> Overtaken | None:
+    def first_overtaken(self) -> OvertakenJob | None:
         """The record of how the first job was overtaken so far. A record of an earlier job does not count."""
         record = self.overtaken
         if record is None or self.first is None:
@@ -115,19 +115,19 @@ class QueueState(KnownEntries):
         """Return whether other jobs of the queue may pass the first one, if `times` jobs may pass it."""
         return not self.spec.strict and (self.first_overtaken.times if self.first_overtaken else 0) < times
 
-    def overtake(self, now: float) -> Overtaken:
+    def overtake(self, now: float) -> OvertakenJob:
         """Record that another job goes before the first one, and return the record."""
         record = self.first_overtaken
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
         key = self.first.waiting.entry.key
         if record is None:
-            self.overtaken = Overtaken(key=key, times=1, since=now)
+            self.overtaken = OvertakenJob(key=key, times=1, since=now)
         else:
-            self.overtaken = Overtaken(key=key, times=record.times + 1, since=record.since, kept=record.kept)
+            self.overtaken = OvertakenJob(key=key, times=record.times + 1, since=record.since, kept=record.kept)
         return self.overtaken
 
-    def mark_reserved(self) -> Overtaken:
+    def mark_reserved(self) -> OvertakenJob:
         """Record that room is reserved for the first job, which was overtaken, and return the record."""
         record = self.first_overtaken
         if self.first is None or record is None:

@@ -209,6 +209,6 @@ def ceiling(spec: QueueSpec, cohort: Cohort | None, pool: Amounts) -> Amounts:
     for name, amount in spec.quota.items():
         total = amount if cohort is None else cohort.total[name]
         most = min(total, amount + spec.borrowing.get(name, total))
-        in_pool = amounts.most(pool, name)
+        in_pool = amounts.limit_for(pool, name)
         ceilings[name] = most if in_pool is None else min(most, in_pool)
     return ceilings

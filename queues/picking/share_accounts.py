@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from queues.picking.grouped_index import GroupedIndex, Item
 from queues.picking.lines import Bid
-from queues.values import LAW, UNTOUCHED, Account, Clock
+from queues.values import ACCOUNT_SCHEME, NEW_ACCOUNT, Account, Clock
 
 _FINE = 64
 """Bits of the order in which debts end. Two different quotients of weights up to 10**6 differ by more than 2**-64."""
@@ -41,7 +41,7 @@ class ShareAccounts:
         """Begin with the accounts as stored. Accounts of another version of the algorithm do not count."""
         self._stored = dict(accounts)
         self._touched: set[str] = set()
-        if clock.law != LAW:
+        if clock.scheme != ACCOUNT_SCHEME:
             self._touched, accounts = set(accounts), {}
         self._members: dict[str, ShareMember] = {}
         self._sizes: dict[int, int] = {}
@@ -63,7 +63,7 @@ class ShareAccounts:
     @property
     def clock(self) -> Clock:
         """The clock, which has the sums of all bases and weights, as it is now."""
-        return Clock._make((self._served, self._weights, LAW))
+        return Clock._make((self._served, self._weights, ACCOUNT_SCHEME))
 
     @property
     def has_unsettled(self) -> bool:
@@ -74,7 +74,7 @@ class ShareAccounts:
         """Return a queue's account as it is now."""
         member = self._members.get(name)
         if member is None or not member.weight:
-            return UNTOUCHED
+            return NEW_ACCOUNT
         return Account._make((member.base, member.weight, member.largest))
 
     def changes(self) -> dict[str, Account]:
@@ -83,7 +83,7 @@ class ShareAccounts:
         touched, stored = self._touched, self._stored
         for name in sorted(touched) if len(touched) > 1 else touched:
             account = self.account(name)
-            if account != stored.get(name, UNTOUCHED):
+            if account != stored.get(name, NEW_ACCOUNT):
                 changes[name] = stored[name] = account
         touched.clear()
         return changes

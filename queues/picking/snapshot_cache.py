@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from queues.picking import read_depth
 from queues.picking.forecast import Forecast
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
@@ -21,7 +21,7 @@ FRESH_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Following:
+class SnapshotCache:
     """A cached snapshot of a store; safe to share between threads."""
 
     store: QueueReader
@@ -30,7 +30,7 @@ class Following:
     _snapshot: Snapshot | None = None
     _fresh_until: float = 0.0
 
-    def look(self, heads: int = FIRST, more: Collection[str] = ()) -> Snapshot:
+    def read(self, heads: int = FIRST, more: Collection[str] = ()) -> Snapshot:
         """Return a snapshot of every queue, with up to `heads` jobs of those in `more`. Raises QueueError."""
         with self._lock:
             now = self.clock()
@@ -48,14 +48,14 @@ class Following:
         if before is None:
             return self.store.snapshot(heads)
         snapshot = self.store.snapshot(heads, before.change, more)
-        return snapshot if snapshot.whole else merged(before, snapshot)
+        return snapshot if snapshot.whole else merge(before, snapshot)
 
-    def forecast(self, rules: Rules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
+    def forecast(self, rules: PickRules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
         """Return the next `count` picks, and the snapshot that they are made from.
 
         Reads more of queues whose known jobs are all picked, or cannot go. With `roomy`, only quotas limit the picks.
         """
-        snapshot, heads = self.look(), FIRST
+        snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))
         while True:
             forecast = Forecast(without_pool(snapshot) if roomy else snapshot, rules)
@@ -64,10 +64,10 @@ class Following:
             short = nearly_used_up(snapshot, picks) if len(picks) < count else frozenset()
             partly_read |= set(forecast.partly_read(depth))
             if partly_read and can_show_more(snapshot, depth, partly_read):
-                snapshot = self.look(depth, partly_read)
+                snapshot = self.read(depth, partly_read)
             elif short and heads < 4 * count:
                 heads *= 4
-                snapshot = self.look(heads, short)
+                snapshot = self.read(heads, short)
             else:
                 return snapshot, picks
 
@@ -79,7 +79,7 @@ def can_show_more(snapshot: Snapshot, heads: int, names: Collection[str]) -> boo
     return any(len(view.heads) < min(heads, view.waiting) for view in views)
 
 
-def merged(whole: Snapshot, difference: Snapshot) -> Snapshot:
+def merge(whole: Snapshot, difference: Snapshot) -> Snapshot:
     """Return a whole snapshot with a later difference applied. A difference has no other settings."""
     changed = {view.spec.name: view for view in difference.queues}
     queues = tuple(changed.get(view.spec.name, view) for view in whole.queues)

@@ -18,7 +18,7 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import order
 from queues.errors import Unstorable
-from queues.values import LAW, Account, Clock, Entry, Overtaken, QueueSpec, Reservation
+from queues.values import ACCOUNT_SCHEME, Account, Clock, Entry, OvertakenJob, QueueSpec, Reservation
 
 Text = bytes | str
 NO_ACCOUNT = Account()
@@ -200,14 +200,14 @@ def decode_clock(text: Text) -> Clock:
     if not text:
         return Clock()
     *numbers, law = (text if isinstance(text, str) else text.decode()).split()
-    if law != LAW:
+    if law != ACCOUNT_SCHEME:
         _, _, _ = map(int, numbers)
-        return Clock(law=law)
+        return Clock(scheme=law)
     served, weights = numbers
-    return Clock(served=int(served), weights=int(weights), law=law)
+    return Clock(served=int(served), weights=int(weights), scheme=law)
 
 
-def encode_overtaken(overtaken: Overtaken | None) -> str:
+def encode_overtaken(overtaken: OvertakenJob | None) -> str:
     """Encode an overtaken job: its key, how often and since when it was overtaken, and the room reserved for it, if
     any."""
     if overtaken is None:
@@ -216,14 +216,14 @@ def encode_overtaken(overtaken: Overtaken | None) -> str:
     return dump(fields if overtaken.kept is None else fields | {"kept": dict(overtaken.kept)})
 
 
-def decode_overtaken(text: Text) -> Overtaken | None:
+def decode_overtaken(text: Text) -> OvertakenJob | None:
     """Decode an overtaken job."""
     return overtaken_from_fields(orjson.loads(text))
 
 
-def overtaken_from_fields(fields: dict[str, Any] | None) -> Overtaken | None:
+def overtaken_from_fields(fields: dict[str, Any] | None) -> OvertakenJob | None:
     """Return the overtaken job with these fields; None for a queue without one."""
-    return None if fields is None else Overtaken(**{**fields, "key": JobKey.parse(fields["key"])})
+    return None if fields is None else OvertakenJob(**{**fields, "key": JobKey.parse(fields["key"])})
 
 
 def dump(fields: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 REMINDER_SECONDS = 60.0
 
 
-class Outage:
+class OutageLog:
     """The log lines about one service that may be unreachable. Many threads may use it."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +23,7 @@ class Outage:
         self._logged_at = 0.0
         self._message = ""
 
-    def met(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Log a failed attempt, unless the same error was logged within the last minute."""
         with self._lock:
             now = self._clock()
@@ -33,7 +33,7 @@ class Outage:
                 self._log.warning("%s; trying again", error)
                 self._message, self._logged_at = str(error), now
 
-    def over(self) -> None:
+    def report_recovery(self) -> None:
         """Log that an attempt succeeded, if the one before it failed."""
         with self._lock:
             if self._message:

@@ -11,7 +11,7 @@ import orjson
 
 from crds.resources.amounts import Amounts
 from queues.redis import codec
-from queues.values import Batch, Committed, Entry, Reservation
+from queues.values import Batch, CommitResult, Entry, Reservation
 
 NEXT_ENTRIES = 7
 """The index in the answer at which the next entries of queues begin."""
@@ -99,10 +99,10 @@ def _totals(
     return {"clock": clock, "accounts": _last_texts(accounts), "overtaken": _last_texts(overtaken)}
 
 
-def outcome(answer: list[bytes]) -> Committed:
+def outcome(answer: list[bytes]) -> CommitResult:
     """Decode the script's answer without the reservations and the next entries of queues."""
     refused, picked, _, change, alone, others, _ = (part.decode() for part in answer[:NEXT_ENTRIES])
-    return Committed(
+    return CommitResult(
         (),
         refused,  # type: ignore[arg-type]
         change=int(change),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from queues.storage import commit_codec
-from queues.values import Batch, Behind, Committed, Reservation
+from queues.values import Batch, CommitResult, NextEntries, Reservation
 
 
 class PipelinedCommit:
@@ -18,7 +18,7 @@ class PipelinedCommit:
     def __init__(
         self,
         send: Callable[[Batch, str, commit_codec.Encoded], Callable[[], list[bytes]]],
-        read_next_entries: Callable[[list[bytes]], tuple[Behind, ...]],
+        read_next_entries: Callable[[list[bytes]], tuple[NextEntries, ...]],
         batch: Batch,
     ) -> None:
         """`send` sends the commit of an encoded batch under a name, and returns a function that waits for the answer.
@@ -35,7 +35,7 @@ class PipelinedCommit:
         """See PendingCommit."""
         self._wait = self._send(replace(self._batch, change=change), self.name, self._picks)
 
-    def outcome(self) -> Committed:
+    def outcome(self) -> CommitResult:
         """See PendingCommit."""
         self._answer = self._wait()
         return commit_codec.outcome(self._answer)
@@ -44,6 +44,6 @@ class PipelinedCommit:
         """See PendingCommit."""
         return commit_codec.reservations(self._batch, self._answer)
 
-    def next_entries(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[NextEntries, ...]:
         """See PendingCommit."""
         return self._read_next_entries(self._answer)

@@ -12,14 +12,14 @@ from crds.resources.amounts import Amounts
 from queues import limits, redis_keys
 from queues.chunks import chunks
 from queues.inspection import redis_reader, reset
-from queues.inspection_values import StorePicture
+from queues.inspection_values import StoreInspection
 from queues.redis import codec
 from queues.redis.connection import Connection, ScriptPipeline, incarnation, read_atomically, translate_parse_errors
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
 from queues.storage.commits import PipelinedCommit
 from queues.store import PendingCommit, StoreSettings
-from queues.values import Batch, Behind, Entry, Place, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, Entry, NextEntries, QueuePosition, QueueSpec, Reservation, Snapshot
 
 CHUNK = 500
 """The most keys for one call of a script. The server does nothing else during a call, which takes a few
@@ -103,7 +103,7 @@ class RedisStore:
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
         specs = [text for spec in queues for text in _spec_texts(spec)]
-        names = codec.encode_names(limits.counted_resources(queues, pool, self._settings.counted))
+        names = codec.encode_names(limits.usage_resources(queues, pool, self._settings.counted))
         _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), names, *specs])
 
     def put(self, entries: Iterable[Entry]) -> None:
@@ -141,7 +141,7 @@ class RedisStore:
     def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
         return _COMMIT.send(self._pipeline, self._arguments(batch, name, picks))
 
-    def _read_next_entries(self, answer: list[bytes]) -> tuple[Behind, ...]:
+    def _read_next_entries(self, answer: list[bytes]) -> tuple[NextEntries, ...]:
         with self._reader_lock, translate_parse_errors(self._connection):
             return self._reader.read_next_entries(answer[commit_codec.NEXT_ENTRIES :])
 
@@ -152,14 +152,14 @@ class RedisStore:
         head: list[str | int] = [batch.epoch, batch.revision, name, batch.follows, now, first, last, batch.change]
         return [*head, *picks, batch.heads, *(value for pair in batch.needs_entries.items() for value in pair)]
 
-    def place(self, key: JobKey) -> Place | None:
+    def place(self, key: JobKey) -> QueuePosition | None:
         """See QueueStore."""
         answer = _PLACE(self._connection, arguments=[self._epoch, str(key)])
         if not answer:
             return None
         with translate_parse_errors(self._connection):
             text, rank, waiting = answer
-            return Place(entry=codec.decode_entry(text), rank=int(rank), waiting=int(waiting))
+            return QueuePosition(entry=codec.decode_entry(text), rank=int(rank), waiting=int(waiting))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""
@@ -169,7 +169,7 @@ class RedisStore:
         """See QueueStore."""
         return self._reservations(0, ["all"])
 
-    def inspect(self) -> StorePicture:
+    def inspect(self) -> StoreInspection:
         """See QueueStore."""
         return redis_reader.read_store(self._connection)
 

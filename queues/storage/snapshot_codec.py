@@ -11,7 +11,7 @@ import orjson
 
 from crds.resources.amounts import Amounts
 from queues.redis import codec
-from queues.values import Behind, Entry, QueueSpec, QueueView, Snapshot, Waiting
+from queues.values import Entry, NextEntries, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
 CACHED_ENTRIES = 40_000
 """The least number of entries that the cache keeps once it is full; it keeps at most twice as many."""
@@ -24,7 +24,7 @@ OMITTED = 0
 """The value that stands for an entry that the script has returned before, or leaves out for now."""
 
 
-class _LazyWaiting(Waiting):
+class _LazyWaiting(WaitingEntry):
     """A waiting entry that is decoded when it is first read. Most entries are picked before that."""
 
     __slots__ = ("_fields",)
@@ -53,9 +53,9 @@ class SnapshotReader:
         """The newest version of any entry in the last answer."""
         self._specs: dict[str, QueueSpec] = {}
         self._pool: Amounts | None = None
-        self._entries: dict[int, Waiting] = {}
+        self._entries: dict[int, WaitingEntry] = {}
         """Version -> entry. When it is full, it becomes `_older`."""
-        self._older: dict[int, Waiting] = {}
+        self._older: dict[int, WaitingEntry] = {}
         self._demands: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._last_demand: Amounts = {}
         """The demand of the last new entry. Consecutive jobs often have the same demand."""
@@ -89,14 +89,14 @@ class SnapshotReader:
             departed={name: codec.decode_account(text) for name, text in header["departed"].items()},
         )
 
-    def read_next_entries(self, parts: list[bytes]) -> tuple[Behind, ...]:
+    def read_next_entries(self, parts: list[bytes]) -> tuple[NextEntries, ...]:
         """Decode the next entries of each queue that the commit script returned."""
         queues = orjson.loads(b"[%b]" % b",".join(parts))
-        return tuple(Behind(queue, after, waiting, self._heads(heads)) for queue, after, waiting, heads in queues)
+        return tuple(NextEntries(queue, after, waiting, self._heads(heads)) for queue, after, waiting, heads in queues)
 
-    def _views(self, views: list[View], whole: bool) -> Iterator[QueueView]:
+    def _views(self, views: list[View], whole: bool) -> Iterator[QueueSnapshot]:
         for settings, account, overtaken, usage, waiting, after, heads in views:
-            yield QueueView(
+            yield QueueSnapshot(
                 spec=self._specs[settings["name"] if whole else settings],
                 usage=usage,
                 waiting=waiting,
@@ -106,7 +106,7 @@ class SnapshotReader:
                 after=after,
             )
 
-    def _heads(self, heads: list[Any]) -> tuple[Waiting, ...]:
+    def _heads(self, heads: list[Any]) -> tuple[WaitingEntry, ...]:
         """Return the entries up to the first one that neither this answer nor the cache has."""
         entries, parts = [], iter(heads)
         for version, _, fields in zip(parts, parts, parts, strict=True):
@@ -116,7 +116,7 @@ class SnapshotReader:
             entries.append(waiting)
         return tuple(entries)
 
-    def _cache(self, version: int, fields: Any) -> Waiting | None:
+    def _cache(self, version: int, fields: Any) -> WaitingEntry | None:
         """Add an entry to the cache and return it; None if the answer omits an entry that the reader does not know."""
         waiting = self._older.get(version)
         if waiting is None:

@@ -11,7 +11,7 @@ from queues.redis.connection import Connection, read_atomically, translate_parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
+class QueueStats:
     """The numbers of one moment. `picks` and `runs` only rise, so two readings give a rate."""
 
     at: float
@@ -51,14 +51,14 @@ _COMMANDS = (
 )
 
 
-def read(connection: Connection) -> Vitals:
+def read(connection: Connection) -> QueueStats:
     """Read the numbers. Raises QueueError if Redis does not answer or holds a value that cannot be read."""
     time, *numbers, workers, threads = read_atomically(connection, _COMMANDS)
     with translate_parse_errors(connection):
         now = int(time[0]) + int(time[1]) / 1e6
         epoch, picks, runs, ready, delayed, leased, waiting, admitted = map(_number, numbers)
         alive = {name.decode() for name, ends in workers or () if float(ends) > now}
-        return Vitals(
+        return QueueStats(
             at=now,
             epoch=epoch,
             picks=picks,

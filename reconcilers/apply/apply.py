@@ -270,7 +270,7 @@ class Application:
 
     def _record_version(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]
-        self.pod_versions.append(integers.bounded(version, 0))
+        self.pod_versions.append(integers.parse(version, 0))
 
 
 def _is_quiet(action: Action) -> bool:

@@ -111,7 +111,7 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
             return Deleted()
         case InvalidJob():
             return Invalid(job)
-    if job.finished:
+    if job.is_finished:
         return Finished(job)
     if job.spec.suspend:
         cause = DeletionCause(job, "Suspending", f"suspended by its owner: {GRACE}")

@@ -47,7 +47,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     deletion = PodDeletion(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
     if observation.no_room or (isinstance(job, TorchJob) and status.admission_reason(job.status) == status.EXCEEDS):
         deletion = deletion.for_uncharged()
-    if isinstance(job, TorchJob) and not job.finished:
+    if isinstance(job, TorchJob) and not job.is_finished:
         # 1. A success stays a success, even if the owner has suspended the job or its resources were taken back since.
         if has_succeeded(job, observation.pods):
             after = status.finish(job, "Succeeded", "Succeeded", "all is done", now)
@@ -71,7 +71,7 @@ def _report_stuck_pods(observation: Observation, deletion: PodDeletion, now: dat
     message = deletion.describe_stuck(stuck)
     # The Event's name is made from its text, so a repetition creates no second one.
     events = (EmitEvent(status.PODS_STUCK, message, warning=True),)
-    if not isinstance(job, TorchJob) or job.finished or job.admission is None:
+    if not isinstance(job, TorchJob) or job.is_finished or job.admission is None:
         return events
     if status.is_blocked(job.status):
         return events if status.admission_reason(job.status) in status.SENT_BACK else ()
@@ -353,11 +353,11 @@ def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:
 
 def _plan_invalid(job: InvalidJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
     """Report an invalid job, delete its pods, and delete the job itself when its time to live is over."""
-    ended = job.status.completion_time if job.status.finished else None
+    ended = job.status.completion_time if job.status.is_finished else None
     remaining = _seconds_left(ended, job.time_to_live, now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
-    writes = () if job.status.finished else _report_invalid(job, now)
+    writes = () if job.status.is_finished else _report_invalid(job, now)
     deletions = deletion.delete(observation.pods, shorten=True) + _report_stuck_pods(observation, deletion, now)
     return Plan(writes + deletions + gangs.delete_groups(observation.groups), remaining)
 

@@ -62,7 +62,7 @@ class RecoveryContext:
         faults = self._faults()
         if faults:
             return self._set_back(faults)
-        request = asked.requested(self.job)
+        request = asked.pending_request(self.job)
         if request is not None:
             return self._restart_on_request(request)
         stuck = self.deletion.stuck_pods(self.pods)

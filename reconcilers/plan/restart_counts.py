@@ -77,7 +77,7 @@ def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     return tuple(
         uid + slash + number
         for uid, slash, number in marks
-        if uid in by_uid and not (slash and by_uid[uid].counted_restarts >= integers.bounded(number, integers.LARGEST))
+        if uid in by_uid and not (slash and by_uid[uid].counted_restarts >= integers.parse(number, integers.LARGEST))
     )
 
 

@@ -178,7 +178,7 @@ class Restarts:
             return tuple(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
-            labels.RESTART_ASKED: timestamps.format_time(self._now),
+            labels.RESTART_REQUESTED_AT: timestamps.format_time(self._now),
         }
         return (PatchPodMetadata(pods, {"annotations": annotations}),)
 
@@ -255,7 +255,7 @@ class Restarts:
         )
 
     def _marks(self, restarts: int, purpose: str) -> dict[str, Any]:
-        notes = {labels.RESTARTS_SETTLED: str(restarts)} if restarts else {}
+        notes = {labels.RESTARTS_HANDLED: str(restarts)} if restarts else {}
         if purpose and self.settings.in_place == "kruise":
             notes[labels.RESTART_CONTAINERS] = purpose
         metadata: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
@@ -275,7 +275,7 @@ class Restarts:
                     labels.JOB_UID: metadata.uid,
                     labels.RESTART: str(self.generation),
                 },
-                "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_SETTLED: str(pod.restarts)},
+                "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_HANDLED: str(pod.restarts)},
                 "ownerReferences": [
                     {"apiVersion": PODS.api_version, "kind": PODS.kind, "name": pod.name, "uid": pod.uid}
                 ],
@@ -295,7 +295,7 @@ def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
     counted = {uid: int(number) for uid, _, number in (mark.partition("/") for mark in job.status.replacing) if number}
     pending = (pod for pod in pods if pod.counted_restarts < counted.get(pod.uid, 0))
     return tuple(
-        PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_SETTLED: str(counted[pod.uid])}}) for pod in pending
+        PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_HANDLED: str(counted[pod.uid])}}) for pod in pending
     )
 
 

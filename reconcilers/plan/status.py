@@ -14,7 +14,7 @@ from crds import labels
 from crds.resources.amounts import Amounts
 from crds.torchjob import conditions, restart_requests
 from crds.torchjob.conditions import Phase
-from crds.torchjob.status import Admission, Measured, QueueStatus, TaskStatus, TorchJobStatus
+from crds.torchjob.status import Admission, PodMeasurements, QueueStatus, TaskStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
@@ -59,7 +59,7 @@ def enter_status(
     """Return a status in a phase, also for a job whose spec is not valid."""
     # A user wrote conditions that contradict the phase: they are replaced.
     ended = conditions.phase_of(before.conditions) in conditions.FINISHED
-    existing = () if ended and not before.finished else before.conditions
+    existing = () if ended and not before.is_finished else before.conditions
     updated = conditions.enter(existing, phase, reason, message, now, generation)
     return before.model_copy(update={"phase": phase, "conditions": updated, "observed_generation": generation})
 
@@ -88,7 +88,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "replacing": (),
         **backoff.clear(),
     }
-    request = restart_requests.requested(job)
+    request = restart_requests.pending_request(job)
     if request is not None:
         update["restart_request"] = request.id  # new pods fulfil the request
     message = f"admitted to queue {admission.queue}, attempt {admission.attempt}"
@@ -98,7 +98,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
 def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
     """Return what still counts of the job's wait if it has to wait again before it runs."""
     tries, refusal = admission_tries(job, now), job.status.queue.refused_by if job.status.queue else None
-    if job.retried(now):
+    if job.is_retry_due(now):
         refusal = None
     return QueueStatus(tries=tries, refused_by=refusal) if tries or refusal else None
 
@@ -111,7 +111,7 @@ def mark_running(job: TorchJob, now: datetime) -> TorchJobStatus:
 
 def admission_tries(job: TorchJob, now: datetime) -> int:
     """Return how often in a row the job was admitted and did not run, since its owner last asked for another try."""
-    return 0 if job.status.queue is None or job.retried(now) else job.status.queue.tries
+    return 0 if job.status.queue is None or job.is_retry_due(now) else job.status.queue.tries
 
 
 def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
@@ -171,7 +171,7 @@ def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobSta
     return release(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
 
 
-def record_charge(job: TorchJob, charge: Amounts, measured: Measured) -> TorchJobStatus:
+def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements) -> TorchJobStatus:
     """Return the status of a job that is charged for what its pods really request."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})
@@ -250,7 +250,7 @@ def observe_generation(job: TorchJob) -> TorchJobStatus:
     generation = job.metadata.generation
     if job.status.observed_generation == generation:
         return job.status
-    updated = conditions.confirmed(job.status.conditions, generation)
+    updated = conditions.confirm(job.status.conditions, generation)
     return job.status.model_copy(update={"observed_generation": generation, "conditions": updated})
 
 

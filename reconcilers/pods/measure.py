@@ -14,7 +14,7 @@ from crds import labels
 from crds.resources import quantities
 from crds.resources.amounts import NOTHING, Amounts, peak, subtract
 from crds.torchjob import demand
-from crds.torchjob.status import Measured
+from crds.torchjob.status import PodMeasurements
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.views import pod_view
@@ -29,7 +29,7 @@ MOST_NAMED = 4
 class Excess:
     """The excess of the pods' requests over the job's charge."""
 
-    measured: Measured
+    measured: PodMeasurements
     """The measured requests of the job's pods, to be stored in its status."""
     charge: Amounts
     """The charge that the job needs for all of its pods."""
@@ -43,7 +43,7 @@ class Excess:
 
     def __str__(self) -> str:
         names = sorted(self.more)
-        parts = [f"{name} {quantities.text(name, self.more[name])}" for name in names[:MOST_NAMED]]
+        parts = [f"{name} {quantities.format_amount(name, self.more[name])}" for name in names[:MOST_NAMED]]
         parts += [f"{len(names) - MOST_NAMED} resources"] if len(names) > MOST_NAMED else []
         return f"as the API server created them, its pods request more than their templates: {', '.join(parts)} more"
 
@@ -58,11 +58,11 @@ def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Exc
     larger = _largest_excess(job, pods)
     if not larger:
         return None
-    measured = {name: peak(share, job.measured.get(name, NOTHING)) for name, share in larger.items()}
-    combined = {**job.measured, **measured}
+    measured = {name: peak(share, job.pod_measurements.get(name, NOTHING)) for name, share in larger.items()}
+    combined = {**job.pod_measurements, **measured}
     charge = peak(charged, demand.job_charge(job.spec, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
-    return Excess(Measured(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
+    return Excess(PodMeasurements(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
 
 
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:

@@ -76,7 +76,7 @@ def trim(manifest: Manifest) -> NodeView:
 
 def _allocatable(manifest: Manifest) -> Amounts:
     try:
-        return demand.amounts(manifest.get("status", {}).get("allocatable"))
+        return demand.read_resources(manifest.get("status", {}).get("allocatable"))
     except ValueError:  # the node's capacity is not readable, so none is counted on
         return NOTHING
 

@@ -232,7 +232,7 @@ def _problem_text(manifest: Manifest, phase: str) -> str:
 def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     disruption = _disruption(conditions.get("DisruptionTarget", {}), conditions.get("Ready", {}))
-    return {"disruption": disruption} | _in_place(conditions.get(labels.RESTARTED, {})) | _advice(conditions)
+    return {"disruption": disruption} | _in_place(conditions.get(labels.CONTAINERS_RESTARTED, {})) | _advice(conditions)
 
 
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -277,9 +277,9 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
-        "counted_restarts": max(0, _number(notes, labels.RESTARTS_SETTLED)),
+        "counted_restarts": max(0, _number(notes, labels.RESTARTS_HANDLED)),
         "requested_restart": notes.get(labels.RESTART_CONTAINERS, ""),
-        "restart_requested_at": timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED)),
+        "restart_requested_at": timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT)),
     }
 
 
@@ -351,12 +351,12 @@ def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
 def version(manifest: Manifest) -> int:
     """Return an object's resourceVersion; 0 if the server's versions are not numbers."""
     text = manifest["metadata"].get("resourceVersion", "")
-    return integers.bounded(text, 0)
+    return integers.parse(text, 0)
 
 
 def _number(marks: Mapping[str, str], name: str) -> int:
     """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
-    return integers.bounded(marks.get(name), -1)
+    return integers.parse(marks.get(name), -1)
 
 
 def _termination(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:

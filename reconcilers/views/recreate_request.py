@@ -59,7 +59,7 @@ def trim(manifest: Manifest) -> RecreateView:
         pod_uid=notes.get(labels.POD_UID, ""),
         generation=_number(marks.get(labels.RESTART, "")),
         created=timestamps.seconds_or_none(metadata.get("creationTimestamp")),
-        restarts=max(0, _number(notes.get(labels.RESTARTS_SETTLED, ""))),
+        restarts=max(0, _number(notes.get(labels.RESTARTS_HANDLED, ""))),
         verdict=verdict,
         message=message,
     )
@@ -89,7 +89,7 @@ def recreations_informer(
 
 def _number(text: str) -> int:
     """Return the number in a text; -1 if the text is not a number."""
-    return integers.bounded(text, -1)
+    return integers.parse(text, -1)
 
 
 def _judge(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:

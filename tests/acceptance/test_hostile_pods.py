@@ -24,7 +24,7 @@ def pod(owner: dict[str, Any], queue: str, attempt: str) -> dict[str, Any]:
     metadata = {
         "name": fresh("hostile"),
         "labels": marks,
-        "annotations": {labels.CHARGE: '{"cpu":64000}', labels.RESTARTS_SETTLED: "9" * 5000},
+        "annotations": {labels.CHARGE: '{"cpu":64000}', labels.RESTARTS_HANDLED: "9" * 5000},
         "ownerReferences": [owner],
         "finalizers": [KEEP],
     }

@@ -17,7 +17,7 @@ from bench.benchmarks.open_loop import Planned, Sent
 from bench.cli import main
 from bench.support import api_counts, baseline_scenario
 from bench.support.baseline_scenario import Scenario
-from bench.support.ledger import Ledger
+from bench.support.ledger import JobLedger
 from bench.support.pod_player import RUN_LABEL
 from crds import tenantqueue
 from crds.torchjob import demand, torchjob
@@ -73,8 +73,8 @@ class TestScenario:
 
 
 class TestLedger:
-    def ledger(self) -> Ledger:
-        return Ledger(Scenario("p", 0.01).jobs(), limit=20)
+    def ledger(self) -> JobLedger:
+        return JobLedger(Scenario("p", 0.01).jobs(), limit=20)
 
     def test_record_keeps_the_first_times_of_admission_and_end(self) -> None:
         ledger = self.ledger()

@@ -32,7 +32,7 @@ def test_bare_returns_the_pod_without_its_job_and_node() -> None:
         "metadata": {"name": "one-0-worker-0", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"containers": [{"name": "torch"}], "nodeName": "n", "hostname": "h"},
     }
-    bare = pods.named(pods.bare(pod), "x-1")
+    bare = pods.with_name(pods.bare(pod), "x-1")
     assert bare == {
         "apiVersion": "v1",
         "kind": "Pod",

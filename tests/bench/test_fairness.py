@@ -9,7 +9,7 @@ from bench.benchmarks import fairness, withdrawals
 from bench.benchmarks.fairness import Admission
 from bench.cli import main
 from bench.support.games import Fluid
-from queues.rules import Rules
+from queues.rules import PickRules
 
 
 def test_a_queue_that_joins_has_no_credit_from_before() -> None:
@@ -72,6 +72,6 @@ def test_deviation_wait_and_run_length_are_bounded(seed: int) -> None:
 
 
 def test_a_large_job_is_overtaken_no_more_than_the_bound() -> None:
-    figures = fairness.large_job(Rules(cost=fairness.GPU))
+    figures = fairness.large_job(PickRules(cost=fairness.GPU))
     assert figures["across_queues_overtaken"] <= figures["across_queues_bound"]
     assert figures["within_queue_overtaken"] == figures["within_queue_bound"]

@@ -14,7 +14,7 @@ from bench.support import scenarios
 from bench.support.arena import Fifo, Production, WeightedRoundRobin
 from bench.support.scenarios import GPU, Job, Scenario
 from crds.keys import JobKey
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
 
 YAML = """
@@ -46,7 +46,7 @@ def small() -> Scenario:
 
 def test_play_measures_waits_makespan_and_utilisation() -> None:
     scenario = small()
-    figures = simulate.play(Production(scenario.queues, scenario.pool, Rules()), scenario, GPU).figures()
+    figures = simulate.play(Production(scenario.queues, scenario.pool, PickRules()), scenario, GPU).figures()
     assert (figures["admitted"], figures["never_admitted"], figures["makespan_s"]) == (3, 0, 20.0)
     assert figures["utilisation_percent"] == 100.0
     assert {queue: waits["max"] for queue, waits in figures["wait_s"].items()} == {"a": 10.0, "b": 10.0}

@@ -82,7 +82,7 @@ class Arena:
         self.records.mkdir()
         self.network: Network | None = None
         self._looking: KubernetesCluster | None = None
-        self.redis_socket = Path(server.plan(self.layout).url.removeprefix("unix://"))
+        self.redis_socket = Path(server.prepare(self.layout).url.removeprefix("unix://"))
 
     def start(self) -> None:
         """Start all processes, each one after the processes that it needs answer."""
@@ -90,7 +90,7 @@ class Arena:
         self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         stack.install(self.api())
-        self._add("redis", server.plan(self.layout).command)
+        self._add("redis", server.prepare(self.layout).command)
         self.until(lambda: server.answers(f"unix://{self.redis_socket}"), "Redis")
         kubeconfig = ["--kubeconfig", str(self.layout.kubeconfig)]
         size = ["--cpus", str(self.cpus), "--memory", "64Gi", "--gpus", "0", "--stop-pods"]

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator import settings
 from coordinator.errors import SettingsError
-from queues.rules import Patience, Rules
+from queues.rules import Patience, PickRules
 
 
 def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_unreadable_settings_file_is_an_error_that_names_it(tmp_path: Path, t
 
 
 def test_masked_hides_the_password_of_a_url() -> None:
-    shown = settings.masked("redis_url", "rediss://me:secret@host:6379/2")
+    shown = settings.mask("redis_url", "rediss://me:secret@host:6379/2")
     assert "secret" not in shown
     assert "host:6379/2" in shown
 
@@ -75,5 +75,5 @@ def test_parse_pool_reads_nodes_none_and_amounts(text: str, expected: object) ->
 
 def test_settings_determine_the_rules_of_picks() -> None:
     found = settings.Settings(cost="nvidia.com/gpu", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0).rules
-    assert found == Rules(cost="nvidia.com/gpu", patience=Patience(7, 9.0), queue_bypasses=5)
-    assert settings.Settings().rules == Rules()
+    assert found == PickRules(cost="nvidia.com/gpu", patience=Patience(7, 9.0), queue_bypasses=5)
+    assert settings.Settings().rules == PickRules()

@@ -18,7 +18,7 @@ NO_RESOURCES = (
 
 def test_empty_spec_gets_the_defaults() -> None:
     spec = tenantqueue.parse({"metadata": {"name": "a"}}).spec
-    assert (spec.weight, spec.open, spec.ordering, spec.aging_seconds) == (1, True, "BestEffortFIFO", 600)
+    assert (spec.weight, spec.is_open, spec.ordering, spec.aging_seconds) == (1, True, "BestEffortFIFO", 600)
     assert spec.quota_amounts == {}
 
 
@@ -34,7 +34,7 @@ def test_quota_of_pods_accepts_the_names_of_a_resource_quota(name: str) -> None:
 
 @pytest.mark.parametrize(("policy", "is_open"), [("None", True), ("Hold", False), ("HoldAndDrain", False)])
 def test_queue_is_open_only_without_a_stop_policy(policy: str, is_open: bool) -> None:
-    assert tenantqueue.parse(queue(stopPolicy=policy)).spec.open is is_open
+    assert tenantqueue.parse(queue(stopPolicy=policy)).spec.is_open is is_open
 
 
 @pytest.mark.parametrize(

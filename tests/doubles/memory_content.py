@@ -15,14 +15,14 @@ from queues import order
 from queues.values import (
     Account,
     Batch,
-    Behind,
     Clock,
     Entry,
-    Overtaken,
+    NextEntries,
+    OvertakenJob,
+    QueueSnapshot,
     QueueSpec,
-    QueueView,
     Reservation,
-    Waiting,
+    WaitingEntry,
 )
 
 
@@ -48,8 +48,8 @@ class Content:
     pool: Amounts | None = None
     clock: Clock = field(default_factory=Clock)
     accounts: dict[str, Account] = field(default_factory=dict)
-    overtaken: dict[str, Overtaken | None] = field(default_factory=dict)
-    entries: dict[JobKey, Waiting] = field(default_factory=dict)
+    overtaken: dict[str, OvertakenJob | None] = field(default_factory=dict)
+    entries: dict[JobKey, WaitingEntry] = field(default_factory=dict)
     members: dict[JobKey, str] = field(default_factory=dict)
     """Job -> the text that orders jobs of one score (`order.member`), as it was when the job was put first."""
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Content:
 
     def charge(self, reservation: Reservation, times: int) -> None:
         """Add the counted part of a reservation's charge, times `times`, to the sums of its queue and of the pool."""
-        charge = amounts.only(reservation.charge, self.counted)
+        charge = amounts.select(reservation.charge, self.counted)
         for sums in (self.usage.setdefault(reservation.queue, {}), self.pool_usage):
             amounts.increase(sums, charge, times)
             for name in charge:
@@ -89,9 +89,9 @@ class Content:
             places.setdefault(waiting.entry.queue, {})[key] = order.score(waiting.entry, spec.aging_seconds)
         return places
 
-    def lines(self, queues: Collection[str]) -> dict[str, list[Waiting]]:
+    def lines(self, queues: Collection[str]) -> dict[str, list[WaitingEntry]]:
         """Return the waiting entries of some configured queues, in order."""
-        lines: dict[str, list[Waiting]] = {name: [] for name in queues}
+        lines: dict[str, list[WaitingEntry]] = {name: [] for name in queues}
         for waiting in self.entries.values():
             if waiting.entry.queue in lines:
                 lines[waiting.entry.queue].append(waiting)
@@ -104,9 +104,9 @@ class Content:
         """Return the sort key of a waiting job (`order.place`)."""
         return order.score(entry, aging_seconds), self.members[entry.key]
 
-    def view(self, name: str, line: list[Waiting], heads: int, after: int) -> QueueView:
+    def view(self, name: str, line: list[WaitingEntry], heads: int, after: int) -> QueueSnapshot:
         """Return the view of a queue with these waiting entries."""
-        return QueueView(
+        return QueueSnapshot(
             spec=self.specs[name],
             usage=dict(self.usage.get(name, {})),
             waiting=len(line),
@@ -120,10 +120,10 @@ class Content:
         """Return the accounts of queues that are not configured any more."""
         return {name: account for name, account in self.accounts.items() if name not in self.specs}
 
-    def next_entries(self, batch: Batch) -> tuple[Behind, ...]:
+    def next_entries(self, batch: Batch) -> tuple[NextEntries, ...]:
         """Return the next entries of the queues that a batch names."""
         after = batch.needs_entries
         return tuple(
-            Behind(name, after[name], len(line), tuple(line[after[name] : after[name] + batch.heads]))
+            NextEntries(name, after[name], len(line), tuple(line[after[name] : after[name] + batch.heads]))
             for name, line in self.lines(after).items()
         )

@@ -10,22 +10,22 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import errors, limits, order
-from queues.inspection_values import StorePicture
+from queues.inspection_values import StoreInspection
 from queues.redis import codec
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
     NO_ACCOUNTS,
     Batch,
-    Committed,
+    CommitResult,
     Entry,
     Pick,
-    Place,
+    QueuePosition,
     QueueSpec,
     Refusal,
     Reservation,
     Settlement,
     Snapshot,
-    Waiting,
+    WaitingEntry,
 )
 from tests.doubles.memory_content import Content, Last
 from tests.doubles.sync_commit import SyncCommit
@@ -95,7 +95,7 @@ class MemoryStore:
         pool = codec.decode_amounts(codec.encode_amounts(pool))
         with content.lock:
             self._guard()
-            names = limits.counted_resources(queues, pool, self._settings.counted)
+            names = limits.usage_resources(queues, pool, self._settings.counted)
             if (specs, pool, names) == (content.specs, content.pool, content.counted) and content.revision:
                 return
             content.specs, content.pool = specs, pool
@@ -166,13 +166,13 @@ class MemoryStore:
                 departed=content.accounts_of_removed_queues() if whole else NO_ACCOUNTS,
             )
 
-    def _commit(self, batch: Batch, name: str) -> Committed:
+    def _commit(self, batch: Batch, name: str) -> CommitResult:
         content = self._content
         with content.lock:
             self._guard(batch.epoch)
             before, last = content.change, content.last
             if batch.follows and (last.name != batch.follows or not last.whole):
-                return Committed((), "predecessor", before)
+                return CommitResult((), "predecessor", before)
             last_known = last.change if batch.follows else batch.change
             others = [queue for queue, number in content.changed.items() if number > last_known >= content.settled]
             reservations, refused = self._take_picks(batch)
@@ -183,7 +183,7 @@ class MemoryStore:
             content.last = Last(name, not refused, change)
         for reservation in reservations:
             self._mark(reservation.key, reservation.queue)
-        return Committed(
+        return CommitResult(
             tuple(reservations),
             refused,
             change,
@@ -224,7 +224,7 @@ class MemoryStore:
                 self._number_change()
             return over
 
-    def place(self, key: JobKey) -> Place | None:
+    def place(self, key: JobKey) -> QueuePosition | None:
         """See QueueStore."""
         content = self._content
         with content.lock:
@@ -236,7 +236,7 @@ class MemoryStore:
             line = [entry.entry for entry in content.entries.values() if entry.entry.queue == waiting.entry.queue]
             position = content.place(waiting.entry, aging)
             rank = sum(content.place(entry, aging) < position for entry in line)
-            return Place(entry=waiting.entry, rank=rank, waiting=len(line))
+            return QueuePosition(entry=waiting.entry, rank=rank, waiting=len(line))
 
     def reservations(self, keys: Sequence[JobKey] | None = None) -> dict[JobKey, Reservation]:
         """See QueueStore."""
@@ -254,11 +254,11 @@ class MemoryStore:
             self._guard(self._content.epoch)
             return dict(self._content.reservations)
 
-    def inspect(self) -> StorePicture:
+    def inspect(self) -> StoreInspection:
         """See QueueStore."""
         content = self._content
         with content.lock:
-            return StorePicture(
+            return StoreInspection(
                 epoch=content.epoch,
                 specs=dict(content.specs),
                 pool=content.pool,
@@ -298,7 +298,7 @@ class MemoryStore:
         self._forget_entry(entry.key)
         content.members[entry.key] = member
         content.version += 1
-        content.entries[entry.key] = Waiting(entry, content.version)
+        content.entries[entry.key] = WaitingEntry(entry, content.version)
         self._touched.add(entry.queue)
 
     def _forget_entry(self, key: JobKey) -> None:
@@ -331,7 +331,7 @@ class MemoryStore:
         """Return the limit that has no room for a demand in a queue; empty if all have room."""
         content = self._content
         spec = content.specs.get(queue, QueueSpec(name=queue))
-        over = limits.exceeded(demand, spec, content.specs.values(), content.usage)
+        over = limits.find_exceeded(demand, spec, content.specs.values(), content.usage)
         if over:
             return over
         return "" if content.pool is None or amounts.fits(demand, content.pool_usage, content.pool) else "pool"

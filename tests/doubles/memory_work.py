@@ -14,7 +14,7 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import errors
 from queues.inspection.rq_record import FUNCTION
-from queues.inspection_values import RqJob, WorkPicture, WorkRecord
+from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
@@ -133,12 +133,12 @@ class MemoryWork:
             batch: Batch = json.loads(self._batches.popleft()) if self._batches else []
         return [(JobKey.parse(key), token) for key, token in batch]
 
-    def inspect(self) -> WorkPicture:
+    def inspect(self) -> WorkInspection:
         """See WorkSource."""
         with self._lock:
             leased = {key: record.due for key, record in self._records.items() if record.state == "leased"}
             ready = sum(map(len, self._ready.values()))
-            return WorkPicture(
+            return WorkInspection(
                 now=self._clock(),
                 records={key: _work_record(record) for key, record in self._records.items()},
                 ready={tenant: frozenset(keys) for tenant, keys in self._ready.items()},

@@ -7,24 +7,24 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from queues.values import Batch, Behind, Committed, Reservation
+from queues.values import Batch, CommitResult, NextEntries, Reservation
 
 
 class SyncCommit:
     """A commit that is done when `begin` returns."""
 
-    def __init__(self, commit: Callable[[Batch, str], Committed], batch: Batch) -> None:
+    def __init__(self, commit: Callable[[Batch, str], CommitResult], batch: Batch) -> None:
         """`commit` commits a batch under a name."""
         self.name = uuid.uuid4().hex
         self._commit = commit
         self._batch = batch
-        self._committed = Committed(())
+        self._committed = CommitResult(())
 
     def begin(self, change: int) -> None:
         """See PendingCommit."""
         self._committed = self._commit(replace(self._batch, change=change), self.name)
 
-    def outcome(self) -> Committed:
+    def outcome(self) -> CommitResult:
         """See PendingCommit."""
         return replace(self._committed, reservations=(), next_entries=())
 
@@ -32,6 +32,6 @@ class SyncCommit:
         """See PendingCommit."""
         return self._committed.reservations
 
-    def next_entries(self) -> tuple[Behind, ...]:
+    def next_entries(self) -> tuple[NextEntries, ...]:
         """See PendingCommit."""
         return self._committed.next_entries

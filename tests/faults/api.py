@@ -18,9 +18,9 @@ from embedded import volcano_crds
 from embedded.apiserver.kinds import builtins, definitions
 from embedded.apiserver.kinds.catalog import Catalog, Kind, storage
 from embedded.apiserver.kinds.metadata import timestamp
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.journal import Change, EventKind
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs.garbage_collector import GarbageCollector
 from embedded.apiserver.verbs.handlers import ApiRequest, Handlers
@@ -59,7 +59,7 @@ def _read(path: str) -> tuple[dict[str, str], Target]:
     return dict(parse_qsl(parts.query)), local_requests.target(parts.path.removeprefix("/"), catalog())
 
 
-def _bare(before: Stored | None, body: bytes) -> tuple[bytes, bytes]:
+def _bare(before: StoredObject | None, body: bytes) -> tuple[bytes, bytes]:
     """Return the stored object and the body of a change without the object's version, as a key for the cache."""
     if before is None:
         return b"", body
@@ -91,7 +91,7 @@ class _Store(Store):
     def __init__(self, selectable: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(_NoDisk(), selectable)  # type: ignore[arg-type]
 
-    def _record(self, resource: str, kind: EventKind, stored: Stored, before: Stored | None) -> None:
+    def _record(self, resource: str, kind: EventKind, stored: StoredObject, before: StoredObject | None) -> None:
         change = Change(kind, stored, before)
         self.journal(resource).publish(change)
         for subscriber in self._subscribers:
@@ -166,7 +166,7 @@ class Api:
     def _answer(self, request: Request) -> Any:
         try:
             query, where = _read(request.path)
-        except Refusal as refusal:
+        except StatusError as refusal:
             raise status.error(refusal.code, refusal.status(), request.action) from None
         if not self.serves(where.kind.resource):
             raise errors.NotFound(f"cannot {request.action}: the server could not find the requested resource")
@@ -222,14 +222,14 @@ class Api:
         name = orjson.loads(known)["metadata"]["name"]
         return self.store.get(where.kind.storage, where.namespace, name) is not None
 
-    def _find(self, where: Target) -> Stored | None:
+    def _find(self, where: Target) -> StoredObject | None:
         return self.store.get(where.kind.storage, where.namespace, where.name) if where.name else None
 
     def _ask(self, request: Request, query: dict[str, str], where: Target) -> Any:
         question = ApiRequest(request.method, where, query, request.content_type, request.body or b"")
         try:
             return orjson.loads(self._handlers.answer(question).body)
-        except Refusal as refusal:
+        except StatusError as refusal:
             raise status.error(refusal.code, refusal.status(), request.action) from None
 
     def collect(self) -> bool:
@@ -253,7 +253,7 @@ class Api:
         """The newest resourceVersion of the store."""
         return self.store.revision
 
-    def objects(self, resource: Resource) -> list[Stored]:
+    def objects(self, resource: Resource) -> list[StoredObject]:
         """Return all objects of a resource, for the observer."""
         return self.store.items(storage(resource))
 

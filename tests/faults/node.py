@@ -14,7 +14,7 @@ import orjson
 
 from crds import labels
 from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
 from reconcilers.views.containers import GATE
@@ -47,7 +47,7 @@ class Pod:
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
-        self.restarted = conditions.get(labels.RESTARTED, {}).get("message", "")
+        self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
         self.over = self.phase in ("Succeeded", "Failed")
 
@@ -142,12 +142,12 @@ class Node:
     def _fate(self, place: Place) -> int | str | None:
         return self._scenario.fate(*place[1:], self._failed[place])
 
-    def _manifest(self, stored: Stored) -> Mapping[str, Any]:
+    def _manifest(self, stored: StoredObject) -> Mapping[str, Any]:
         if stored.raw not in self._read:
             self._read[stored.raw] = orjson.loads(stored.raw)
         return self._read[stored.raw]  # type: ignore[no-any-return]
 
-    def _pod(self, stored: Stored) -> Pod:
+    def _pod(self, stored: StoredObject) -> Pod:
         if stored.raw not in self._read:
             self._read[stored.raw] = Pod(orjson.loads(stored.raw))
         return self._read[stored.raw]  # type: ignore[no-any-return]
@@ -178,7 +178,7 @@ class Node:
         return f"group {name} {phase}"
 
     def _restart(self, pod: Pod) -> str:
-        done = {"type": labels.RESTARTED, "status": "True", "reason": "Restarted", "message": pod.asked}
+        done = {"type": labels.CONTAINERS_RESTARTED, "status": "True", "reason": "Restarted", "message": pod.asked}
         main = {"name": "torch", "restartCount": pod.restarts + 1, "state": {"running": {}}}
         self._status(pod, {"phase": "Running", "conditions": [done], "containerStatuses": [main]})
         return f"{pod.name} restarts its containers for {pod.asked}"

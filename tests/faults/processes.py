@@ -12,13 +12,13 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
-from coordinator.cache.optional_kinds import LOOK_SECONDS, Foreign
+from coordinator.cache.optional_kinds import LOOK_SECONDS, OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.leader.control_loop import Term
+from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
-from coordinator.leader.election import Leadership
-from coordinator.leader.router import Unaccounted
+from coordinator.leader.election import LeaderElection
+from coordinator.leader.router import MissingCharge
 from coordinator.settings import Settings
 from coordinator.worker.process import EXPECTED, reconcile_settings
 from crds.api_resources import POD_GROUPS
@@ -29,7 +29,7 @@ from queues import errors as queue_errors
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import TaskRunner
-from queues.redis.log_throttle import Outage
+from queues.redis.log_throttle import OutageLog
 from queues.values import Task
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
@@ -91,7 +91,7 @@ class Process:
         self.feeds: list[Feed] = []
         self.look_at = 0.0
         """When it looks again for kinds that are not installed."""
-        self._foreign: Foreign[Any] | None = None
+        self._foreign: OptionalKinds[Any] | None = None
         self.keep_at = host.clock()
         self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)
 
@@ -101,7 +101,7 @@ class Process:
     def feed(self, *informers: Informer[Any]) -> None:
         self.feeds += [Feed(each, self.host.logs.of(each)) for each in informers]
 
-    def follow(self, foreign: Foreign[Any]) -> None:
+    def follow(self, foreign: OptionalKinds[Any]) -> None:
         """Let it look for optional kinds without a thread, and follow installed ones through feeds."""
         self._foreign, make = foreign, foreign._informer
 
@@ -136,7 +136,7 @@ class Process:
         assert self._foreign is not None
         self.look_at = math.inf  # one of its threads asks already
         try:
-            self._foreign.look()
+            self._foreign.discover()
         except cluster_errors.ClusterError:
             self.look_at = 0.0
             return False
@@ -164,7 +164,7 @@ class CoordinatorProcess(Process):
         store, work = host.place.open(self.gate)
         self.served = Coordinator(self.cluster, store, work, host.settings)
         self.watches = self.served.watches = Watches(self.cluster, nodes=False, clock=host.clock, foreign=(POD_GROUPS,))
-        self.leadership = self.served.leadership = Leadership(
+        self.leadership = self.served.leadership = LeaderElection(
             self.cluster,
             identity=name,
             namespace=host.settings.lease_namespace,
@@ -174,7 +174,7 @@ class CoordinatorProcess(Process):
         )
         self.feed(*self.watches.informers)
         self.follow(self.watches.foreign)
-        self.term: Term | None = None
+        self.term: ControlLoop | None = None
         self.retry_at = self.resync_at = 0.0
 
     @property
@@ -212,7 +212,7 @@ class CoordinatorProcess(Process):
             return self._lead()
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             self._ended(error, self.host.settings.renew_seconds)
-        except (queue_errors.StoreLost, Unaccounted) as error:
+        except (queue_errors.StoreLost, MissingCharge) as error:
             self._ended(error, 0.0)
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._ended(error, RETRY_SECONDS)
@@ -227,7 +227,7 @@ class CoordinatorProcess(Process):
     def _lead(self) -> bool:
         settings = self.host.settings
         if self.term is None:
-            term = Term(
+            term = ControlLoop(
                 self.watches,
                 self.served.store,
                 self.served.work,
@@ -252,7 +252,7 @@ class CoordinatorProcess(Process):
             self.term.resync()
             busy = True
         if self.watches.errors.times:
-            self.host.unforeseen(self, RuntimeError(f"objects were skipped: {self.watches.errors.shown}"))
+            self.host.unforeseen(self, RuntimeError(f"objects were skipped: {self.watches.errors.summary}"))
         return busy
 
     def _ended(self, error: Exception, pause: float) -> None:
@@ -272,7 +272,7 @@ class WorkerProcess(Process):
         self.queues = queues_informer(self.cluster)
         self.nodes = nodes_informer(self.cluster)
         self.feed(self.pods, self.queues, self.nodes)
-        self.groups: Foreign[GroupView] = Foreign(
+        self.groups: OptionalKinds[GroupView] = OptionalKinds(
             self.cluster.serves, (POD_GROUPS,), partial(groups_informer, self.cluster)
         )
         self.follow(self.groups)
@@ -292,14 +292,14 @@ class WorkerProcess(Process):
             groups=self.groups,
             nodes=self.nodes,
         )
-        self._outage = Outage(log, host.clock)
+        self._outage = OutageLog(log, host.clock)
         self.runs = TaskRunner(
             work,
             self._reconcile,
             0,
             outage=self._outage,
             expected=EXPECTED,
-            run_versions=self.reconciler.left,
+            run_versions=self.reconciler.run_versions,
             longest=LONGEST_SECONDS,
             clock=host.clock,
         )

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.cache import views
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods
 from coordinator.routing import pool_capacity, queue_specs, rebuilt_state, route
 from crds import problems, tenantqueue
@@ -136,9 +136,9 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
     view = views.job_view(orjson.loads(json.dumps(manifest)))
     assert view.invalid == bool(found(manifest, "TorchJob"))
     for pods in (JobPods(), JobPods(occupy=True, queue="team", version=5)):
-        routed = route.route(view.key, view, pods, Rules(queued_after=0.5), 1e9)
+        routed = route.route(view.key, view, pods, RoutingRules(queued_after=0.5), 1e9)
         assert not (routed.put and view.invalid)
-    rebuilt_state.take([view], [], {}, Rules(), 1e9)
+    rebuilt_state.take([view], [], {}, RoutingRules(), 1e9)
     if view.invalid:
         _plan(manifest, refused(manifest), None, judge)
         return
@@ -158,7 +158,7 @@ def _admitted(view: views.JobView) -> Reservation | None:
     store = MemoryStore(lambda *_: None, content=Content())
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)
-    store.put([route.entry(view, Rules())])
+    store.put([route.entry(view, RoutingRules())])
     batch = choose(store.snapshot(4), 2e9, 4, "jobs")
     return next(iter(commit(store, batch).reservations), None)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cache import views
-from crds.torchjob.size_limits import Long, Outlined
+from crds.torchjob.size_limits import LargeObject, ObjectWithoutSpec
 from kube import jsontext, streams
 
 LEAF = st.sampled_from(["", "x", '},"spec":{', '"status":{', "}}", '"labels":{', "\\", 'é"', 7, None])
@@ -48,7 +48,7 @@ def test_outline_of_a_large_job_keeps_metadata_and_status(job: dict[str, Any], e
     if event:
         assert found.keys() == {"type", "object"}
         found = found["object"]
-    assert isinstance(found, Outlined)
+    assert isinstance(found, ObjectWithoutSpec)
     metadata = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
     brief = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
     assert brief == metadata | {"labels": {}}
@@ -92,4 +92,4 @@ def test_too_deeply_nested_job_is_shown_as_invalid(levels: int) -> None:
 def test_object_of_a_long_event_is_marked_as_long() -> None:
     line = orjson.dumps({"type": "ADDED", "object": {"metadata": {"name": "x" * jsontext.LONG}}}) + b"\n"
     (event,) = streams.events([line], "watch")
-    assert isinstance(event.object, Long)
+    assert isinstance(event.object, LargeObject)

@@ -19,24 +19,24 @@ def test_object_error_is_logged_once_and_shown_until_it_is_over(
 ) -> None:
     errors = ObjectErrors()
     for number in range(100):
-        errors.met("Pod a/b", ValueError(f"at {number}"))
-    errors.met("Pod a/c", OSError("disk full"))
+        errors.record("Pod a/b", ValueError(f"at {number}"))
+    errors.record("Pod a/c", OSError("disk full"))
     assert lines(caplog) == [
         "Pod a/b is skipped after an unforeseen error: ValueError: at 0",
         "Pod a/c is skipped after an unforeseen error: OSError: disk full",
     ]
     assert (errors.objects, errors.times) == (2, 101)
-    assert errors.shown == "Pod a/b (ValueError: at 99); Pod a/c (OSError: disk full)"
-    errors.over("Pod a/b")
-    errors.over("Pod a/c")
-    errors.over("Pod a/c")
-    assert (errors.objects, errors.times, errors.shown) == (0, 101, "")
+    assert errors.summary == "Pod a/b (ValueError: at 99); Pod a/c (OSError: disk full)"
+    errors.clear("Pod a/b")
+    errors.clear("Pod a/c")
+    errors.clear("Pod a/c")
+    assert (errors.objects, errors.times, errors.summary) == (0, 101, "")
 
 
 def test_object_error_of_another_type_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     errors = ObjectErrors()
     for error in (ValueError("1"), TypeError("2"), TypeError("3")):
-        errors.met("Pod a/b", error)
+        errors.record("Pod a/b", error)
     assert len(lines(caplog)) == 2
 
 
@@ -44,10 +44,10 @@ def test_errors_of_many_objects_are_bounded_in_memory_and_log(caplog: pytest.Log
     caplog.set_level(logging.ERROR)
     errors = ObjectErrors()
     for number in range(REMEMBERED + 500):
-        errors.met(f"Pod a/{number:04}", ValueError("x" * 10_000))
+        errors.record(f"Pod a/{number:04}", ValueError("x" * 10_000))
     assert (errors.objects, errors.times, len(lines(caplog))) == (REMEMBERED, REMEMBERED + 500, REMEMBERED)
-    assert len(errors.shown) < 1000
-    assert errors.shown.endswith("; 997 more")
+    assert len(errors.summary) < 1000
+    assert errors.summary.endswith("; 997 more")
 
 
 PROGRAM = """
@@ -55,7 +55,7 @@ import logging, threading, time
 from kube import threads
 
 logging.basicConfig(format="%(levelname)s %(message)s")
-threads.end_process_with_any()
+threads.exit_on_thread_failure()
 threading.Thread(target=lambda: [][1], name="worker").start()
 time.sleep(600)
 """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.benchmarks import worst
 from coordinator.cache import views
 from crds.api_resources import PODS, TORCHJOBS
-from crds.torchjob.size_limits import Long
+from crds.torchjob.size_limits import LargeObject
 from kube import client, jsontext, pages
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -51,10 +51,10 @@ def test_page_of_any_single_object_is_read(item: dict[str, Any], custom: bool) -
 @pytest.mark.parametrize("custom", [True, False])
 def test_too_large_single_object_is_read_as_long(custom: bool) -> None:
     (found,) = pages.read(page(CROWDED, custom=custom), 1)["items"]
-    assert isinstance(found, Long)
+    assert isinstance(found, LargeObject)
     assert views.job_view(found).invalid
-    assert isinstance(pages.read(page(NESTED, custom=custom), 1)["items"][0], Long)
-    assert not isinstance(pages.read(page(b'{"metadata":{}}', custom=custom), 1)["items"][0], Long)
+    assert isinstance(pages.read(page(NESTED, custom=custom), 1)["items"][0], LargeObject)
+    assert not isinstance(pages.read(page(b'{"metadata":{}}', custom=custom), 1)["items"][0], LargeObject)
 
 
 @pytest.mark.parametrize("text", [b"[]", b'{"items":[]}', b'{"items":{}}', page(custom=True), page(custom=False), b"1"])
@@ -122,4 +122,4 @@ def test_only_the_long_object_of_a_list_is_marked_as_long(cluster: KubernetesClu
     paged = KubernetesCluster(cluster._transport, ConnectionSettings(page_size=1))
     for resource in (TORCHJOBS, PODS):
         found = {each["metadata"]["name"]: each for page in paged.pages(resource, namespace) for each in page.items}
-        assert {name: isinstance(each, Long) for name, each in found.items()} == {"large": True, "small": False}
+        assert {name: isinstance(each, LargeObject) for name, each in found.items()} == {"large": True, "small": False}

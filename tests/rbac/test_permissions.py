@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from coordinator.cli import main
 from coordinator.rbac import manifests, preflight
-from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role, Rule
+from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
 from crds.api_resources import (
     EVENTS,
@@ -54,7 +54,7 @@ def stage(
         remove(access.admin, kind, "train-0", TENANT)
 
 
-def _installed(stage: Stage, rule: Rule) -> None:
+def _installed(stage: Stage, rule: PolicyRule) -> None:
     if rule.resource in OTHERS and not stage.access.admin.serves(rule.resource):
         pytest.skip("the server does not serve it")
 
@@ -64,7 +64,9 @@ def test_every_permission_has_a_scene() -> None:
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
-def test_a_missing_permission_is_named_once_with_its_remedy(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+def test_a_missing_permission_is_named_once_with_its_remedy(
+    stage: Stage, role: Role, rule: PolicyRule, verb: str
+) -> None:
     if isinstance(stage.access, Gated) and rule.subresource == "finalizers":
         pytest.skip("only a real API server asks for it")
     _installed(stage, rule)
@@ -81,14 +83,16 @@ def test_a_missing_permission_is_named_once_with_its_remedy(stage: Stage, role: 
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
-def test_the_granted_permissions_suffice(stage: Stage, role: Role, rule: Rule, verb: str) -> None:
+def test_the_granted_permissions_suffice(stage: Stage, role: Role, rule: PolicyRule, verb: str) -> None:
     _installed(stage, rule)
     said = SCENES[role.name, of_rule(rule), verb](stage)
     assert said == ""
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), PROCESSES)
-def test_a_process_checks_its_permissions_before_it_starts(access: Access, role: Role, rule: Rule, verb: str) -> None:
+def test_a_process_checks_its_permissions_before_it_starts(
+    access: Access, role: Role, rule: PolicyRule, verb: str
+) -> None:
     preflight.check(access.cluster(role), role, SETTINGS)
     with access.without(role, rule, verb), pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(role), role, SETTINGS)

@@ -200,7 +200,12 @@ def worlds(draw: st.DrawFn) -> Anywhere:
     described["status"] = draw(statuses(job, pods))
     # A pod exists only under a written admission, and the admission is removed only after its pods are deleted.
     newest = described["status"]["attempt"] - ("admission" not in described["status"])
-    pods = {name: replace(each, attempt=min(each.attempt, newest)) for name, each in pods.items()}
+    # A worker creates pods of a restart only after it has written the generation of that restart.
+    generation = described["status"].get("restartGeneration", 0)
+    pods = {
+        name: replace(each, attempt=min(each.attempt, newest), restart=min(each.restart, generation))
+        for name, each in pods.items()
+    }
     described["metadata"]["annotations"] = {labels.RESTART_REQUEST: asked} if asked else {}
     chosen = ReconcileSettings(
         gang_scheduler=draw(st.sampled_from(["none", "volcano"])),

@@ -259,9 +259,9 @@ class Life(RuleBasedStateMachine):
     def the_coordinator_picks_or_releases(self) -> None:
         job = self.world.job
         occupied = any(not each.finished for each in self.world.pods.values())
-        if job is None or job.admission is None or job.finished:
+        if job is None or job.admission is None or job.is_finished:
             self.world.reservation = self.world.reservation if occupied else None
-        if job and not (job.spec.suspend or job.finished or job.admission or self.world.reservation):
+        if job and not (job.spec.suspend or job.is_finished or job.admission or self.world.reservation):
             self.world.reservation = replace(RESERVATION, attempt=job.status.attempt + 1)
 
     @rule()
@@ -276,11 +276,11 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.world.settle()
         job = self.world.job
-        if job is None or (job.spec.suspend and not job.finished):
+        if job is None or (job.spec.suspend and not job.is_finished):
             assert not self.world.pods
-        elif not job.finished and self.world.reservation is None:
+        elif not job.is_finished and self.world.reservation is None:
             assert job.admission is None
-        elif not job.finished and job.admission is not None:
+        elif not job.is_finished and job.admission is not None:
             assert {each.attempt for each in self.world.pods.values()} <= {job.admission.attempt}
 
 

@@ -88,7 +88,7 @@ def goes_on(world: GangSimulation) -> None:
     for _ in range(60):
         job = world.job
         assert job is not None
-        if job.finished:
+        if job.is_finished:
             return
         before = state(world)
         step(world)

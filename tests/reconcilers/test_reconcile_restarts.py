@@ -84,7 +84,7 @@ class Wide(Bench):
         """Report a requested restart as done, as the embedded node does."""
         pod = self.cluster.get(PODS, name, self.namespace)
         asked = pod["metadata"]["annotations"][labels.RESTART_CONTAINERS]
-        condition = {"type": labels.RESTARTED, "status": "True", "message": asked}
+        condition = {"type": labels.CONTAINERS_RESTARTED, "status": "True", "message": asked}
         self.cluster.patch(PODS, name, {"status": {"conditions": [condition]}}, self.namespace, subresource="status")
 
     def asked(self) -> dict[str, str]:
@@ -245,7 +245,7 @@ def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     status = kruise.job.status
     assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 0, 0)
     notes = kruise.cluster.get(PODS, WORKER_1, kruise.namespace)["metadata"]["annotations"]
-    assert notes[labels.RESTARTS_SETTLED] == "1"
+    assert notes[labels.RESTARTS_HANDLED] == "1"
     kruise.run(WORKER_1, restarts=2)
     kruise.reconcile()
     assert kruise.job.status.restart_count == 1

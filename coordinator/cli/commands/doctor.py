@@ -10,10 +10,10 @@ from collections import Counter
 import click
 
 from coordinator.cli import output
-from coordinator.cli.session import SHOWN, Session, pass_session
+from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.doctor import checks as rules
-from coordinator.doctor.collect import Looker
-from coordinator.doctor.findings import LEADERLESS, NOT_MENDED, Disagreement
+from coordinator.doctor.collect import Collector
+from coordinator.doctor.findings import NOT_REPAIRABLE, WITHOUT_LEADER, Finding
 from coordinator.leader import rebuild_request
 from coordinator.rbac.permissions import DOCTOR
 from queues.dispatch.redis_work import RedisWork
@@ -25,7 +25,7 @@ DISAGREE, UNCHECKED = 1, 2
 SETTLE_SECONDS = 5.0
 ATTEMPTS = 4
 """The most checks after a repair, until the workers have caught up."""
-SHOWN_PER_CODE = 20
+ROWS_PER_CODE = 20
 """The most rows of one code in the table; `-o` prints all."""
 
 
@@ -56,47 +56,45 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
         collector = _collector(session.with_user_agent("torchq-doctor").with_role(DOCTOR))
         findings = examine(collector, settle)
         remaining = _repair(collector, findings, settle, timeout) if fix else findings
-    except SHOWN as error:
+    except USER_ERRORS as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(UNCHECKED)
     mended = tuple(finding for finding in findings if finding not in remaining)
     if mended and not form:
         click.echo(f"repaired on {session.cluster_name}: {_format_counts(mended)}")
     _print(remaining, mended, form)
-    sys.exit(DISAGREE if any(not finding.harmless for finding in remaining) else 0)
+    sys.exit(DISAGREE if any(not finding.is_harmless for finding in remaining) else 0)
 
 
-def _collector(session: Session) -> Looker:
+def _collector(session: Session) -> Collector:
     redis = connection.connect(session.redis_url, client_name="torchq-doctor")
-    return Looker(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
+    return Collector(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
 
 
-def examine(collector: Looker, settle: float) -> tuple[Disagreement, ...]:
+def examine(collector: Collector, settle: float) -> tuple[Finding, ...]:
     """Return the findings that two checks, some seconds apart, have in common. A first check without findings is
     enough."""
-    inspection = collector.look()
+    inspection = collector.collect()
     first = rules.compare(inspection)
     if not first:
         return ()
     silent = inspection.cluster.lease.seconds + 1.0 if inspection.cluster.lease and _has(first, "lease-silent") else 0.0
     time.sleep(max(settle, silent))
-    return rules.confirm(first, rules.compare(collector.look()))
+    return rules.confirm(first, rules.compare(collector.collect()))
 
 
-def _repair(
-    collector: Looker, findings: tuple[Disagreement, ...], settle: float, timeout: float
-) -> tuple[Disagreement, ...]:
+def _repair(collector: Collector, findings: tuple[Finding, ...], settle: float, timeout: float) -> tuple[Finding, ...]:
     """Return the findings that remain after a repair. The workers then have to reconcile every job, so it checks a few
     times."""
-    if all(finding.code in NOT_MENDED for finding in findings):
+    if all(finding.code in NOT_REPAIRABLE for finding in findings):
         return findings
     try:
-        if leaderless := [finding.message for finding in findings if finding.code in LEADERLESS]:
-            raise rebuild_request.NoRepair(
+        if leaderless := [finding.message for finding in findings if finding.code in WITHOUT_LEADER]:
+            raise rebuild_request.RebuildNotDone(
                 f"nothing can be repaired, since {leaderless[0]}: start a coordinator (torchq coordinator)"
             )
         collector.repair(timeout)
-    except rebuild_request.NoRepair as error:
+    except rebuild_request.RebuildNotDone as error:
         click.echo(f"Error: {error}", err=True)
         return findings
     for _ in range(ATTEMPTS):
@@ -106,18 +104,18 @@ def _repair(
     return findings
 
 
-def _has(findings: tuple[Disagreement, ...], code: str) -> bool:
+def _has(findings: tuple[Finding, ...], code: str) -> bool:
     return any(finding.code == code for finding in findings)
 
 
-def _print(findings: tuple[Disagreement, ...], mended: tuple[Disagreement, ...], form: str | None) -> None:
+def _print(findings: tuple[Finding, ...], mended: tuple[Finding, ...], form: str | None) -> None:
     if form:
         output.print_document({"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended)}, form)
         return
     if not findings:
         click.echo("cluster, queues and RQ agree")
         return
-    rows = [finding for code in _codes(findings) for finding in _with_code(findings, code)[:SHOWN_PER_CODE]]
+    rows = [finding for code in _codes(findings) for finding in _with_code(findings, code)[:ROWS_PER_CODE]]
     click.echo(
         output.columns(
             ("CODE", "SUBJECT", "WHAT"), [(finding.code, finding.subject, finding.message) for finding in rows]
@@ -126,30 +124,30 @@ def _print(findings: tuple[Disagreement, ...], mended: tuple[Disagreement, ...],
     click.echo()
     for code in _codes(findings):
         kind = _with_code(findings, code)
-        more = f" ({len(kind) - SHOWN_PER_CODE} more, see -o json)" if len(kind) > SHOWN_PER_CODE else ""
-        click.echo(f"{code}{more}: {'harmless; ' if kind[0].harmless else ''}{kind[0].mends}")
+        more = f" ({len(kind) - ROWS_PER_CODE} more, see -o json)" if len(kind) > ROWS_PER_CODE else ""
+        click.echo(f"{code}{more}: {'harmless; ' if kind[0].is_harmless else ''}{kind[0].remedy}")
 
 
-def _rows(findings: tuple[Disagreement, ...]) -> list[dict[str, object]]:
+def _rows(findings: tuple[Finding, ...]) -> list[dict[str, object]]:
     return [
         {
             "code": finding.code,
             "subject": finding.subject,
             "message": finding.message,
-            "mends": finding.mends,
-            "harmless": finding.harmless,
+            "mends": finding.remedy,
+            "harmless": finding.is_harmless,
         }
         for finding in findings
     ]
 
 
-def _codes(findings: tuple[Disagreement, ...]) -> list[str]:
+def _codes(findings: tuple[Finding, ...]) -> list[str]:
     return list(dict.fromkeys(finding.code for finding in findings))
 
 
-def _with_code(findings: tuple[Disagreement, ...], code: str) -> list[Disagreement]:
+def _with_code(findings: tuple[Finding, ...], code: str) -> list[Finding]:
     return [finding for finding in findings if finding.code == code]
 
 
-def _format_counts(findings: tuple[Disagreement, ...]) -> str:
+def _format_counts(findings: tuple[Finding, ...]) -> str:
     return ", ".join(f"{count} {code}" for code, count in Counter(finding.code for finding in findings).items())

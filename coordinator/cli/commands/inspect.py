@@ -12,12 +12,12 @@ import click
 
 from coordinator.cli import api_client, columns, job_details, job_ref, output, text
 from coordinator.cli import job_context as surroundings
-from coordinator.cli.job_details import Around
+from coordinator.cli.job_details import JobContext
 from coordinator.cli.job_ref import NAME
-from coordinator.cli.output import Listing
-from coordinator.cli.session import SHOWN, Session, pass_session
+from coordinator.cli.output import TableOptions
+from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.query.documents import Document
-from coordinator.query.queries import MOST_FORETOLD, Reading
+from coordinator.query.queries import MOST_FORECAST_PICKS, Queries
 from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
@@ -60,7 +60,7 @@ def _locate(session: Session, name: str) -> Document:
     item = job_ref.find(session, name)
     if not text.is_waiting(item):
         short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
-        job_context = surroundings.read(session.cluster, item) if short else Around(now=output.now())
+        job_context = surroundings.read(session.cluster, item) if short else JobContext(now=output.now())
         document = job_details.describe(item, job_context)
         return text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
@@ -74,17 +74,17 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
         return None
     try:
         return api_client.find(session).job(job_ref.key(item)).get("ifResumed")
-    except SHOWN as error:
+    except USER_ERRORS as error:
         return {"unknown": str(error)}
 
 
 @click.command("next")
 @click.option(
-    "-n", "count", type=click.IntRange(1, MOST_FORETOLD), default=20, show_default=True, help="how many picks"
+    "-n", "count", type=click.IntRange(1, MOST_FORECAST_PICKS), default=20, show_default=True, help="how many picks"
 )
 @click.option("--roomy", is_flag=True, help="show the order alone, as if the pool had room for everything")
 @click.option("-A", "--all-namespaces", is_flag=True, help="no effect: picks are from all namespaces")
-@output.listing
+@output.table_options
 @pass_session
 def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """Show which jobs would be admitted next."""
@@ -123,12 +123,12 @@ def _status(session: Session, seconds: float) -> Document:
         reading = api_client.find(session)
         numbers = reading.status()
         rates = _rates(reading, numbers, seconds)
-    except SHOWN as error:
+    except USER_ERRORS as error:
         return text.summary(lease, {"redis": str(error)}, {})
     return text.summary(lease, numbers, rates)
 
 
-def _rates(reading: Reading, before: Document, seconds: float) -> Document:
+def _rates(reading: Queries, before: Document, seconds: float) -> Document:
     if not seconds or "picks" not in before:
         return {}
     time.sleep(seconds)
@@ -164,7 +164,7 @@ def top(session: Session, every: float, count: int, picks: int, sort_by: str) ->
     """Watch queues, rates and the next picks live."""
     before: Document = {}
     for number, _ in enumerate(_ticks(every, count)):
-        screen, before = _screen(session, before, picks, Listing(sort_by=sort_by))
+        screen, before = _screen(session, before, picks, TableOptions(sort_by=sort_by))
         click.echo((CLEAR if sys.stdout.isatty() else "\n" * bool(number)) + screen)
 
 
@@ -182,7 +182,7 @@ def _ticks(every: float, count: int) -> Iterator[None]:
             return
 
 
-def _screen(session: Session, before: Document, picks: int, listing: Listing) -> tuple[str, Document]:
+def _screen(session: Session, before: Document, picks: int, listing: TableOptions) -> tuple[str, Document]:
     """Return the present screen and its numbers. A part that does not answer is named, and read again next time."""
     cluster, lease = {"cluster": session.cluster_name}, _lease(session)
     try:
@@ -190,7 +190,7 @@ def _screen(session: Session, before: Document, picks: int, listing: Listing) ->
         numbers = reading.status()
         queues = reading.queues()
         upcoming = reading.next(picks)["items"] if picks else []
-    except SHOWN as error:
+    except USER_ERRORS as error:
         return text.format_status(cluster | text.summary(lease, {"redis": str(error)}, {})), {}
     rates = text.rates(before, numbers) if before else {}
     parts = [

@@ -23,7 +23,7 @@ from coordinator.cli import (
     job_context as surroundings,
 )
 from coordinator.cli.job_ref import NAME
-from coordinator.cli.lazy_group import OnDemand
+from coordinator.cli.lazy_group import LazyGroup
 from coordinator.cli.session import Session, pass_session
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
@@ -51,7 +51,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise submission.BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    check_jobs = outlook.Asking(session)
+    check_jobs = outlook.FeasibilityCheck(session)
     for key in submission.submit(
         session.cluster,
         documents,
@@ -79,7 +79,7 @@ COMMANDS = {
 }
 
 
-@click.group(cls=OnDemand, lazy_commands=COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=COMMANDS)
 def job() -> None:
     """Show and control jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
 
@@ -87,7 +87,7 @@ def job() -> None:
 @job.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="jobs of every namespace")
 @click.option("--queue", help="only jobs of this queue")
-@output.listing
+@output.table_options
 @pass_session
 def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **options: Any) -> None:
     """List jobs in the order of submission."""

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
-from coordinator.cli.audit_events import Change, change_options
+from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
@@ -26,7 +26,7 @@ MOVE_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
 
 
-class NotMoved(CoordinatorError):
+class MoveFailed(CoordinatorError):
     """A job could not be moved. The message says what has been done and what to do."""
 
 
@@ -40,7 +40,7 @@ def cancel(session: Session, name: str, dry_run: bool, reason: str) -> None:
     metadata = item["metadata"]
     session.cluster.delete(TORCHJOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"], dry_run=dry_run)
     audit_events.report(
-        session, item, "JobCancelled", f"job {job_ref.display_name(item)} cancelled", Change(dry_run, reason)
+        session, item, "JobCancelled", f"job {job_ref.display_name(item)} cancelled", ChangeOptions(dry_run, reason)
     )
 
 
@@ -51,7 +51,7 @@ def cancel(session: Session, name: str, dry_run: bool, reason: str) -> None:
 def suspend(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
     item = job_ref.find(session, name)
-    _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", Change(dry_run, reason))
+    _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", ChangeOptions(dry_run, reason))
 
 
 @click.command()
@@ -66,7 +66,7 @@ def hold(session: Session, name: str, dry_run: bool, reason: str) -> None:
             f"job {job_ref.display_name(item)} holds room already: torchq job suspend deletes its pods"
         )
     patch = {"spec": {"schedulingPolicy": {"hold": True}}}
-    _patch(session, item, patch, "JobHeld", "held", Change(dry_run, reason))
+    _patch(session, item, patch, "JobHeld", "held", ChangeOptions(dry_run, reason))
 
 
 @click.command()
@@ -81,7 +81,7 @@ def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
         patch["spec"]["schedulingPolicy"] = {"hold": False}
     if _is_delayed(item):
         patch |= _retry()
-    _patch(session, item, patch, "JobResumed", "resumed", Change(dry_run, reason))
+    _patch(session, item, patch, "JobResumed", "resumed", ChangeOptions(dry_run, reason))
 
 
 @click.command()
@@ -105,7 +105,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
         click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
         return
     change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
-    _patch(session, item, patch, "JobBumped", change_text, Change(dry_run, reason))
+    _patch(session, item, patch, "JobBumped", change_text, ChangeOptions(dry_run, reason))
     if priority is not None and not overtakes(item, figures, priority):
         click.echo(
             f"note: job {figures['status']['first']} stays before it: priority counts as "
@@ -159,7 +159,7 @@ def move(
     if (queue is None) == (to is None):
         raise click.UsageError("name one queue to move the job to")
     queue = queue or str(to)
-    item, change = job_ref.find(session, name), Change(dry_run, reason)
+    item, change = job_ref.find(session, name), ChangeOptions(dry_run, reason)
     if job_ref.is_finished(item):
         raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
     if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
@@ -174,7 +174,9 @@ def move(
         queue_moves.move(session, item, queue, change, resume=resumed)
 
 
-def _release(session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: Change) -> Manifest:
+def _release(
+    session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: ChangeOptions
+) -> Manifest:
     """Suspend a job and return it once it holds no room. Called again after an interruption, it continues there."""
     if not requeue:
         raise errors.Conflict(
@@ -188,9 +190,9 @@ def _release(session: Session, item: Manifest, queue: str, requeue: bool, timeou
     name, deadline = job_ref.display_name(item), time.monotonic() + timeout
     while job_ref.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
         if job_ref.is_finished(item):
-            raise NotMoved(f"job {name} finished before it could be suspended")
+            raise MoveFailed(f"job {name} finished before it could be suspended")
         if time.monotonic() > deadline:
-            raise NotMoved(
+            raise MoveFailed(
                 f"job {name} is suspended but still holds its room after {timeout:.0f} s; "
                 "run the same command again to continue"
             )
@@ -218,7 +220,7 @@ def _priority(item: Manifest) -> int:
 
 
 def _patch(
-    session: Session, item: Manifest, patch: dict[str, Any], code: str, change_text: str, change: Change
+    session: Session, item: Manifest, patch: dict[str, Any], code: str, change_text: str, change: ChangeOptions
 ) -> Manifest:
     """Patch a job, report the change, and return the changed job."""
     metadata = item["metadata"]

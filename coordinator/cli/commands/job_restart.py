@@ -8,7 +8,7 @@ import secrets
 import click
 
 from coordinator.cli import audit_events, job_ref
-from coordinator.cli.audit_events import Change, change_options
+from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.session import Session, pass_session
 from crds import labels
@@ -48,7 +48,7 @@ def restart(
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=dry_run)
     change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {_what(task, index)} requested"
-    audit_events.report(session, item_after, "JobRestartRequested", change_text, Change(dry_run, reason))
+    audit_events.report(session, item_after, "JobRestartRequested", change_text, ChangeOptions(dry_run, reason))
 
 
 def _refuse_without_pods(item: Manifest) -> None:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from coordinator import settings
 from coordinator.cli import output
-from coordinator.cli.session import SHOWN, Session, pass_session, start_log
+from coordinator.cli.session import USER_ERRORS, Session, pass_session, start_log
 from coordinator.errors import LocalError, SettingsError
 from coordinator.local import (
     background_start,
@@ -35,8 +35,8 @@ from coordinator.local import (
 from coordinator.local import (
     down as local_down,
 )
-from coordinator.local.background_start import Channel, Progress
-from coordinator.local.stack import Options
+from coordinator.local.background_start import Channel, ProgressPrinter
+from coordinator.local.stack import StackOptions
 from coordinator.local.stack_state import Files
 from queues.redis import url
 
@@ -159,7 +159,7 @@ def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
     if flags["port"]:
         option_checks.port(flags["port"])
     if url := _redis(session, flags):
-        option_checks.redis(url, "--redis" if flags["redis"] else session.resolved.sources["redis_url"])
+        option_checks.redis(url, "--redis" if flags["redis"] else session.resolved_settings.sources["redis_url"])
     else:
         stack.redis_server()
     for note in option_checks.beyond_machine(flags["memory"], flags["gpus"]):
@@ -169,8 +169,8 @@ def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
 def _redis(session: Session, flags: dict[str, Any]) -> str:
     """Return the URL of the user's own Redis; empty if the cluster starts its own."""
     if url.has_password(flags["redis"]):
-        raise SettingsError(settings.PASSWORD_SHOWN)
-    is_named = session.resolved.sources["redis_url"] != "default"
+        raise SettingsError(settings.PASSWORD_ON_COMMAND_LINE)
+    is_named = session.resolved_settings.sources["redis_url"] != "default"
     return flags["redis"] or (session.settings.redis_url if is_named else "")
 
 
@@ -189,7 +189,7 @@ def _run_foreground(
     else to the user."""
     start_log(session.settings.log_level)
     supervisor.end_with_parent()
-    progress, came_up = Progress(), False
+    progress, came_up = ProgressPrinter(), False
 
     def ready() -> None:
         nonlocal came_up
@@ -203,11 +203,13 @@ def _run_foreground(
     try:
         if channel is None and not _runs(data):
             _check(session, data, flags)
-        options = Options(data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)})
+        options = StackOptions(
+            data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)}
+        )
         code = stack.run(options, (channel or progress).part, ready, progress_lines.print_line)
         if not came_up:
             raise LocalError("the cluster was stopped while it started; none of its processes runs")
-    except (*SHOWN, OSError) as error:
+    except (*USER_ERRORS, OSError) as error:
         progress.abort()
         if channel:
             channel.report_failure(error)
@@ -223,7 +225,7 @@ def _announce_up(session: Session, data: Path, no_current: bool, headline: str) 
     try:
         if not no_current:
             current_cluster.make_current(session.environ, data)
-        for line in messages.after_up(session.resolved, session.environ, data):
+        for line in messages.after_up(session.resolved_settings, session.environ, data):
             progress_lines.print_line(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
@@ -234,7 +236,7 @@ def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.remove(session.environ, data, _runs):
-            progress_lines.print_line(messages.after_down(session.resolved, session.environ))
+            progress_lines.print_line(messages.after_down(session.resolved_settings, session.environ))
         else:
             for line in messages.not_here(session.environ, data):
                 progress_lines.print_line(line)

@@ -17,7 +17,7 @@ from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.local import supervisor
-from coordinator.query.queries import StoreReading
+from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 from coordinator.settings import parse_pool
@@ -48,8 +48,8 @@ def coordinator(session: Session, health_port: int | None) -> None:
     session = session.with_user_agent("torchq-coordinator").with_role(COORDINATOR).with_flags(health_port=health_port)
     settings = session.settings
     start_log(settings.log_level)
-    gc_tuning.look_seldom()
-    threads.end_process_with_any()
+    gc_tuning.reduce_collections()
+    threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
     redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
@@ -67,7 +67,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         settings,
         leases=session.lease_cluster,
         probe=RedisStore(probe),
-        rebuilt=gc_tuning.settle,
+        rebuilt=gc_tuning.freeze_objects,
     )
     with server.serving(coordinator, settings.health_port, _reading(coordinator)):
         _serve(coordinator, _status_writer(session, coordinator), session.cluster.close)
@@ -79,11 +79,14 @@ def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWri
     return QueueStatusWriter(session.cluster, coordinator.watches, session.settings.cost, names)
 
 
-def _reading(coordinator: Coordinator) -> StoreReading:
+def _reading(coordinator: Coordinator) -> StoreQueries:
     """Return the reader for the queue API. It has its own connection to Redis, apart from the leader's."""
     redis = connection.connect(coordinator.settings.redis_url, client_name="torchq-reader")
-    return StoreReading(
-        RedisStore(redis), lambda: stats.read(redis), coordinator.settings.rules, lambda: server.policies(coordinator)
+    return StoreQueries(
+        RedisStore(redis),
+        lambda: stats.read(redis),
+        coordinator.settings.rules,
+        lambda: server.stop_policies(coordinator),
     )
 
 
@@ -117,8 +120,8 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     session = session.with_user_agent("torchq-worker").with_role(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
-        gc_tuning.look_seldom()
-        threads.end_process_with_any()
+        gc_tuning.reduce_collections()
+        threads.exit_on_thread_failure()
         supervisor.end_with_parent()
         process.run(session.cluster, session.settings)
         return

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, audit_events, columns, output
-from coordinator.cli.audit_events import Change, change_options
+from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.queue_moves import empty
-from coordinator.cli.session import SHOWN, Session, pass_session
-from coordinator.query.queries import NotKnown
+from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.query.queries import UnknownObject
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
 from crds import tenantqueue
 from crds.api_resources import TENANT_QUEUES
@@ -34,7 +34,7 @@ def queue(context: click.Context) -> None:
 @queue.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="no effect: queues have no namespace")
-@output.listing
+@output.table_options
 @pass_session
 def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
     """List queues with shares and usage. Without NAME, all queues are listed."""
@@ -50,9 +50,9 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
     session = session.with_role(USER) if names else session
     try:
         board = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
-    except api_client.NoneKnown:
+    except api_client.NoCoordinatorKnown:
         return _objects(session, names, ())  # their status has the figures that a coordinator wrote last
-    except SHOWN as error:
+    except USER_ERRORS as error:
         items = _objects(session, names, ())
         click.echo(f"note: the figures are those of the objects' status, which may be old: {error}", err=True)
         return items
@@ -72,7 +72,7 @@ def _join(name: str, item: Manifest | None, figures: Manifest | None) -> Manifes
     if item is None or figures is None:
         either = item or figures
         if either is None:
-            raise NotKnown(f"there is no queue {name}")
+            raise UnknownObject(f"there is no queue {name}")
         return either
     return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
 
@@ -167,7 +167,7 @@ def create(session: Session, /, name: str, dry_run: bool, reason: str, **options
     """Create a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
     item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=dry_run)
-    audit_events.report(session, item, "QueueCreated", f"queue {name} created", Change(dry_run, reason))
+    audit_events.report(session, item, "QueueCreated", f"queue {name} created", ChangeOptions(dry_run, reason))
 
 
 def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
 @pass_session
 def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: str) -> None:
     """Change a queue's weight."""
-    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", Change(dry_run, reason))
+    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", ChangeOptions(dry_run, reason))
 
 
 @queue.command("set-quota")
@@ -205,7 +205,7 @@ def set_quota(
     if not quota and not unset:
         raise click.UsageError("name a limit, as in nvidia.com/gpu=8, or one to --unset")
     summary = " ".join([*(f"{limit}={amount}" for limit, amount in quota.items()), *(f"-{limit}" for limit in unset)])
-    change = Change(dry_run, reason)
+    change = ChangeOptions(dry_run, reason)
     _change(session, name, {"quota": {**dict.fromkeys(unset), **quota}}, "QuotaChanged", f"quota {summary}", change)
 
 
@@ -232,7 +232,7 @@ def set_cohort(
     if borrowing_limit or leave:
         spec["borrowingLimit"] = borrowing_limit or None
     change_text = f"cohort {cohort}" if cohort else "in no cohort"
-    _change(session, name, spec, "CohortChanged", change_text, Change(dry_run, reason))
+    _change(session, name, spec, "CohortChanged", change_text, ChangeOptions(dry_run, reason))
 
 
 @queue.command()
@@ -244,7 +244,7 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, 
     """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them."""
     policy, change_text = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
-        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, Change(dry_run, reason))
+        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, ChangeOptions(dry_run, reason))
 
 
 @queue.command()
@@ -254,10 +254,12 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, 
 def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str) -> None:
     """Admit jobs from paused queues again. Several queues in one command start side by side."""
     for name in names:
-        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", Change(dry_run, reason))
+        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", ChangeOptions(dry_run, reason))
 
 
-def _change(session: Session, name: str, spec: dict[str, Any], code: str, change_text: str, change: Change) -> None:
+def _change(
+    session: Session, name: str, spec: dict[str, Any], code: str, change_text: str, change: ChangeOptions
+) -> None:
     """Patch a queue and report the change."""
     try:
         item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
@@ -274,7 +276,7 @@ def _change(session: Session, name: str, spec: dict[str, Any], code: str, change
 @pass_session
 def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str) -> None:
     """Delete a queue that no unfinished job names."""
-    change = Change(dry_run, reason)
+    change = ChangeOptions(dry_run, reason)
     item = session.cluster.get(TENANT_QUEUES, name)
     empty(session, name, move_to, change)
     session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=dry_run)

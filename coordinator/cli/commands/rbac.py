@@ -9,7 +9,7 @@ import click
 
 from coordinator.cli.session import Session, pass_session
 from coordinator.rbac import manifests
-from coordinator.rbac.manifests import Places, Tenant
+from coordinator.rbac.manifests import RoleNamespaces, Tenant
 from coordinator.rbac.permissions import ROLES, WORKER
 from crds.model import DNS_LABEL
 
@@ -58,7 +58,7 @@ def rbac(
     if tenant is not None:
         documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
     else:
-        places = Places(accounts=system_namespace, lease=session.settings.lease_namespace)
+        places = RoleNamespaces(accounts=system_namespace, lease=session.settings.lease_namespace)
         selected = [ROLES[name] for name in roles or ROLES]
         documents = [item for role in selected for item in manifests.role_manifests(role, places, worker_namespaces)]
     click.echo(manifests.text(documents), nl=False)

@@ -18,7 +18,7 @@ from aiohttp import web
 from crds import excerpts
 from embedded.apiserver import status_errors
 from embedded.apiserver.http.listener import Connection, Listener
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 
 _LOG = logging.getLogger(__name__)
 _BODY_SECONDS = 60.0
@@ -152,15 +152,15 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
 
 
 async def body(request: web.BaseRequest) -> bytes:
-    """Return a request's body. Refusal if it is too large, too slow or broken."""
+    """Return a request's body. Raise StatusError if it is too large, too slow or broken."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge:
         message = f"the request is too large: at most {_LARGEST_BODY} bytes"
-        raise Refusal(413, "RequestEntityTooLarge", message) from None
+        raise StatusError(413, "RequestEntityTooLarge", message) from None
     except TimeoutError:
-        raise Refusal(504, "Timeout", f"the body did not arrive within {_BODY_SECONDS:.0f} s") from None
+        raise StatusError(504, "Timeout", f"the body did not arrive within {_BODY_SECONDS:.0f} s") from None
     except web.RequestPayloadError as error:
         excerpt = excerpts.excerpt(excerpts.one_line(error), _LONGEST_EXCERPT)
         raise status_errors.bad_request(f"the body could not be read: {excerpt}") from None

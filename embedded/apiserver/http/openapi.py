@@ -108,7 +108,7 @@ def _schema(kind: Kind, version: int) -> Document:
     schema["properties"] |= {
         name: {**schema["properties"][name], "description": text} for name, text in descriptions.ROOT.items()
     }
-    return schema if kind.custom else descriptions.described(schema, kind.resource.kind)
+    return schema if kind.custom else descriptions.describe(schema, kind.resource.kind)
 
 
 def _metadata(version: int) -> Document:

@@ -19,7 +19,7 @@ from embedded.apiserver.status_errors import bad_request
 from embedded.apiserver.wire import integers, options
 from embedded.layout import Layout
 from embedded.log_files import LogReader
-from embedded.log_times import Stamper, Times
+from embedded.log_times import LogTimes, Stamper
 from kube.api import Manifest
 
 _POLL_SECONDS = 0.1
@@ -118,7 +118,7 @@ def start(log_options: PodLogOptions) -> int:
     position = 0 if log_options.tail is None else log_files.tail_start(log_options.folder, log_options.tail)
     if log_options.since is None:
         return position
-    earliest = Times(log_options.folder).start(log_options.since)
+    earliest = LogTimes(log_options.folder).start(log_options.since)
     if earliest is None:
         return log_files.span(log_options.folder)[1]
     return max(position, log_files.line_start(log_options.folder, earliest))
@@ -143,7 +143,7 @@ async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.Str
 
 async def _send(response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions) -> None:
     remaining = log_options.most
-    lines = _Lines(reader, Stamper(Times(log_options.folder)) if log_options.stamped else None)
+    lines = _Lines(reader, Stamper(LogTimes(log_options.folder)) if log_options.stamped else None)
     while True:
         exited = _is_over(log_options.folder)
         while text := lines.read():
@@ -178,7 +178,7 @@ class _Lines:
         return removed + text
 
     def _with_timestamps(self, text: bytes, position: int) -> bytes:
-        return self._stamper.stamped(text, position) if self._stamper else text
+        return self._stamper.stamp_lines(text, position) if self._stamper else text
 
     def _gap(self, count: int) -> bytes:
         end = "\n" if self._line_is_open else ""

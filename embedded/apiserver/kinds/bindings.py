@@ -10,15 +10,15 @@ from crds.api_resources import PODS
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata, preconditions
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.status_errors import Refusal
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.status_errors import StatusError
+from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 
 _BINDING = replace(PODS, plural="pods/binding")
 """The resource that error messages about a binding name."""
 
 
-def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
+def read_pod_name(body: Manifest, kind: str, api_version: str, name: str) -> str:
     """Return the name of the pod in the body of a subresource request; `name` is that of the path, or empty.
 
     BadRequest if the body is of another kind or names another pod.
@@ -39,7 +39,7 @@ def named(body: Manifest, kind: str, api_version: str, name: str) -> str:
     return body_name
 
 
-def check(body: Manifest) -> str:
+def read_node_name(body: Manifest) -> str:
     """Return the node that a binding names. A failure without a reason, as with a Kubernetes API server."""
     target: Any = body.get("target") or {}
     if not isinstance(target, dict):
@@ -50,13 +50,13 @@ def check(body: Manifest) -> str:
     if not target.get("name") or not isinstance(target["name"], str):
         problems.append("target.name: Required value")
     if problems:
-        raise Refusal(500, "", problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+        raise StatusError(500, "", problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return str(target["name"])
 
 
-def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
+def bind(kind: Kind, current: StoredObject, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
     """Return the pod, bound to the binding's target. Conflict if the pod has a node or is being deleted."""
-    node, binding_metadata = check(body), body.get("metadata") or {}
+    node, binding_metadata = read_node_name(body), body.get("metadata") or {}
     preconditions.check(
         kind, current, binding_metadata.get("uid") or "", binding_metadata.get("resourceVersion") or "", dry_run=dry_run
     )
@@ -75,7 +75,7 @@ def bound(kind: Kind, current: Stored, body: Manifest, now: float, *, dry_run: b
     return pod
 
 
-def evicted(current: Stored, now: float) -> Manifest:
+def evict(current: StoredObject, now: float) -> Manifest:
     """Return the pod with the condition DisruptionTarget, which announces its deletion."""
     pod, moment = current.manifest(), metadata.timestamp(now)
     status = pod.setdefault("status", {})
@@ -86,7 +86,7 @@ def evicted(current: Stored, now: float) -> Manifest:
     return pod
 
 
-def _obstacle(current: Stored, spec: Manifest) -> str:
+def _obstacle(current: StoredObject, spec: Manifest) -> str:
     if current.deleting:
         return "is being deleted, cannot be assigned to a host"
     if spec.get("nodeName"):

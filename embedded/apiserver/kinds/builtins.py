@@ -67,7 +67,7 @@ _SECRET_TYPE = {**TEXT, "default": "Opaque"}
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
-def first() -> list[tuple[Resource, Manifest]]:
+def initial_objects() -> list[tuple[Resource, Manifest]]:
     """Return the objects of a new cluster, each with its resource."""
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES]
     classes = [(PRIORITY_CLASSES, priority_class) for priority_class in priority_classes.initial_classes()]
@@ -83,13 +83,13 @@ def _workloads() -> list[Kind]:
     return [
         Kind(
             resource=PODS,
-            looks=4,
+            metadata_checks=4,
             singular="pod",
             short_names=("po",),
             categories=("all",),
             schema=compile_schema(POD),
             subresources=frozenset({"status", "binding", "eviction", "log"}),
-            shown_when_gone=True,
+            returns_deleted_object=True,
             admit=pod_rules.admit,
             selectable=_POD_FIELDS,
             generation=True,
@@ -110,8 +110,8 @@ def _workloads() -> list[Kind]:
             complete=services.complete,
             check=services.check,
             selectable=("spec.clusterIP", "spec.type"),
-            upsert=True,
-            shown_when_gone=True,
+            create_on_update=True,
+            returns_deleted_object=True,
         ),
     ]
 
@@ -120,7 +120,7 @@ def _nodes_and_namespaces() -> list[Kind]:
     return [
         Kind(
             resource=NODES,
-            looks=4,
+            metadata_checks=4,
             singular="node",
             short_names=("no",),
             schema=_shape(
@@ -128,14 +128,14 @@ def _nodes_and_namespaces() -> list[Kind]:
                 status={**nodes_and_namespaces.NODE_STATUS, "default": {}},
             ),
             subresources=_STATUS,
-            status_at_birth=True,
+            keeps_initial_status=True,
             selectable=("spec.unschedulable",),
             complete=nodes_and_namespaces.complete_node,
             check=nodes_and_namespaces.check_node,
         ),
         Kind(
             resource=NAMESPACES,
-            looks=4,
+            metadata_checks=4,
             singular="namespace",
             short_names=("ns",),
             schema=_shape(spec=nodes_and_namespaces.NAMESPACE, status=nodes_and_namespaces.NAMESPACE_STATUS),
@@ -153,17 +153,17 @@ def _config_and_events() -> list[Kind]:
     return [
         Kind(
             resource=EVENTS,
-            looks=2,
+            metadata_checks=2,
             singular="event",
             short_names=("ev",),
             schema=_shape(**leases_and_events.EVENT),
             check=leases_and_events.check_event,
-            upsert=True,
+            create_on_update=True,
             selectable=_EVENT_FIELDS,
         ),
         Kind(
             resource=CONFIG_MAPS,
-            looks=4,
+            metadata_checks=4,
             singular="configmap",
             short_names=("cm",),
             schema=_shape(data=map_of(TEXT), binaryData=map_of(BYTES), immutable=FLAG),
@@ -171,7 +171,7 @@ def _config_and_events() -> list[Kind]:
         ),
         Kind(
             resource=SECRETS,
-            looks=4,
+            metadata_checks=4,
             singular="secret",
             schema=_shape(data=map_of(BYTES), stringData=map_of(TEXT), type=_SECRET_TYPE, immutable=FLAG),
             complete=_encode_secret,
@@ -180,10 +180,10 @@ def _config_and_events() -> list[Kind]:
         ),
         Kind(
             resource=SERVICE_ACCOUNTS,
-            looks=4,
+            metadata_checks=4,
             singular="serviceaccount",
             short_names=("sa",),
-            shown_when_gone=True,
+            returns_deleted_object=True,
             schema=_shape(
                 secrets=merge_list(OPEN, "name"), imagePullSecrets=list_of(OPEN), automountServiceAccountToken=FLAG
             ),
@@ -197,21 +197,21 @@ def _policies() -> list[Kind]:
             resource=RESOURCE_QUOTAS,
             singular="resourcequota",
             short_names=("quota",),
-            shown_when_gone=True,
+            returns_deleted_object=True,
             schema=_shape(spec=OPEN, status=OPEN),
             subresources=_STATUS,
         ),
         Kind(
             resource=LEASES,
-            versioned=True,
+            requires_version=True,
             singular="lease",
             schema=_shape(spec={**leases_and_events.LEASE, "default": {}}),
-            upsert=True,
+            create_on_update=True,
             check=leases_and_events.check_lease,
         ),
         Kind(
             resource=PRIORITY_CLASSES,
-            counted=False,
+            counts_generation=False,
             singular="priorityclass",
             short_names=("pc",),
             schema=_shape(

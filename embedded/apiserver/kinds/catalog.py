@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from crds.api_resources import Resource
-from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.schema.schema import SchemaNode
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
@@ -15,7 +15,7 @@ Check = Callable[[Manifest, Manifest | None], Iterable[Cause]]
 """Returns the errors in an object (and in the change from the old object), beyond those of its schema."""
 
 
-Look = Callable[[str, str, str], Manifest | None]
+ObjectGetter = Callable[[str, str, str], Manifest | None]
 """Returns another object, by its resource's storage name, namespace and name."""
 
 
@@ -43,7 +43,7 @@ def _no_check(new: Manifest, old: Manifest | None) -> Iterable[Cause]:  # noqa: 
     return ()
 
 
-def _no_admission(new: Manifest, look: Look) -> None:  # noqa: ARG001
+def _no_admission(new: Manifest, look: ObjectGetter) -> None:  # noqa: ARG001
     return
 
 
@@ -61,7 +61,7 @@ class Kind:
 
     resource: Resource
     singular: str
-    schema: Node
+    schema: SchemaNode
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
@@ -72,24 +72,24 @@ class Kind:
     generation: bool = False
     """Whether objects have a metadata.generation. It counts the changes outside metadata and status; for a custom
     resource without the subresource status, also those of the status."""
-    counted: bool = True
+    counts_generation: bool = True
     """Whether the generation counts changes; otherwise it stays 1."""
     graceful: bool = False
     """Whether a deletion waits for the node."""
     custom: bool = False
     simple_names: bool = False
     """Whether names must be DNS labels (no dots)."""
-    looks: int = 3
+    metadata_checks: int = 3
     """How often an update repeats each error in the metadata, as a Kubernetes API server does."""
-    status_at_birth: bool = False
+    keeps_initial_status: bool = False
     """Whether the status that a client sends with a new object is kept."""
-    versioned: bool = False
+    requires_version: bool = False
     """Whether an update of a built-in resource must name the version it changes, as that of a custom resource must."""
-    upsert: bool = False
+    create_on_update: bool = False
     """Whether a PUT creates an object that does not exist."""
-    shown_when_gone: bool = False
+    returns_deleted_object: bool = False
     """Whether a deletion is answered with the object instead of a Status."""
-    admit: Callable[[Manifest, Look], None] = field(default=_no_admission)
+    admit: Callable[[Manifest, ObjectGetter], None] = field(default=_no_admission)
     """Completes or refuses a new object, depending on other objects."""
     complete: Callable[[Manifest, Manifest | None], None] = field(default=_no_completion)
     """Fills in the server's fields, in place, before an object is validated; the old object is None for a new object.

@@ -36,7 +36,7 @@ def check_config_map(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     yield from _check_keys(new.get("data") or {}, "data")
     yield from _check_keys(new.get("binaryData") or {}, "binaryData")
     for key in (new.get("data") or {}).keys() & (new.get("binaryData") or {}).keys():
-        yield status_errors.wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
+        yield status_errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     sizes = [len(text.encode()) for text in (new.get("data") or {}).values()]
     if sum(sizes) + sum(len(text) // 4 * 3 for text in (new.get("binaryData") or {}).values()) > _LARGEST:
         yield status_errors.too_long("[]", _LARGEST)
@@ -65,7 +65,7 @@ def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
         try:
             json.loads(base64.b64decode(data[key]))
         except ValueError as error:
-            yield status_errors.wrong(
+            yield status_errors.invalid_value(
                 f"data[{key}]", "<secret contents redacted>", f"is no JSON: {str(error).partition(':')[0]}"
             )
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
@@ -75,12 +75,12 @@ def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
 def _check_keys(entries: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for key in entries:
         if len(key) > 253:
-            yield status_errors.wrong(f"{path}[{key}]", key, "must be no more than 253 characters")
+            yield status_errors.invalid_value(f"{path}[{key}]", key, "must be no more than 253 characters")
         elif not re.fullmatch(_KEY, key):
-            yield status_errors.wrong(f"{path}[{key}]", key, _KEY_DETAIL)
+            yield status_errors.invalid_value(f"{path}[{key}]", key, _KEY_DETAIL)
         elif key == "." or key.startswith(".."):
             detail = "must not be '.'" if key == "." else "must not start with '..'"
-            yield status_errors.wrong(f"{path}[{key}]", key, detail)
+            yield status_errors.invalid_value(f"{path}[{key}]", key, detail)
 
 
 def _check_final(new: Manifest, old: Manifest | None, fields: tuple[str, ...]) -> Iterator[Cause]:

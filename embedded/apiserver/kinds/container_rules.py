@@ -21,11 +21,11 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage")
 def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cause]:
     """Yield the problems of a container; `names` are those of earlier containers, to which its own is added."""
     name = container.get("name", "")
-    problem = metadata.label_problem(name)
+    problem = metadata.dns_label_problem(name)
     if not name:
         yield status_errors.required(f"{path}.name")
     elif problem:
-        yield status_errors.wrong(f"{path}.name", name, problem)
+        yield status_errors.invalid_value(f"{path}.name", name, problem)
     elif name in names:
         yield status_errors.duplicate(f"{path}.name", name)
     names.add(name)
@@ -33,7 +33,7 @@ def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cau
     if not image:
         yield status_errors.required(f"{path}.image")
     elif image != image.strip():
-        yield status_errors.wrong(f"{path}.image", image, "must not have leading or trailing whitespace")
+        yield status_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
     for index, variable in enumerate(container.get("env") or ()):
         yield from _check_variable(variable, f"{path}.env[{index}]")
     yield from _check_ports(container.get("ports") or [], f"{path}.ports")
@@ -46,13 +46,13 @@ def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cau
 def _check_variable(variable: dict[str, Any], path: str) -> Iterator[Cause]:
     if not _ENV_NAME.fullmatch(variable["name"]):
         detail = "a valid environment variable name must consist only of printable characters other than '='"
-        yield status_errors.wrong(f"{path}.name", variable["name"], detail)
+        yield status_errors.invalid_value(f"{path}.name", variable["name"], detail)
     source = variable.get("valueFrom")
     if source is not None and variable.get("value"):
-        yield status_errors.wrong(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
+        yield status_errors.invalid_value(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
     if source is not None and len(source) != 1:
-        yield status_errors.wrong(f"{path}.valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, "
-                             "`configMapKeyRef` or `secretKeyRef`")  # fmt: skip
+        choices = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        yield status_errors.invalid_value(f"{path}.valueFrom", "", f"must specify one of: {choices}")
 
 
 def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:
@@ -60,14 +60,16 @@ def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:
     for index, port in enumerate(ports):
         port_path, name = f"{path}[{index}]", port.get("name", "")
         problems = list(services.port_name_problems(name)) if name else []
-        yield from (status_errors.wrong(f"{port_path}.name", name, text) for text in problems)
+        yield from (status_errors.invalid_value(f"{port_path}.name", name, text) for text in problems)
         if name in names:
             yield status_errors.duplicate(f"{port_path}.name", name)
         if name and not problems:
             names.add(name)
         for field in ("containerPort", "hostPort"):
             if field in port and not 1 <= port[field] <= 65535:
-                yield status_errors.wrong(f"{port_path}.{field}", port[field], "must be between 1 and 65535, inclusive")
+                yield status_errors.invalid_value(
+                    f"{port_path}.{field}", port[field], "must be between 1 and 65535, inclusive"
+                )
 
 
 def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
@@ -81,7 +83,7 @@ def _check_resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
     for name in requests.keys() & limits.keys():
         if quantities.exact(requests[name]) > quantities.exact(limits[name]):
             detail = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield status_errors.wrong(f"{path}.requests", requests[name], detail)
+            yield status_errors.invalid_value(f"{path}.requests", requests[name], detail)
 
 
 def check_amounts(amounts: dict[str, Any] | None, path: str) -> Iterator[Cause]:
@@ -89,13 +91,13 @@ def check_amounts(amounts: dict[str, Any] | None, path: str) -> Iterator[Cause]:
     for name, amount in (amounts or {}).items():
         amount_path = f"{path}[{name}]"
         if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-            yield status_errors.wrong(amount_path, name, "must be a standard resource type or fully qualified")
-            yield status_errors.wrong(amount_path, name, "must be a standard resource for containers")
+            yield status_errors.invalid_value(amount_path, name, "must be a standard resource type or fully qualified")
+            yield status_errors.invalid_value(amount_path, name, "must be a standard resource for containers")
         try:
             exact = quantities.exact(amount)
             if exact < 0:
-                yield status_errors.wrong(amount_path, amount, "must be greater than or equal to 0")
+                yield status_errors.invalid_value(amount_path, amount, "must be greater than or equal to 0")
             elif "/" in name and exact % 1:
-                yield status_errors.wrong(amount_path, amount, "must be an integer")
+                yield status_errors.invalid_value(amount_path, amount, "must be an integer")
         except ValueError as error:
-            yield status_errors.wrong(amount_path, amount, str(error))
+            yield status_errors.invalid_value(amount_path, amount, str(error))

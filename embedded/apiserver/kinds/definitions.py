@@ -12,7 +12,7 @@ from embedded.apiserver.kinds import metadata
 from embedded.apiserver.kinds.catalog import Column, Kind, ScalePaths
 from embedded.apiserver.kinds.pod_schema import FLAG, OPEN, SWITCH, TEXT, choice, fields, keep_empty, list_of, require
 from embedded.apiserver.schema import cel_rules, json_paths, structure
-from embedded.apiserver.schema.schema import Node, compile_schema
+from embedded.apiserver.schema.schema import SchemaNode, compile_schema
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
@@ -85,9 +85,11 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
         return
     expected = f"{spec['names']['plural']}.{spec['group']}"
     if new["metadata"]["name"] != expected:
-        yield status_errors.wrong("metadata.name", new["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
-    if metadata.subdomain_problem(spec["group"]) or "." not in spec["group"]:
-        yield status_errors.wrong("spec.group", spec["group"], "should be a domain with at least one dot")
+        yield status_errors.invalid_value(
+            "metadata.name", new["metadata"]["name"], 'must be spec.names.plural+"."+spec.group'
+        )
+    if metadata.dns_subdomain_problem(spec["group"]) or "." not in spec["group"]:
+        yield status_errors.invalid_value("spec.group", spec["group"], "should be a domain with at least one dot")
     if old is not None:
         yield from _check_change(spec, old["spec"])
     yield from _check_versions(spec["versions"])
@@ -105,7 +107,9 @@ def _check_change(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[C
 def _check_versions(versions: list[dict[str, Any]]) -> Iterator[Cause]:
     if sum(version["storage"] for version in versions) != 1:
         names = [version["name"] for version in versions]
-        yield status_errors.wrong("spec.versions", names, "must have exactly one version marked as storage version")
+        yield status_errors.invalid_value(
+            "spec.versions", names, "must have exactly one version marked as storage version"
+        )
     if sum(version["served"] for version in versions) > 1 or any(v["served"] and not v["storage"] for v in versions):
         detail = "the embedded cluster serves the stored version of a resource and no other"
         yield status_errors.not_allowed("spec.versions", detail)
@@ -119,7 +123,9 @@ def _check_columns(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
         try:
             json_paths.compile_path(column["jsonPath"])
         except ValueError as error:
-            yield status_errors.wrong(f"{path}[{index}].jsonPath", column["jsonPath"], f"is an invalid path: {error}")
+            yield status_errors.invalid_value(
+                f"{path}[{index}].jsonPath", column["jsonPath"], f"is an invalid path: {error}"
+            )
 
 
 def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -131,19 +137,19 @@ def _check_schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
     try:
         node = _root(raw)
     except ValueError as error:
-        yield status_errors.wrong(path, "x-kubernetes-validations", str(error))
+        yield status_errors.invalid_value(path, "x-kubernetes-validations", str(error))
         return
     except (TypeError, AttributeError, LookupError) as error:
-        yield status_errors.wrong(path, "schema", f"cannot be read: {error}")
+        yield status_errors.invalid_value(path, "schema", f"cannot be read: {error}")
         return
     for problem in cel_rules.find_undefined_fields(node):
-        yield status_errors.wrong(path, "x-kubernetes-validations", f"compilation failed: {problem}")
+        yield status_errors.invalid_value(path, "x-kubernetes-validations", f"compilation failed: {problem}")
     if version.get("selectableFields"):
         detail = "selectable fields are not supported by the embedded cluster"
         yield status_errors.not_allowed(path.rpartition(".schema")[0] + ".selectableFields", detail)
 
 
-def _root(raw: Mapping[str, Any]) -> Node:
+def _root(raw: Mapping[str, Any]) -> SchemaNode:
     declared_metadata = (raw.get("properties") or {}).get("metadata") or {}
     described = metadata.SCHEMA["properties"]
     limited = {

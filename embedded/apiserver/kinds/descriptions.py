@@ -82,7 +82,7 @@ KINDS: dict[str, dict[str, str]] = {
 }
 
 
-def described(schema: dict[str, Any], kind: str) -> dict[str, Any]:
+def describe(schema: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return a published schema with the descriptions of its kind."""
     for path, text in KINDS.get(kind, {}).items():
         _describe(schema, [step for step in path.split(".") if step], text)

@@ -42,17 +42,19 @@ def check_lease(new: Manifest, old: Manifest | None) -> Iterator[Cause]:  # noqa
     """Yield the problems of a lease."""
     spec = new["spec"]
     if spec.get("leaseDurationSeconds", 1) <= 0:
-        yield status_errors.wrong("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
+        yield status_errors.invalid_value(
+            "spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"
+        )
     if spec.get("leaseTransitions", 0) < 0:
         transitions = spec["leaseTransitions"]
-        yield status_errors.wrong("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+        yield status_errors.invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
 
 
 def check_event(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """Yield the problems of an event."""
     namespace, about = new["metadata"].get("namespace", ""), (new.get("involvedObject") or {}).get("namespace", "")
     if about != namespace and (about or namespace not in _CLUSTERWIDE):
-        yield status_errors.wrong("involvedObject.namespace", about, "does not match event.namespace")
+        yield status_errors.invalid_value("involvedObject.namespace", about, "does not match event.namespace")
     if old is None and new.get("eventTime"):
         yield from _check_reporter(new)
 
@@ -61,8 +63,8 @@ def _check_reporter(new: Manifest) -> Iterator[Cause]:
     reporter = new.get("reportingComponent", "")
     if not reporter:
         yield status_errors.required("reportingComponent")
-    for text in metadata.qualified_problems(reporter):
-        yield status_errors.wrong("reportingComponent", reporter, text)
+    for text in metadata.label_key_problems(reporter):
+        yield status_errors.invalid_value("reportingComponent", reporter, text)
     for name in ("reportingInstance", "action", "reason"):
         if not new.get(name):
             yield status_errors.required(name)

@@ -94,7 +94,7 @@ def timestamp(seconds: float) -> str:
     return timestamps.format_time(min(int(seconds), _LAST_SECOND))
 
 
-def label_problem(text: str) -> str:
+def dns_label_problem(text: str) -> str:
     """Return why a text is not a DNS label; empty if it is valid."""
     if len(text) > 63:
         return "must be no more than 63 characters"
@@ -103,7 +103,7 @@ def label_problem(text: str) -> str:
     return "must not contain dots" if _is_subdomain(text) else _LABEL_DETAIL
 
 
-def subdomain_problem(text: str) -> str:
+def dns_subdomain_problem(text: str) -> str:
     """Return why a text is not a DNS subdomain; empty if it is valid."""
     if len(text) > 253:
         return "must be no more than 253 characters"
@@ -119,7 +119,7 @@ def ip_address_problem(text: str) -> str:
     return ""
 
 
-def qualified_problems(key: str) -> tuple[str, ...]:
+def label_key_problems(key: str) -> tuple[str, ...]:
     """Return why a text is not a qualified name (a label's key, a finalizer); empty if it is valid."""
     return _cached_label_key_problems(key) if len(key) <= _LONGEST_KEPT else tuple(_check_label_key(key))
 
@@ -132,8 +132,8 @@ def _check_label_key(key: str) -> list[str]:
         detail = _QUALIFIED_DETAIL.removeprefix("name part must consist").join(("a valid label key must consist", ""))
         return [f"{detail} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     problems = ["prefix part must be non-empty"] if slash and not prefix else []
-    if prefix and subdomain_problem(prefix):
-        problems.append(f"prefix part {subdomain_problem(prefix)}")
+    if prefix and dns_subdomain_problem(prefix):
+        problems.append(f"prefix part {dns_subdomain_problem(prefix)}")
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
@@ -149,7 +149,7 @@ def _cached_label_key_problems(key: str) -> tuple[str, ...]:
     return tuple(_check_label_key(key))
 
 
-def value_problems(value: str) -> list[str]:
+def label_value_problems(value: str) -> list[str]:
     """Return why a text is not a label's value; empty if it is valid."""
     problems = ["must be no more than 63 characters"] if len(value) > 63 else []
     if value and not _is_qualified(value):
@@ -159,22 +159,23 @@ def value_problems(value: str) -> list[str]:
 
 def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]:
     """Yield the problems of an object's metadata, except for those of its schema."""
-    problem_of = label_problem if simple_names else subdomain_problem
+    problem_of = dns_label_problem if simple_names else dns_subdomain_problem
     prefix, name = metadata.get("generateName", ""), metadata.get("name")
     masked = f"{prefix[:-1]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
     if prefix and problem_of(masked):
-        yield status_errors.wrong("metadata.generateName", prefix, problem_of(masked))
+        yield status_errors.invalid_value("metadata.generateName", prefix, problem_of(masked))
     if not name:
         yield status_errors.required("metadata.name", "name or generateName is required")
     elif problem_of(name):
-        yield status_errors.wrong("metadata.name", name, problem_of(name))
+        yield status_errors.invalid_value("metadata.name", name, problem_of(name))
     for key, value in (metadata.get("labels") or {}).items():
-        yield from (status_errors.wrong("metadata.labels", key, text) for text in qualified_problems(key))
-        yield from (status_errors.wrong("metadata.labels", value, text) for text in value_problems(value))
+        yield from (status_errors.invalid_value("metadata.labels", key, text) for text in label_key_problems(key))
+        yield from (status_errors.invalid_value("metadata.labels", value, text) for text in label_value_problems(value))
     yield from _check_annotations(metadata.get("annotations") or {})
     for finalizer in metadata.get("finalizers") or ():
         yield from (
-            status_errors.wrong("metadata.finalizers", finalizer, text) for text in qualified_problems(finalizer)
+            status_errors.invalid_value("metadata.finalizers", finalizer, text)
+            for text in label_key_problems(finalizer)
         )
     yield from _check_owners(metadata.get("ownerReferences") or ())
 
@@ -184,12 +185,14 @@ def check_finalizers(metadata: Mapping[str, Any]) -> Iterator[Cause]:
     for index, name in enumerate(metadata.get("finalizers") or ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
-            yield status_errors.wrong(f"metadata.finalizers[{index}]", name, detail)
+            yield status_errors.invalid_value(f"metadata.finalizers[{index}]", name, detail)
 
 
 def _check_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
     for key in annotations:
-        yield from (status_errors.wrong("metadata.annotations", key, text) for text in qualified_problems(key.lower()))
+        yield from (
+            status_errors.invalid_value("metadata.annotations", key, text) for text in label_key_problems(key.lower())
+        )
     if sum(len(key) + len(value) for key, value in annotations.items()) > _MOST_ANNOTATIONS:
         yield status_errors.too_long("metadata.annotations", _MOST_ANNOTATIONS)
 
@@ -199,16 +202,18 @@ def _check_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
     for owner in owners:
         version = owner.get("apiVersion", "")
         if not version or version.count("/") > 1:
-            yield status_errors.wrong(f"{path}.apiVersion", version, "version must not be empty")
+            yield status_errors.invalid_value(f"{path}.apiVersion", version, "version must not be empty")
         empty = [name for name in ("kind", "name", "uid") if not owner.get(name)]
-        yield from (status_errors.wrong(f"{path}.{name}", "", "must not be empty") for name in empty)
+        yield from (status_errors.invalid_value(f"{path}.{name}", "", "must not be empty") for name in empty)
         if (version, owner.get("kind")) == ("v1", "Event"):
-            yield status_errors.wrong(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield status_errors.invalid_value(path, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             owner_name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if leader:
                 detail = f'Found "true" in references for {leader} and {owner_name}'
-                yield status_errors.wrong(path, owners, f"Only one reference can have Controller set to true. {detail}")
+                yield status_errors.invalid_value(
+                    path, owners, f"Only one reference can have Controller set to true. {detail}"
+                )
             leader = leader or owner_name
 
 

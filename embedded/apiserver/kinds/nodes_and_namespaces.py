@@ -78,7 +78,7 @@ def check_node(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 def _check_taint(taint: dict[str, Any], path: str) -> Iterator[Cause]:
     if taint.get("effect") not in _EFFECTS:
-        yield status_errors.unsupported(f"{path}.effect", taint.get("effect", ""), _EFFECTS)
+        yield status_errors.not_supported(f"{path}.effect", taint.get("effect", ""), _EFFECTS)
 
 
 def complete_namespace(new: Manifest, old: Manifest | None) -> None:
@@ -101,4 +101,4 @@ def check_namespace(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     if phase != ("Terminating" if deleting else "Active"):
         expected = "Terminating" if deleting else "Active"
         why = f"may only be '{expected}' if `deletionTimestamp` is {'not ' if deleting else ''}empty"
-        yield status_errors.wrong("status.Phase", phase, why)
+        yield status_errors.invalid_value("status.Phase", phase, why)

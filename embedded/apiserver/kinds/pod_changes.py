@@ -46,11 +46,11 @@ def _check_deadline(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]
         old.get("activeDeadlineSeconds"),
     )
     if seconds is not None and not 0 <= seconds < 2**31:
-        yield status_errors.wrong(path, seconds, "must be between 0 and 2147483647, inclusive")
+        yield status_errors.invalid_value(path, seconds, "must be between 0 and 2147483647, inclusive")
     elif seconds is not None and before is not None and seconds > before:
-        yield status_errors.wrong(path, seconds, "must be less than or equal to previous value")
+        yield status_errors.invalid_value(path, seconds, "must be less than or equal to previous value")
     elif seconds is None and before is not None:
-        yield status_errors.wrong(path, None, "must not update from a positive integer to nil value")
+        yield status_errors.invalid_value(path, None, "must not update from a positive integer to nil value")
 
 
 def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
@@ -72,4 +72,4 @@ def check_status(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Cause]:
     for index, address in enumerate(new.get("podIPs") or ()):
         problem = metadata.ip_address_problem(address.get("ip", ""))
         if problem:
-            yield status_errors.wrong(f"status.podIPs[{index}]", address.get("ip", ""), problem)
+            yield status_errors.invalid_value(f"status.podIPs[{index}]", address.get("ip", ""), problem)

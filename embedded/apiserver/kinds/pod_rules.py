@@ -12,8 +12,8 @@ from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
 _NAMES: dict[str, Callable[[str], str]] = {
-    **dict.fromkeys(("nodeName", "serviceAccountName"), metadata.subdomain_problem),
-    **dict.fromkeys(("hostname", "subdomain"), metadata.label_problem),
+    **dict.fromkeys(("nodeName", "serviceAccountName"), metadata.dns_subdomain_problem),
+    **dict.fromkeys(("hostname", "subdomain"), metadata.dns_label_problem),
 }
 """The fields that hold names, each with the function that checks the name."""
 _NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path"}
@@ -133,7 +133,7 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
                 if spec.get("hostNetwork") and port.get("hostPort") != port.get("containerPort"):
                     path = f"spec.{field}[{index}].ports[{number}].hostPort"
                     detail = "must match `containerPort` when `hostNetwork` is true"
-                    yield status_errors.wrong(path, port.get("hostPort", 0), detail)
+                    yield status_errors.invalid_value(path, port.get("hostPort", 0), detail)
 
 
 def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
@@ -152,42 +152,47 @@ def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     seconds = spec.get("activeDeadlineSeconds", 1)
     if not 1 <= seconds < 2**31:
         detail = "must be between 1 and 2147483647, inclusive"
-        yield status_errors.wrong("spec.activeDeadlineSeconds", seconds, detail)
+        yield status_errors.invalid_value("spec.activeDeadlineSeconds", seconds, detail)
 
 
 def _check_names(spec: dict[str, Any]) -> Iterator[Cause]:
     for field, problem_of in _NAMES.items():
         name = spec.get(field, "")
         if name and problem_of(name):
-            yield status_errors.wrong(f"spec.{field}", name, problem_of(name))
+            yield status_errors.invalid_value(f"spec.{field}", name, problem_of(name))
     for key, value in (spec.get("nodeSelector") or {}).items():
-        yield from (status_errors.wrong("spec.nodeSelector", key, text) for text in metadata.qualified_problems(key))
-        yield from (status_errors.wrong("spec.nodeSelector", value, text) for text in metadata.value_problems(value))
+        yield from (
+            status_errors.invalid_value("spec.nodeSelector", key, text) for text in metadata.label_key_problems(key)
+        )
+        yield from (
+            status_errors.invalid_value("spec.nodeSelector", value, text)
+            for text in metadata.label_value_problems(value)
+        )
 
 
 def _check_toleration(toleration: dict[str, Any], path: str) -> Iterator[Cause]:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     if not key and operator != "Exists":
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield status_errors.wrong(f"{path}.operator", operator, detail)
+        yield status_errors.invalid_value(f"{path}.operator", operator, detail)
     if operator == "Exists" and toleration.get("value"):
-        yield status_errors.wrong(
+        yield status_errors.invalid_value(
             f"{path}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
         )
     if operator not in {"", "Equal", "Exists"}:
-        yield status_errors.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
+        yield status_errors.not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     if toleration.get("effect") and toleration["effect"] not in effects:
-        yield status_errors.unsupported(f"{path}.effect", toleration["effect"], effects)
+        yield status_errors.not_supported(f"{path}.effect", toleration["effect"], effects)
 
 
 def _check_volumes(spec: dict[str, Any], volume_names: set[str | None]) -> Iterator[Cause]:
     checked_names: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or ()):
         name = volume.get("name", "")
-        problem = metadata.label_problem(name)
+        problem = metadata.dns_label_problem(name)
         if problem:
-            yield status_errors.wrong(f"spec.volumes[{index}].name", name, problem)
+            yield status_errors.invalid_value(f"spec.volumes[{index}].name", name, problem)
         if name in checked_names:
             yield status_errors.duplicate(f"spec.volumes[{index}].name", name)
         checked_names.add(name)
@@ -197,7 +202,7 @@ def _check_volumes(spec: dict[str, Any], volume_names: set[str | None]) -> Itera
             for number, mount in enumerate(container.get("volumeMounts") or ()):
                 if mount["name"] not in volume_names:
                     path = f"spec.{field}[{index}].volumeMounts[{number}].name"
-                    yield Cause(path, f"Not found: {status_errors.shown(mount['name'])}", "FieldValueNotFound")
+                    yield Cause(path, f"Not found: {status_errors.format_value(mount['name'])}", "FieldValueNotFound")
 
 
 def _check_source(volume: dict[str, Any], path: str) -> Iterator[Cause]:

@@ -14,7 +14,7 @@ from crds.resources.amounts import Amounts
 from crds.torchjob import demand
 from embedded import affinity, pod_requirements
 from embedded.apiserver.status_errors import Cause
-from embedded.pod import NONSENSE
+from embedded.pod import INVALID_SPEC_ERRORS
 from kube.api import Manifest
 
 _REASON = "FieldValueNotSupported"
@@ -34,7 +34,7 @@ def vet(pod: Manifest, nodes: Sequence[Manifest]) -> Iterator[Cause]:
         yield Cause(field.rstrip(":"), detail, _REASON)
     try:
         yield from _placement_problems(pod, embedded_nodes)
-    except NONSENSE as error:
+    except INVALID_SPEC_ERRORS as error:
         yield Cause("spec", f"cannot be read: {error}", _REASON)
 
 
@@ -46,18 +46,20 @@ def _is_embedded(node: Manifest) -> bool:
 def _placement_problems(pod: Manifest, nodes: Sequence[Manifest]) -> Iterator[Cause]:
     """Yield the reasons why the pod fits on none of the nodes."""
     demanded = demand.pod_demand(pod["spec"])
-    offers = [demand.amounts((node.get("status") or {}).get("allocatable")) for node in nodes]
+    offers = [demand.read_resources((node.get("status") or {}).get("allocatable")) for node in nodes]
     objections = [
         affinity.objection(pod["spec"], node["metadata"]["name"], node["metadata"].get("labels") or {})
         for node in nodes
     ]
-    if all(pod_requirements.short(demanded, offer) for offer in offers):
-        for name in pod_requirements.short(demanded, offers[0]):
+    if all(pod_requirements.shortages(demanded, offer) for offer in offers):
+        for name in pod_requirements.shortages(demanded, offers[0]):
             yield Cause("spec.containers", _too_much(name, demanded, offers[0]), _REASON)
     if all(objections):
         yield Cause("spec", objections[0], _REASON)
 
 
 def _too_much(name: str, demanded: Amounts, offered: Amounts) -> str:
-    requested_text, offered_text = (quantities.text(name, amounts.get(name, 0)) for amounts in (demanded, offered))
+    requested_text, offered_text = (
+        quantities.format_amount(name, amounts.get(name, 0)) for amounts in (demanded, offered)
+    )
     return f"a pod asks for {requested_text} of {name}, and the whole node has {offered_text}"

@@ -5,19 +5,19 @@ One rule: an object that does not meet the preconditions stays unchanged (409).
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 
 _KEPT_AS = {"services": "services/specs", "nodes": "minions"}
 
 
-def check(kind: Kind, current: Stored, uid: str, version: str, *, dry_run: bool = False) -> None:
+def check(kind: Kind, current: StoredObject, uid: str, version: str, *, dry_run: bool = False) -> None:
     """Raise Conflict unless the object has this uid and this resourceVersion; an empty value is not checked."""
     for field, expected, actual in (("UID", uid, current.uid), ("ResourceVersion", version, str(current.version))):
         if expected and expected != actual:
-            failed(kind, (current.namespace, current.name), (field, expected, actual), dry_run=dry_run)
+            raise_conflict(kind, (current.namespace, current.name), (field, expected, actual), dry_run=dry_run)
 
 
-def failed(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, dry_run: bool) -> None:
+def raise_conflict(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, dry_run: bool) -> None:
     """Raise Conflict for the object at a place (namespace, name).
 
     The demand is the name of the field, the expected value, and the actual value.

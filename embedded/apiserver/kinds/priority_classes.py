@@ -8,7 +8,7 @@ from typing import Any
 
 from crds.api_resources import PODS, PRIORITY_CLASSES
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds.catalog import Look, storage
+from embedded.apiserver.kinds.catalog import ObjectGetter, storage
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
@@ -45,7 +45,7 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
             yield status_errors.immutable("preemptionPolicy", new["preemptionPolicy"])
 
 
-def admit(pod: Manifest, look: Look) -> None:
+def admit(pod: Manifest, look: ObjectGetter) -> None:
     """Set the priority of a new pod from its PriorityClass. Forbidden if the class does not exist."""
     spec: Any = pod.get("spec")
     if not isinstance(spec, dict):

@@ -7,21 +7,21 @@ from typing import Any
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind, ScalePaths
-from embedded.apiserver.status_errors import Refusal
-from embedded.apiserver.storage.objects import Stored, field_text
+from embedded.apiserver.status_errors import StatusError
+from embedded.apiserver.storage.objects import StoredObject, field_text
 from kube.api import Manifest
 
 _API_VERSION, _KIND = "autoscaling/v1", "Scale"
 
 
-def show(kind: Kind, current: Stored) -> Manifest:
+def show(kind: Kind, current: StoredObject) -> Manifest:
     """Return the Scale of an object. InternalError, as in a Kubernetes API server, if the object has no such field."""
     paths, manifest = _paths(kind), current.manifest()
     metadata = manifest["metadata"]
     metadata_fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     replicas = _value(manifest, paths.spec)
     if replicas is None:
-        raise Refusal(500, "InternalError", f"the spec replicas field {'.' + paths.spec!r} does not exist")
+        raise StatusError(500, "InternalError", f"the spec replicas field {'.' + paths.spec!r} does not exist")
     status: dict[str, Any] = {"replicas": _value(manifest, paths.status) or 0}
     selector = field_text(manifest, paths.selector) if paths.selector else ""
     if selector:
@@ -68,14 +68,14 @@ def _replicas(scale: Manifest) -> int:
     return replicas
 
 
-def applied(kind: Kind, current: Stored, scale: Manifest, *, patch: bool) -> Manifest:
+def apply(kind: Kind, current: StoredObject, scale: Manifest, *, patch: bool) -> Manifest:
     """Return the object with a Scale's number of replicas. BadRequest; Invalid if the result of a patch is no Scale."""
     if patch:
         if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
             raise status_errors.unreadable_patch(f"no kind is registered for the type {scale.get('kind')}")
         try:
             replicas = _replicas(scale)
-        except Refusal:
+        except StatusError:
             raise status_errors.unreadable_patch(
                 "json: cannot unmarshal spec.replicas into a number of 32 bits"
             ) from None

@@ -105,7 +105,7 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     yield from _check_ports(spec.get("ports") or [])
     if spec.get("selector") and spec.get("ipFamilyPolicy") == "RequireDualStack":
         why = "this cluster is not configured for dual-stack services"
-        yield status_errors.wrong("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
+        yield status_errors.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
     yield from _check_selector(spec.get("selector") or {})
     if (new.get("status") or {}).get("loadBalancer", {}).get("ingress") and spec["type"] != "LoadBalancer":
         why = "may only be used when `spec.type` is 'LoadBalancer'"
@@ -114,18 +114,22 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 def _check_selector(selector: dict[str, str]) -> Iterator[Cause]:
     for key, value in selector.items():
-        yield from (status_errors.wrong("spec.selector", key, text) for text in metadata.qualified_problems(key))
-        yield from (status_errors.wrong("spec.selector", value, text) for text in metadata.value_problems(value))
+        yield from (
+            status_errors.invalid_value("spec.selector", key, text) for text in metadata.label_key_problems(key)
+        )
+        yield from (
+            status_errors.invalid_value("spec.selector", value, text) for text in metadata.label_value_problems(value)
+        )
 
 
 def _check_address(spec: dict[str, Any], before: dict[str, Any]) -> Iterator[Cause]:
     path, address = "spec.clusterIPs[0]", spec.get("clusterIP", "")
     if before.get("clusterIP") and address != before["clusterIP"] and spec["type"] == before.get("type"):
-        yield status_errors.wrong(path, spec.get("clusterIPs", []), "may not change once set")
+        yield status_errors.invalid_value(path, spec.get("clusterIPs", []), "may not change once set")
     elif address == _HEADLESS and spec["type"] in _PLACED:
-        yield status_errors.wrong(path, address, f"may not be set to 'None' for {spec['type']} services")
+        yield status_errors.invalid_value(path, address, f"may not be set to 'None' for {spec['type']} services")
     elif address not in {"", _HEADLESS} and metadata.ip_address_problem(address):
-        yield status_errors.wrong(path, address, metadata.ip_address_problem(address))
+        yield status_errors.invalid_value(path, address, metadata.ip_address_problem(address))
 
 
 def _check_ports(ports: list[dict[str, Any]]) -> Iterator[Cause]:
@@ -134,8 +138,8 @@ def _check_ports(ports: list[dict[str, Any]]) -> Iterator[Cause]:
         path, name = f"spec.ports[{index}]", port.get("name", "")
         if not name and len(ports) > 1:
             yield status_errors.required(f"{path}.name")
-        elif name and metadata.label_problem(name):
-            yield status_errors.wrong(f"{path}.name", name, metadata.label_problem(name))
+        elif name and metadata.dns_label_problem(name):
+            yield status_errors.invalid_value(f"{path}.name", name, metadata.dns_label_problem(name))
         elif name in names:
             yield status_errors.duplicate(f"{path}.name", name)
         names.add(name)
@@ -146,9 +150,11 @@ def _check_numbers(port: dict[str, Any], path: str) -> Iterator[Cause]:
     for name in ("port", "targetPort"):
         value = port.get(name, 0)
         if isinstance(value, int) and not 1 <= value <= 65535:
-            yield status_errors.wrong(f"{path}.{name}", value, "must be between 1 and 65535, inclusive")
+            yield status_errors.invalid_value(f"{path}.{name}", value, "must be between 1 and 65535, inclusive")
         elif isinstance(value, str):
-            yield from (status_errors.wrong(f"{path}.{name}", value, text) for text in port_name_problems(value))
+            yield from (
+                status_errors.invalid_value(f"{path}.{name}", value, text) for text in port_name_problems(value)
+            )
 
 
 def port_name_problems(name: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from cel import stdlib
 
 from crds import excerpts
 from embedded.apiserver.schema.json_types import json_type
-from embedded.apiserver.schema.rule_cache import Memory, Read
-from embedded.apiserver.status_errors import Cause, shown
+from embedded.apiserver.schema.rule_cache import FieldRead, RuleCache
+from embedded.apiserver.status_errors import Cause, format_value
 
 _REASONS = {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
 
@@ -94,8 +94,8 @@ class CompiledRule:
     """Whether the rule reads the old value; such a rule runs only on updates."""
     field_paths: tuple[tuple[str, ...], ...]
     """The field paths that the rule reads from `self` and `oldSelf`; an empty path stands for the whole value."""
-    reads: tuple[Read, ...] = ()
-    """The same paths in the form that `answers` needs."""
+    reads: tuple[FieldRead, ...] = ()
+    """The same paths in the form that `rule_cache` needs."""
 
 
 Needs = dict[str, "Needs"] | None
@@ -111,7 +111,7 @@ class RulePlan:
 
     rules: tuple[CompiledRule, ...]
     needs: Needs
-    memory: Memory = field(default_factory=Memory, compare=False)
+    memory: RuleCache = field(default_factory=RuleCache, compare=False)
 
 
 def plan(rules: Iterable[CompiledRule]) -> RulePlan:
@@ -192,16 +192,16 @@ def _chains(source: str) -> list[tuple[str, ...]]:
     return [path[:-1] if is_call else path for path, is_call in paths]
 
 
-def _reads(source: str) -> Iterator[Read]:
+def _reads(source: str) -> Iterator[FieldRead]:
     """Yield what a rule reads of the value and of the old value; of a path in `has()`, only whether it exists."""
     plain = _STRINGS.sub('""', source)
     for root, path in _HAS.findall(plain):
-        yield Read(root == "oldSelf", tuple("".join(path.split()).split(".")[1:]), shape=True)
+        yield FieldRead(root == "oldSelf", tuple("".join(path.split()).split(".")[1:]), shape=True)
     rest = _HAS.sub("true", plain)
     for root in ("self", "oldSelf"):
         other = re.sub(rf"(?<![\w.]){'self' if root == 'oldSelf' else 'oldSelf'}\b", "_", rest)
         for chain in _chains(other):
-            yield Read(root == "oldSelf", chain, shape=False)
+            yield FieldRead(root == "oldSelf", chain, shape=False)
 
 
 def context(value: Any, before: Any = None) -> Any:
@@ -238,7 +238,7 @@ def _message(rule: CompiledRule, context: Any) -> str:
 
 def _cause(rule: CompiledRule, field: str, value: Any, message: str) -> Cause:
     # Objects and lists are too long for a message, so they are left out.
-    value_shown = "" if isinstance(value, dict | list) else f" {shown(value)}"
+    value_shown = "" if isinstance(value, dict | list) else f" {format_value(value)}"
     match rule.reason:
         case "FieldValueForbidden":
             return Cause(field, f"Forbidden: {message}", rule.reason)

@@ -10,14 +10,14 @@ from typing import Any
 from crds import timestamps
 from embedded.apiserver.schema import cel
 from embedded.apiserver.schema.cel import Needs
-from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.schema.schema import SchemaNode
 from embedded.apiserver.status_errors import Cause
 
 _VISIBLE_METADATA = ("name", "generateName")
 
 
 def check_object(
-    new: Mapping[str, Any], old: Mapping[str, Any] | None, root: Node, changed: set[str]
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, root: SchemaNode, changed: set[str]
 ) -> Iterator[Cause]:
     """Run all rules of a resource on an object, and yield the causes of those that fail.
 
@@ -30,7 +30,7 @@ def check_object(
             yield from _check(new[name], (old or {}).get(name), child, name, name in changed)
 
 
-def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+def _check(new: Any, old: Any, node: SchemaNode, path: str, changed: bool) -> Iterator[Cause]:
     if not node.has_rules or new is None or not (changed or node.has_transition_rules):
         return
     yield from _run(new, old, node, path, changed)
@@ -38,7 +38,7 @@ def _check(new: Any, old: Any, node: Node, path: str, changed: bool) -> Iterator
         yield from _check(item, item_before, child, path + step, changed)
 
 
-def _below(new: Any, old: Any, node: Node) -> Iterator[tuple[str, Any, Any, Node]]:
+def _below(new: Any, old: Any, node: SchemaNode) -> Iterator[tuple[str, Any, Any, SchemaNode]]:
     match new:
         case dict():
             before = old if isinstance(old, dict) else {}
@@ -53,17 +53,17 @@ def _below(new: Any, old: Any, node: Node) -> Iterator[tuple[str, Any, Any, Node
                 yield f"[{index}]", item, old_items.get(_identity(item, node)), node.items
 
 
-def _by_keys(items: list[Any], node: Node) -> dict[tuple[Any, ...], Any]:
+def _by_keys(items: list[Any], node: SchemaNode) -> dict[tuple[Any, ...], Any]:
     return {_identity(item, node): item for item in items}
 
 
-def _identity(item: Any, node: Node) -> tuple[Any, ...]:
+def _identity(item: Any, node: SchemaNode) -> tuple[Any, ...]:
     return tuple(str(item.get(key)) for key in node.list_keys) if isinstance(item, dict) else ()
 
 
-def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Iterator[Cause]:
+def _run(value: Any, before: Any, node: SchemaNode, path: str, changed: bool) -> Iterator[Cause]:
     plan = node.create_plan if before is None else node.update_plan if changed else node.unchanged_plan
-    open_questions = plan.memory.unanswered(plan.rules, value, before)
+    open_questions = plan.memory.missing(plan.rules, value, before)
     if not open_questions:
         return
     old_value = None if before is None else visible(before, node, plan.needs)
@@ -73,7 +73,7 @@ def _run(value: Any, before: Any, node: Node, path: str, changed: bool) -> Itera
         if cause:
             yield cause
         else:
-            plan.memory.holds(question)
+            plan.memory.add(question)
 
 
 def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, "metadata": {name: metadata[name] for name in _VISIBLE_METADATA if name in metadata}}
 
 
-def visible(value: Any, node: Node, needs: Needs = None) -> Any:
+def visible(value: Any, node: SchemaNode, needs: Needs = None) -> Any:
     """Return a value for CEL: its declared fields with their declared types, restricted to those that rules need.
 
     Undeclared fields of a preserve-unknown object are kept unchanged. No rule can name them (`find_undefined_fields`),
@@ -108,7 +108,7 @@ def visible(value: Any, node: Node, needs: Needs = None) -> Any:
             return value
 
 
-def find_undefined_fields(root: Node) -> Iterator[str]:
+def find_undefined_fields(root: SchemaNode) -> Iterator[str]:
     """Yield the fields that a rule reads and the schema does not declare.
 
     A Kubernetes API server does not compile such a rule.
@@ -116,7 +116,7 @@ def find_undefined_fields(root: Node) -> Iterator[str]:
     yield from _find_undefined(root, "", is_root=True)
 
 
-def _find_undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator[str]:
+def _find_undefined(node: SchemaNode, path: str, *, is_root: bool = False) -> Iterator[str]:
     for rule in node.rules:
         for chain in rule.field_paths:
             missing = _missing(node, chain, is_root)
@@ -128,7 +128,7 @@ def _find_undefined(node: Node, path: str, *, is_root: bool = False) -> Iterator
         yield from _find_undefined(child, f"{path}[*]")
 
 
-def _missing(node: Node, chain: tuple[str, ...], is_root: bool) -> str:
+def _missing(node: SchemaNode, chain: tuple[str, ...], is_root: bool) -> str:
     for position, step in enumerate(chain):
         if is_root and position == 0 and step == "metadata":
             return next((name for name in chain[1:2] if name not in _VISIBLE_METADATA), "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from embedded.apiserver.schema.schema import ANY, Node
+from embedded.apiserver.schema.schema import ANY, SchemaNode
 
 Path = tuple[str, ...]
 _PAIRED = {"containerPort": ("containerPort", "protocol"), "port": ("port", "protocol")}
@@ -21,12 +21,12 @@ _UNMANAGED = frozenset(
 """The fields of metadata without managers."""
 
 
-def is_atomic(node: Node) -> bool:
+def is_atomic(node: SchemaNode) -> bool:
     """Return whether a map is one field."""
     return node.source.get("x-kubernetes-map-type") == "atomic"
 
 
-def keys(node: Node) -> tuple[str, ...]:
+def keys(node: SchemaNode) -> tuple[str, ...]:
     """Return the keys that identify a list's items; empty for a plain list or a set."""
     if node.list_type == "map":
         return node.list_keys
@@ -34,17 +34,17 @@ def keys(node: Node) -> tuple[str, ...]:
     return _PAIRED.get(merged, (merged,)) if merged else ()
 
 
-def is_set(node: Node) -> bool:
+def is_set(node: SchemaNode) -> bool:
     """Return whether each value of a list is a separate field."""
     return node.list_type == "set" or (not keys(node) and "x-kubernetes-patch-strategy" in node.source)
 
 
-def below(node: Node, name: str) -> Node:
+def below(node: SchemaNode, name: str) -> SchemaNode:
     """Return the schema of the value at a name in a map."""
     return node.properties.get(name) or node.additional or ANY
 
 
-def step(item: Any, node: Node) -> str:
+def step(item: Any, node: SchemaNode) -> str:
     """Return the step to an item of a list."""
     names = keys(node)
     if not names:
@@ -65,7 +65,7 @@ def _text(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def fields_to_manage(manifest: Mapping[str, Any], node: Node, section: str = "") -> dict[Path, Any]:
+def fields_to_manage(manifest: Mapping[str, Any], node: SchemaNode, section: str = "") -> dict[Path, Any]:
     """Return the fields, with their values, that a manager owns after it has written an object or one section of it."""
     fields = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind"}}
     metadata = fields.pop("metadata", None) or {}
@@ -75,7 +75,7 @@ def fields_to_manage(manifest: Mapping[str, Any], node: Node, section: str = "")
     return _flat({**fields, **_manageable_metadata(metadata)}, node)
 
 
-def all_fields(manifest: Mapping[str, Any], node: Node) -> dict[Path, Any]:
+def all_fields(manifest: Mapping[str, Any], node: SchemaNode) -> dict[Path, Any]:
     """Return all fields of an object with their values."""
     fields = {name: value for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}}
     return _flat({**fields, **_manageable_metadata(manifest.get("metadata") or {})}, node)
@@ -86,11 +86,11 @@ def _manageable_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": managed_metadata} if managed_metadata else {}
 
 
-def _flat(value: dict[str, Any], node: Node) -> dict[Path, Any]:
+def _flat(value: dict[str, Any], node: SchemaNode) -> dict[Path, Any]:
     return dict(_leaves(value, node, ())) if value else {}
 
 
-def _leaves(value: Any, node: Node, path: Path) -> Iterator[tuple[Path, Any]]:
+def _leaves(value: Any, node: SchemaNode, path: Path) -> Iterator[tuple[Path, Any]]:
     match value:
         case dict() if value and not is_atomic(node):
             for name, item in value.items():

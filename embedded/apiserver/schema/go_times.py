@@ -6,7 +6,7 @@ One rule: a time of any zone is stored in UTC, with seconds or with microseconds
 import re
 
 from crds import timestamps
-from embedded.apiserver.status_errors import Refusal, bad_request
+from embedded.apiserver.status_errors import StatusError, bad_request
 
 SECONDS, MICROSECONDS = "date-time", "micro-time"
 """The schema formats of metav1.Time and metav1.MicroTime."""
@@ -53,5 +53,5 @@ def _parse_as_go(text: str, form: str) -> str:
         raise _out_of_range(text, "day") from None
 
 
-def _out_of_range(text: str, component: str) -> Refusal:
+def _out_of_range(text: str, component: str) -> StatusError:
     return bad_request(f'parsing time "{text}": {component} out of range')

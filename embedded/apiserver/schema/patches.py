@@ -10,7 +10,7 @@ import orjson
 
 from crds import excerpts
 from embedded.apiserver import status_errors
-from embedded.apiserver.status_errors import Refusal, bad_request
+from embedded.apiserver.status_errors import StatusError, bad_request
 from kube.api import Manifest
 
 MERGE = "application/merge-patch+json"
@@ -58,7 +58,7 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(operations) > _MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}"
-        raise Refusal(413, "RequestEntityTooLarge", f"Request entity is too large: {message}")
+        raise StatusError(413, "RequestEntityTooLarge", f"Request entity is too large: {message}")
     document: Any = target
     budget = _MOST_COPIED
     for operation in operations:

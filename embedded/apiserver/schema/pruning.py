@@ -7,17 +7,17 @@ from typing import Any
 
 import orjson
 
-from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.schema.schema import SchemaNode
 
 
-def settle(value: Any, node: Node, path: str = "") -> list[str]:
+def settle(value: Any, node: SchemaNode, path: str = "") -> list[str]:
     """Prune and default a value in place, and return the paths of the unknown fields, which are removed."""
     unknown: list[str] = []
     _settle(value, node, path, unknown)
     return unknown
 
 
-def settle_sections(manifest: dict[str, Any], root: Node, changed: set[str]) -> list[str]:
+def settle_sections(manifest: dict[str, Any], root: SchemaNode, changed: set[str]) -> list[str]:
     """Prune and default only some top-level fields of an object, and return the paths of the unknown fields in them."""
     unknown: list[str] = []
     part = {name: value for name, value in manifest.items() if name in changed}
@@ -29,7 +29,7 @@ def settle_sections(manifest: dict[str, Any], root: Node, changed: set[str]) -> 
     return unknown
 
 
-def _settle(value: Any, node: Node, path: str, unknown: list[str]) -> None:
+def _settle(value: Any, node: SchemaNode, path: str, unknown: list[str]) -> None:
     match value:
         case dict():
             _settle_mapping(value, node, path, unknown)
@@ -39,7 +39,7 @@ def _settle(value: Any, node: Node, path: str, unknown: list[str]) -> None:
                     _settle(item, node.items, f"{path}[{index}]", unknown)
 
 
-def _settle_mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+def _settle_mapping(value: dict[str, Any], node: SchemaNode, path: str, unknown: list[str]) -> None:
     properties, additional = node.properties, node.additional
     for name in list(value):
         child = properties.get(name) or additional

@@ -19,10 +19,10 @@ MOST = 2_000
 """The results cached per node of a schema, some 200 kilobytes. A full cache is emptied."""
 
 Chain = tuple[str, ...]
-Question = bytes
+CacheKey = bytes
 
 
-class Read(NamedTuple):
+class FieldRead(NamedTuple):
     """A field that a rule reads."""
 
     before: bool
@@ -33,7 +33,7 @@ class Read(NamedTuple):
     """Whether the rule only tests that the field exists."""
 
 
-class Reader(Protocol):
+class CacheableRule(Protocol):
     """The parts of a rule that the cache needs."""
 
     @property
@@ -41,33 +41,33 @@ class Reader(Protocol):
         """The rule's text."""
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[FieldRead, ...]:
         """All fields that the rule reads, in order."""
 
 
-AnyRule = TypeVar("AnyRule", bound=Reader)
+AnyRule = TypeVar("AnyRule", bound=CacheableRule)
 
 
-class Memory:
+class RuleCache:
     """The cached results of the rules at one node of a schema."""
 
     def __init__(self) -> None:
-        self._keys: set[Question] = set()
+        self._keys: set[CacheKey] = set()
 
-    def unanswered(self, rules: Iterable[AnyRule], value: Any, before: Any) -> list[tuple[AnyRule, Question]]:
+    def missing(self, rules: Iterable[AnyRule], value: Any, before: Any) -> list[tuple[AnyRule, CacheKey]]:
         """Return the rules that have to run on a value and on the value before it, each with its cache key."""
-        read: dict[Read, bytes] = {}
-        questions = [(rule, question(rule, value, before, read)) for rule in rules]
+        read: dict[FieldRead, bytes] = {}
+        questions = [(rule, cache_key(rule, value, before, read)) for rule in rules]
         return [(rule, key) for rule, key in questions if key not in self._keys]
 
-    def holds(self, question: Question) -> None:
+    def add(self, question: CacheKey) -> None:
         """Cache that a rule holds."""
         if len(self._keys) >= MOST:
             self._keys.clear()
         self._keys.add(question)
 
 
-def question(rule: Reader, value: Any, before: Any, read: dict[Read, bytes]) -> Question:
+def cache_key(rule: CacheableRule, value: Any, before: Any, read: dict[FieldRead, bytes]) -> CacheKey:
     """Return a digest of the rule and of all values that it reads; `read` caches the values for the next rules."""
     digest = hashlib.blake2b(rule.source.encode(), digest_size=16)
     for field in rule.reads:
@@ -78,7 +78,7 @@ def question(rule: Reader, value: Any, before: Any, read: dict[Read, bytes]) -> 
     return digest.digest()
 
 
-def _value_at(value: Any, read: Read) -> bytes:
+def _value_at(value: Any, read: FieldRead) -> bytes:
     """Return the value at a path as bytes; for a missing field, `-` and the number of steps that exist."""
     for depth, step in enumerate(read.chain):
         if not isinstance(value, Mapping) or step not in value:

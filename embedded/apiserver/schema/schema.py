@@ -29,7 +29,7 @@ _PLAIN = {"string": str, "integer": int, "boolean": bool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ValueLimits:
     """The constraints of a value in addition to its type."""
 
     enum: tuple[Any, ...] = ()
@@ -51,31 +51,31 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SchemaNode:
     """The schema of one value."""
 
     type: str = ""
     """The type of the value; any type if empty."""
-    properties: Mapping[str, "Node"]
-    additional: "Node | None" = None
+    properties: Mapping[str, "SchemaNode"]
+    additional: "SchemaNode | None" = None
     """The schema of a map's values."""
-    items: "Node | None" = None
+    items: "SchemaNode | None" = None
     required: tuple[str, ...] = ()
-    limits: Limits | None = None
+    limits: ValueLimits | None = None
     open: bool = False
     """Whether unknown fields are preserved."""
     int_or_string: bool = False
     nullable: bool = False
     default: bytes | None = None
     """The default as JSON; each object parses its own copy."""
-    defaults: Mapping[str, "Node"] = field(default_factory=dict, compare=False, repr=False)
+    defaults: Mapping[str, "SchemaNode"] = field(default_factory=dict, compare=False, repr=False)
     """The properties that have a default."""
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
-    all_of: tuple["Node", ...] = ()
-    any_of: tuple["Node", ...] = ()
-    one_of: tuple["Node", ...] = ()
-    none_of: tuple["Node", ...] = ()
+    all_of: tuple["SchemaNode", ...] = ()
+    any_of: tuple["SchemaNode", ...] = ()
+    one_of: tuple["SchemaNode", ...] = ()
+    none_of: tuple["SchemaNode", ...] = ()
     rules: tuple[CompiledRule, ...] = ()
     create_plan: RulePlan = _NO_RULES
     """The rules for a new value."""
@@ -97,10 +97,10 @@ class Node:
     """The schema from which the node was compiled, for descriptions and for the merge strategies of patches."""
 
 
-ANY = Node(properties={}, open=True)
+ANY = SchemaNode(properties={}, open=True)
 
 
-def compile_schema(raw: Mapping[str, Any]) -> Node:
+def compile_schema(raw: Mapping[str, Any]) -> SchemaNode:
     """Compile a schema without `structure.problems`. ValueError if a rule does not compile."""
     properties = {name: compile_schema(child) for name, child in (raw.get("properties") or {}).items()}
     if raw.get("x-kubernetes-embedded-resource"):
@@ -114,7 +114,7 @@ def compile_schema(raw: Mapping[str, Any]) -> Node:
     limits = _limits(raw)
     checked = limits or any(raw.get(key) for key in ("allOf", "anyOf", "oneOf", "not"))
     below = [*properties.values(), *filter(None, (values, elements))]
-    return Node(
+    return SchemaNode(
         source=raw,
         type=raw.get("type", ""),
         properties=properties,
@@ -159,12 +159,12 @@ def _with_bracketed_path(raw: Mapping[str, Any], rule: Mapping[str, Any]) -> Map
     return {**rule, "fieldPath": path}
 
 
-def _nodes(raw: Mapping[str, Any], key: str) -> tuple[Node, ...]:
+def _nodes(raw: Mapping[str, Any], key: str) -> tuple[SchemaNode, ...]:
     return tuple(compile_schema(child) for child in raw.get(key) or ())
 
 
-def _limits(raw: Mapping[str, Any]) -> Limits | None:
-    limits = Limits(
+def _limits(raw: Mapping[str, Any]) -> ValueLimits | None:
+    limits = ValueLimits(
         enum=tuple(raw.get("enum") or ()),
         minimum=raw.get("minimum"),
         maximum=raw.get("maximum"),
@@ -181,7 +181,7 @@ def _limits(raw: Mapping[str, Any]) -> Limits | None:
         max_properties=raw.get("maxProperties"),
         format=raw.get("format", ""),
     )
-    return None if limits == Limits() else limits
+    return None if limits == ValueLimits() else limits
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:

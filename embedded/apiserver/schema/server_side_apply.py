@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from embedded.apiserver.schema import field_sets
 from embedded.apiserver.schema.field_sets import Path
 from embedded.apiserver.schema.json_types import json_type
-from embedded.apiserver.schema.schema import ANY, Node
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.schema.schema import ANY, SchemaNode
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.objects import encode
 from kube.api import Manifest
 
@@ -60,7 +60,7 @@ def _read(entry: Mapping[str, Any]) -> tuple[Manager, OwnedFields]:
     return manager, OwnedFields(frozenset(field_sets.from_fields_v1(entry["fieldsV1"])), entry["time"])
 
 
-def written(owners: OwnersByManager) -> list[dict[str, Any]]:
+def managed_fields(owners: OwnersByManager) -> list[dict[str, Any]]:
     """Return the owners as metadata.managedFields of an object."""
     entries = sorted(owners.items(), key=lambda pair: (pair[0].operation, pair[1].time, *pair[0][1:]))
     return [_entry(manager, owned) for manager, owned in entries if owned.fields]
@@ -78,16 +78,18 @@ def _entry(manager: Manager, owned: OwnedFields) -> dict[str, Any]:
     }
 
 
-def after_update(old: Manifest, new: Manifest, schema: Node, manager: Manager, now: str) -> list[dict[str, Any]]:
+def after_update(old: Manifest, new: Manifest, schema: SchemaNode, manager: Manager, now: str) -> list[dict[str, Any]]:
     """Return the managedFields after a write other than an apply: a manager owns the fields that it changes."""
     changed, removed = _diff(old, new, schema)
     owners_by_manager = _without_fields(owners(old), manager, changed | removed, now)
     previous = owners_by_manager.get(manager, OwnedFields(frozenset(), now))
     fields = (previous.fields - removed) | changed
-    return written({**owners_by_manager, manager: previous if fields == previous.fields else OwnedFields(fields, now)})
+    return managed_fields(
+        {**owners_by_manager, manager: previous if fields == previous.fields else OwnedFields(fields, now)}
+    )
 
 
-def _diff(old: Manifest, new: Manifest, schema: Node) -> tuple[frozenset[Path], frozenset[Path]]:
+def _diff(old: Manifest, new: Manifest, schema: SchemaNode) -> tuple[frozenset[Path], frozenset[Path]]:
     """Return the fields that are new or have another value, and the fields that no longer exist."""
     before, after = field_sets.all_fields(old, schema), field_sets.all_fields(new, schema)
     same = {path for path in before.keys() & after.keys() if encode({"": before[path]}) == encode({"": after[path]})}
@@ -106,17 +108,17 @@ def _without_fields(
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class ApplyRequest:
     """A configuration that a manager applies."""
 
     config: Manifest
-    schema: Node
+    schema: SchemaNode
     manager: Manager
     now: str
     force: bool = False
 
 
-def applied(live: Manifest | None, request: Application) -> Manifest:
+def apply(live: Manifest | None, request: ApplyRequest) -> Manifest:
     """Return the object with the applied configuration and its owners.
 
     Conflict; a failure without a reason for a configuration that is not an object.
@@ -127,7 +129,10 @@ def applied(live: Manifest | None, request: Application) -> Manifest:
     if live is None:
         return {
             **config,
-            "metadata": {**config["metadata"], "managedFields": written({manager: OwnedFields(fields, request.now)})},
+            "metadata": {
+                **config["metadata"],
+                "managedFields": managed_fields({manager: OwnedFields(fields, request.now)}),
+            },
         }
     owners_by_manager = owners(live) or _initial_owners(live, schema, manager)
     previous = owners_by_manager.get(manager, OwnedFields(frozenset(), ""))
@@ -141,11 +146,11 @@ def applied(live: Manifest | None, request: Application) -> Manifest:
         _refuse({owner: owned.fields & changed for owner, owned in owners_by_manager.items() if owner != manager})
     owners_by_manager = _without_fields(owners_by_manager, manager, changed | removed, request.now)
     owners_by_manager[manager] = previous if fields == previous.fields else OwnedFields(fields, request.now)
-    result["metadata"] = {**result["metadata"], "managedFields": written(owners_by_manager)}
+    result["metadata"] = {**result["metadata"], "managedFields": managed_fields(owners_by_manager)}
     return result
 
 
-def _initial_owners(live: Manifest, schema: Node, manager: Manager) -> OwnersByManager:
+def _initial_owners(live: Manifest, schema: SchemaNode, manager: Manager) -> OwnersByManager:
     fields = frozenset(field_sets.all_fields(live, schema))
     creation_time = live["metadata"].get("creationTimestamp", "")
     return {Manager(UPDATE, _BEFORE, manager.api_version): OwnedFields(fields, creation_time)}
@@ -172,10 +177,10 @@ def _refuse(conflicts: Mapping[Manager, frozenset[Path]]) -> None:
         message = f"Apply failed with {count} conflicts: " + "\n".join(texts)
     causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": field}
               for manager, fields in conflicting for field in fields]  # fmt: skip
-    raise Refusal(409, "Conflict", message, {"causes": causes})
+    raise StatusError(409, "Conflict", message, {"causes": causes})
 
 
-def _merge(live: Any, config: Any, node: Node) -> Any:
+def _merge(live: Any, config: Any, node: SchemaNode) -> Any:
     match live, config:
         case dict(), dict() if not field_sets.is_atomic(node):
             below = {name: field_sets.below(node, name) for name in config}
@@ -185,7 +190,7 @@ def _merge(live: Any, config: Any, node: Node) -> Any:
     return config
 
 
-def _merge_lists(live: list[Any], config: list[Any], node: Node) -> Iterator[Any]:
+def _merge_lists(live: list[Any], config: list[Any], node: SchemaNode) -> Iterator[Any]:
     """Yield the items of both lists in both orders.
 
     Items that only the object has come before items that only the configuration has.
@@ -239,8 +244,8 @@ def _matches(item: Any, step: str) -> bool:
     return isinstance(item, dict) and all(item.get(name, value) == value for name, value in identity.items())
 
 
-def _check(request: Application) -> None:
-    """Raise Refusal unless the configuration has only declared fields with values of their types."""
+def _check(request: ApplyRequest) -> None:
+    """Raise StatusError unless the configuration has only declared fields with values of their types."""
     problems = list(_type_problems(_section(request.config, request.manager.subresource), request.schema, ()))
     if not problems:
         return
@@ -250,10 +255,10 @@ def _check(request: Application) -> None:
         f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {group}/{version}, Kind={request.config['kind']}"
     )
     text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {problem}" for problem in problems)
-    raise Refusal(500, "", f"failed to create typed patch object ({about}): {text}")
+    raise StatusError(500, "", f"failed to create typed patch object ({about}): {text}")
 
 
-def _type_problems(value: Any, node: Node, path: Path) -> Iterator[str]:
+def _type_problems(value: Any, node: SchemaNode, path: Path) -> Iterator[str]:
     value_type = json_type(value)
     if value is None or not _has_type(value_type, node):
         expected = "numeric (int or float)" if node.type in {"integer", "number"} else node.type
@@ -272,7 +277,7 @@ def _type_problems(value: Any, node: Node, path: Path) -> Iterator[str]:
                 yield from _type_problems(item, node.items, (*path, field_sets.step(item, node)))
 
 
-def _has_type(value_type: str, node: Node) -> bool:
+def _has_type(value_type: str, node: SchemaNode) -> bool:
     return (
         not node.type
         or node.int_or_string

@@ -12,7 +12,7 @@ A patch may have these directives:
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from embedded.apiserver.status_errors import Refusal, bad_request
+from embedded.apiserver.status_errors import StatusError, bad_request
 
 MEDIA_TYPE = "application/strategic-merge-patch+json"
 DIRECTIVE = "$patch"
@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 
 
 def merge(original: dict[str, Any], patch: Any, schema: Schema) -> dict[str, Any]:
-    """Return the object with the patch applied; the original is changed. Refusal for an invalid patch."""
+    """Return the object with the patch applied; the original is changed. Raise StatusError for an invalid patch."""
     if not isinstance(patch, dict):
         raise bad_request("a strategic merge patch is a JSON object")
     typed: dict[str, Any] = {name: original[name] for name in ("apiVersion", "kind") if name in original}
@@ -39,7 +39,7 @@ def _mapping(original: dict[str, Any], patch: dict[str, Any], schema: Schema) ->
         case "delete":
             return {}
         case other:
-            raise Refusal(500, "InternalError", f"Unknown patch type: {other} in map")
+            raise StatusError(500, "InternalError", f"Unknown patch type: {other} in map")
     _retain(original, patch)
     names = {name: None for name in patch if not name.startswith("$")}
     names |= {name.partition("/")[2]: None for name in patch if name.startswith((ORDER, REMOVE))}
@@ -53,7 +53,7 @@ def _retain(original: dict[str, Any], patch: dict[str, Any]) -> None:
         return
     retained = _list(patch[RETAIN], RETAIN)
     if any(name not in retained for name in patch if not name.startswith("$") and patch[name] is not None):
-        raise Refusal(422, "Invalid", f"{RETAIN} must name every key that the patch has")
+        raise StatusError(422, "Invalid", f"{RETAIN} must name every key that the patch has")
     for name in [name for name in original if name not in retained]:
         del original[name]
 
@@ -103,7 +103,7 @@ def _by_key(before: list[Any], change: list[Any], key: str, schema: Schema) -> l
         return [_plain(item) for item in change if DIRECTIVE not in item]
     for item in change:
         if not isinstance(item, dict) or key not in item:
-            raise Refusal(500, "InternalError", f"map: {item} does not contain declared merge key: {key}")
+            raise StatusError(500, "InternalError", f"map: {item} does not contain declared merge key: {key}")
         place = next((index for index, old in enumerate(before) if _same(old, item, key)), None)
         match item.get(DIRECTIVE), place:
             case "delete", _:

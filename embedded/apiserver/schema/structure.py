@@ -36,7 +36,7 @@ def problems(schema: Any, path: str) -> Iterator[Cause]:
         yield status_errors.required(path, "schemas are required")
         return
     if schema.get("type") != "object":
-        yield status_errors.wrong(f"{path}.type", schema.get("type"), "must be object at the root")
+        yield status_errors.invalid_value(f"{path}.type", schema.get("type"), "must be object at the root")
     yield from _problems(schema, path)
 
 
@@ -65,7 +65,7 @@ def _type_problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if schema_type is None and not untyped:
         yield status_errors.required(f"{path}.type", "must not be empty for specified object fields")
     elif schema_type is not None and schema_type not in _TYPES:
-        yield status_errors.unsupported(f"{path}.type", schema_type, sorted(_TYPES))
+        yield status_errors.not_supported(f"{path}.type", schema_type, sorted(_TYPES))
     if schema_type == "array" and not isinstance(schema.get("items"), dict):
         yield status_errors.required(f"{path}.items", "must be specified")
 
@@ -78,19 +78,19 @@ def _keyword_problems(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield status_errors.not_allowed(f"{path}.uniqueItems", "uniqueItems cannot be set to true")
     for key in ("exclusiveMinimum", "exclusiveMaximum"):
         if not isinstance(schema.get(key, False), bool):
-            yield status_errors.wrong(f"{path}.{key}", schema[key], "must be a boolean")
+            yield status_errors.invalid_value(f"{path}.{key}", schema[key], "must be a boolean")
     if "pattern" in schema:
         try:
             re.compile(python_pattern(schema["pattern"]))
         except (re.error, TypeError) as error:
-            yield status_errors.wrong(
+            yield status_errors.invalid_value(
                 f"{path}.pattern", schema["pattern"], f"must be a valid regular expression: {error}"
             )
 
 
 def _junction_problems(part: Any, path: str, schema: Mapping[str, Any]) -> Iterator[Cause]:
     if not isinstance(part, dict):
-        yield status_errors.wrong(path, part, "must be a schema")
+        yield status_errors.invalid_value(path, part, "must be a schema")
         return
     # The only exception: int-or-string may have `anyOf: [integer, string]` for clients that do not know it.
     describing = part.keys() & _DESCRIBING_KEYS - ({"type"} if schema.get("x-kubernetes-int-or-string") else set())

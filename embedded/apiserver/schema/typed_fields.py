@@ -15,7 +15,7 @@ import orjson
 from crds.resources import quantities
 from embedded.apiserver.schema import go_times
 from embedded.apiserver.schema.json_types import go_type_name
-from embedded.apiserver.schema.schema import Node
+from embedded.apiserver.schema.schema import SchemaNode
 from embedded.apiserver.status_errors import bad_request
 
 _WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "object": (dict,), "array": (list,)}
@@ -28,7 +28,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")
 _NUMBER = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-def settle(value: Any, node: Node, path: str = "") -> list[str]:
+def settle(value: Any, node: SchemaNode, path: str = "") -> list[str]:
     """Decode a value in place, and return the paths of the unknown fields, which are removed.
 
     BadRequest at the first value of a wrong type.
@@ -38,7 +38,7 @@ def settle(value: Any, node: Node, path: str = "") -> list[str]:
     return unknown
 
 
-def _read(value: Any, node: Node, path: str, unknown: list[str]) -> Any:
+def _read(value: Any, node: SchemaNode, path: str, unknown: list[str]) -> Any:
     """Return the value in its stored form; None if nothing is stored."""
     if value is None:
         return None
@@ -60,11 +60,11 @@ def _read(value: Any, node: Node, path: str, unknown: list[str]) -> Any:
     return value
 
 
-def _blank(node: Node) -> Any:
+def _blank(node: SchemaNode) -> Any:
     return {"string": "", "integer": 0, "boolean": False, "object": {}}.get(node.type)
 
 
-def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+def _mapping(value: dict[str, Any], node: SchemaNode, path: str, unknown: list[str]) -> None:
     properties, additional = node.properties, node.additional
     for name in list(value):
         child = properties.get(name) or additional
@@ -87,14 +87,14 @@ def _mapping(value: dict[str, Any], node: Node, path: str, unknown: list[str]) -
                 _mapping(value[name], child, path, unknown)
 
 
-def _is_empty(value: Any, node: Node) -> bool:
+def _is_empty(value: Any, node: SchemaNode) -> bool:
     """Return whether Go leaves the field out: an empty text, list or map that is not a pointer field."""
     if value or node.keep_empty:
         return False
     return node.omit_zero or isinstance(value, _SIZED)
 
 
-def _check(value: Any, node: Node, path: str) -> None:
+def _check(value: Any, node: SchemaNode, path: str) -> None:
     if node.int_or_string:
         if type(value) not in {int, str}:
             raise _mismatch(value, path, "string")
@@ -107,7 +107,7 @@ def _check(value: Any, node: Node, path: str) -> None:
         raise _mismatch(value, path, _GO_TYPES[node.type])
 
 
-def _check_integer(value: Any, node: Node, path: str) -> None:
+def _check_integer(value: Any, node: SchemaNode, path: str) -> None:
     bits = _BITS.get(node.limits.format if node.limits else "", 63)
     if type(value) is not int:
         raise _mismatch(value, path, f"int{bits + 1}")
@@ -120,7 +120,7 @@ def _quantity(value: Any) -> str:
     if type(value) not in {int, float, str}:
         raise bad_request(_NUMBER)
     try:
-        return quantities.written(value)
+        return quantities.format_canonical(value)
     except ValueError:
         raise bad_request(_NUMBER) from None
 

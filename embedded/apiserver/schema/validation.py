@@ -10,7 +10,7 @@ from typing import Any
 from crds import timestamps
 from embedded.apiserver import status_errors
 from embedded.apiserver.schema.json_types import json_type
-from embedded.apiserver.schema.schema import Limits, Node
+from embedded.apiserver.schema.schema import SchemaNode, ValueLimits
 from embedded.apiserver.status_errors import Cause
 from embedded.apiserver.storage.objects import encode
 
@@ -18,7 +18,7 @@ _DATE_TIME = re.compile(r"[0-9]{4}(-[0-9]{2}){2}[Tt][0-9]{2}(:[0-9]{2}){2}(\.[0-
 _INTEGERS = {"int32": 2**31, "int64": 2**63}
 
 
-def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
+def check(value: Any, node: SchemaNode, path: str) -> Iterator[Cause]:
     """Yield the problems of a value according to its schema, without its CEL rules."""
     if value is None and node.nullable:
         return
@@ -37,7 +37,7 @@ def check(value: Any, node: Node, path: str) -> Iterator[Cause]:
         yield from _check_junctions(value, node, path)
 
 
-def _type_problem(value: Any, node: Node, path: str) -> Cause | None:
+def _type_problem(value: Any, node: SchemaNode, path: str) -> Cause | None:
     value_type = json_type(value)
     if node.int_or_string:
         expected = "integer,string"
@@ -51,7 +51,7 @@ def _type_problem(value: Any, node: Node, path: str) -> Cause | None:
     return status_errors.wrong_type(path, value_type, f'{where} must be of type {expected}: "{value_type}"')
 
 
-def _check_mapping(value: dict[str, Any], node: Node, path: str) -> Iterator[Cause]:
+def _check_mapping(value: dict[str, Any], node: SchemaNode, path: str) -> Iterator[Cause]:
     for name in node.required:
         if name not in value:
             yield status_errors.required(f"{path}.{name}" if path else name)
@@ -61,7 +61,7 @@ def _check_mapping(value: dict[str, Any], node: Node, path: str) -> Iterator[Cau
             yield from check(item, child, f"{path}.{name}" if path else name)
 
 
-def _check_list(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
+def _check_list(value: list[Any], node: SchemaNode, path: str) -> Iterator[Cause]:
     if node.items is not None:
         for index, item in enumerate(value):
             if item.__class__ is not node.items.plain:
@@ -70,7 +70,7 @@ def _check_list(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
         yield from _check_unique(value, node, path)
 
 
-def _check_unique(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
+def _check_unique(value: list[Any], node: SchemaNode, path: str) -> Iterator[Cause]:
     identities: set[bytes] = set()
     for index, item in enumerate(value):
         identity = {key: item.get(key) for key in node.list_keys} if isinstance(item, dict) and node.list_keys else item
@@ -80,9 +80,9 @@ def _check_unique(value: list[Any], node: Node, path: str) -> Iterator[Cause]:
         identities.add(text)
 
 
-def _check_limits(value: Any, limits: Limits, path: str) -> Iterator[Cause]:
+def _check_limits(value: Any, limits: ValueLimits, path: str) -> Iterator[Cause]:
     if limits.enum and not any(type(value) is type(choice) and value == choice for choice in limits.enum):
-        yield status_errors.unsupported(path, value, limits.enum)
+        yield status_errors.not_supported(path, value, limits.enum)
     match value:
         case str():
             yield from _check_text(value, limits, path)
@@ -94,13 +94,15 @@ def _check_limits(value: Any, limits: Limits, path: str) -> Iterator[Cause]:
             yield from _check_size(value, limits, path)
 
 
-def _check_text(value: str, limits: Limits, path: str) -> Iterator[Cause]:
+def _check_text(value: str, limits: ValueLimits, path: str) -> Iterator[Cause]:
     if limits.max_length is not None and len(value) > limits.max_length:
         yield status_errors.too_long(path, limits.max_length)
     if limits.min_length is not None and len(value) < limits.min_length:
-        yield status_errors.wrong(path, value, f"{path} in body should be at least {limits.min_length} chars long")
+        yield status_errors.invalid_value(
+            path, value, f"{path} in body should be at least {limits.min_length} chars long"
+        )
     if limits.matches and not limits.matches(value):
-        yield status_errors.wrong(path, value, f"{path} in body should match '{limits.pattern}'")
+        yield status_errors.invalid_value(path, value, f"{path} in body should match '{limits.pattern}'")
     if limits.format == "date-time" and not _is_moment(value):
         yield status_errors.wrong_type(path, value, f'{path} in body must be of type date-time: "{value}"')
 
@@ -112,21 +114,21 @@ def _is_moment(text: str) -> bool:
         return False
 
 
-def _check_number(value: float, limits: Limits, path: str) -> Iterator[Cause]:
+def _check_number(value: float, limits: ValueLimits, path: str) -> Iterator[Cause]:
     low, high, bound = limits.minimum, limits.maximum, _INTEGERS.get(limits.format)
     if low is not None and (value < low or (limits.exclusive_minimum and value == low)):
         than = "greater than" if limits.exclusive_minimum else "greater than or equal to"
-        yield status_errors.wrong(path, value, f"{path} in body should be {than} {low}")
+        yield status_errors.invalid_value(path, value, f"{path} in body should be {than} {low}")
     if high is not None and (value > high or (limits.exclusive_maximum and value == high)):
         than = "less than" if limits.exclusive_maximum else "less than or equal to"
-        yield status_errors.wrong(path, value, f"{path} in body should be {than} {high}")
+        yield status_errors.invalid_value(path, value, f"{path} in body should be {than} {high}")
     if limits.multiple_of and value % limits.multiple_of:
-        yield status_errors.wrong(path, value, f"{path} in body should be a multiple of {limits.multiple_of}")
+        yield status_errors.invalid_value(path, value, f"{path} in body should be a multiple of {limits.multiple_of}")
     if bound is not None and not -bound <= value < bound:
-        yield status_errors.wrong(path, value, f"{path} in body should be of type {limits.format}: {value}")
+        yield status_errors.invalid_value(path, value, f"{path} in body should be of type {limits.format}: {value}")
 
 
-def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) -> Iterator[Cause]:
+def _check_size(value: list[Any] | dict[str, Any], limits: ValueLimits, path: str) -> Iterator[Cause]:
     if isinstance(value, dict):
         least, most, unit = limits.min_properties, limits.max_properties, "properties"
     else:
@@ -134,20 +136,24 @@ def _check_size(value: list[Any] | dict[str, Any], limits: Limits, path: str) ->
     if most is not None and len(value) > most:
         yield status_errors.too_many(path, len(value), most)
     if least is not None and len(value) < least:
-        yield status_errors.wrong(path, len(value), f"{path} in body should have at least {least} {unit}")
+        yield status_errors.invalid_value(path, len(value), f"{path} in body should have at least {least} {unit}")
 
 
-def _check_junctions(value: Any, node: Node, path: str) -> Iterator[Cause]:
+def _check_junctions(value: Any, node: SchemaNode, path: str) -> Iterator[Cause]:
     reported_value = json_type(value) if isinstance(value, dict | list) else value
     for part in node.all_of:
         yield from check(value, part, path)
     if node.any_of and not any(_satisfies(value, part, path) for part in node.any_of):
-        yield status_errors.wrong(path, reported_value, f"{path} in body must validate at least one schema (anyOf)")
+        yield status_errors.invalid_value(
+            path, reported_value, f"{path} in body must validate at least one schema (anyOf)"
+        )
     if node.one_of and sum(_satisfies(value, part, path) for part in node.one_of) != 1:
-        yield status_errors.wrong(path, reported_value, f"{path} in body must validate one and only one schema (oneOf)")
+        yield status_errors.invalid_value(
+            path, reported_value, f"{path} in body must validate one and only one schema (oneOf)"
+        )
     if any(_satisfies(value, part, path) for part in node.none_of):
-        yield status_errors.wrong(path, reported_value, f"{path} in body must not validate the schema (not)")
+        yield status_errors.invalid_value(path, reported_value, f"{path} in body must not validate the schema (not)")
 
 
-def _satisfies(value: Any, node: Node, path: str) -> bool:
+def _satisfies(value: Any, node: SchemaNode, path: str) -> bool:
     return next(check(value, node, path), None) is None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from embedded.apiserver.status_errors import expired
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 
 WINDOW = 10_000
 """The most changes to remember per resource: the server writes as many in seconds at its highest rate, in hours at
@@ -26,9 +26,9 @@ class Change:
     """One committed write."""
 
     kind: EventKind
-    object: Stored
+    object: StoredObject
     """The new state; for a deletion the last state, with the deletion's resourceVersion."""
-    before: Stored | None
+    before: StoredObject | None
 
 
 Subscriber = Callable[[Change], None]

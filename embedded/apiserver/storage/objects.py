@@ -17,7 +17,7 @@ _NO_TEXT: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """One version of one object. The keys of its JSON are sorted behind the type, so equal objects have equal bytes."""
 
     namespace: str
@@ -57,16 +57,16 @@ def head(api_version: str, kind: str) -> bytes:
     return orjson.dumps({"apiVersion": api_version, "kind": kind})[:-1] + b","
 
 
-def seal(manifest: Manifest, version: int, selectable: tuple[str, ...] = ()) -> Stored:
+def seal(manifest: Manifest, version: int, selectable: tuple[str, ...] = ()) -> StoredObject:
     """Set the resourceVersion of a manifest, and return its stored form."""
     manifest["metadata"]["resourceVersion"] = str(version)
     return read(encode(manifest), manifest, version, selectable)
 
 
-def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ...]) -> Stored:
+def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ...]) -> StoredObject:
     """Return the stored form of an object from its bytes and its parsed manifest."""
     metadata = manifest["metadata"]
-    return Stored(
+    return StoredObject(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         uid=metadata["uid"],

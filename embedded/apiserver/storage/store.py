@@ -14,7 +14,7 @@ from embedded.apiserver import status_errors
 from embedded.apiserver.storage import objects
 from embedded.apiserver.storage.disk import Disk, DiskFailed, Row
 from embedded.apiserver.storage.journal import Change, EventKind, Journal
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 
 _SMALL = 4096
@@ -36,7 +36,7 @@ class Store:
     def __init__(self, disk: Disk, selectable: Callable[[str], tuple[str, ...]]) -> None:
         self._disk = disk
         self._selectable = selectable
-        self._objects: dict[str, dict[str, dict[str, Stored]]] = {}
+        self._objects: dict[str, dict[str, dict[str, StoredObject]]] = {}
         self._keys: dict[str, ObjectKey] = {}
         self._dependents: dict[str, set[ObjectKey]] = {}
         self._journals: dict[str, Journal] = {}
@@ -51,17 +51,17 @@ class Store:
 
     # Reading
 
-    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+    def get(self, resource: str, namespace: str, name: str) -> StoredObject | None:
         """Return one object; None if it does not exist."""
         return self._objects.get(resource, {}).get(namespace, {}).get(name)
 
-    def items(self, resource: str, namespace: str = "") -> list[Stored]:
+    def items(self, resource: str, namespace: str = "") -> list[StoredObject]:
         """Return a resource's objects, sorted by namespace and name; those of one namespace, or all."""
         spaces = self._objects.get(resource, {})
         selected = [spaces.get(namespace, {})] if namespace else [spaces[space] for space in sorted(spaces)]
         return [space[name] for space in selected for name in sorted(space)]
 
-    def all_items(self, namespace: str = "") -> Iterator[tuple[str, Stored]]:
+    def all_items(self, namespace: str = "") -> Iterator[tuple[str, StoredObject]]:
         """Yield all objects with their resources; those of one namespace, or all."""
         for resource in list(self._objects):
             for stored in self.items(resource, namespace):
@@ -100,7 +100,7 @@ class Store:
 
     # Writing
 
-    def put(self, resource: str, manifest: Manifest) -> Stored:
+    def put(self, resource: str, manifest: Manifest) -> StoredObject:
         """Store a new version of an object and return it; its resourceVersion is the next one.
 
         InsufficientStorage (507) if the disk is full and the change creates an object, or makes an object grow.
@@ -108,7 +108,7 @@ class Store:
         after = objects.seal(manifest, self.revision + 1, self._selectable(resource))
         before = self.get(resource, after.namespace, after.name)
         if self._disk.full and (before is None or len(after.raw) > len(before.raw) + _SMALL):
-            raise status_errors.no_room(str(self._disk.full_error()))
+            raise status_errors.insufficient_storage(str(self._disk.full_error()))
         self.revision += 1
         if before:
             self._drop(resource, before)
@@ -116,7 +116,7 @@ class Store:
         self._record(resource, "MODIFIED" if before else "ADDED", after, before)
         return after
 
-    def remove(self, resource: str, before: Stored, manifest: Manifest | None = None) -> Stored:
+    def remove(self, resource: str, before: StoredObject, manifest: Manifest | None = None) -> StoredObject:
         """Remove an object. Watches get the manifest as its last state, or without a manifest the stored state."""
         self.revision += 1
         last = objects.seal(manifest or before.manifest(), self.revision, self._selectable(resource))
@@ -124,21 +124,21 @@ class Store:
         self._record(resource, "DELETED", last, before)
         return last
 
-    def _record(self, resource: str, kind: EventKind, stored: Stored, before: Stored | None) -> None:
+    def _record(self, resource: str, kind: EventKind, stored: StoredObject, before: StoredObject | None) -> None:
         if not self._pending:
             loop = asyncio.get_running_loop()
             self._batch = loop.create_future()
             loop.call_soon(self.flush)
         self._pending.append((resource, Change(kind, stored, before)))
 
-    def _insert(self, resource: str, stored: Stored) -> None:
+    def _insert(self, resource: str, stored: StoredObject) -> None:
         key = ObjectKey(resource, stored.namespace, stored.name)
         self._objects.setdefault(resource, {}).setdefault(stored.namespace, {})[stored.name] = stored
         self._keys[stored.uid] = key
         for owner in stored.owners:
             self._dependents.setdefault(owner, set()).add(key)
 
-    def _drop(self, resource: str, stored: Stored) -> None:
+    def _drop(self, resource: str, stored: StoredObject) -> None:
         key = ObjectKey(resource, stored.namespace, stored.name)
         space = self._objects[resource][stored.namespace]
         del space[stored.name]

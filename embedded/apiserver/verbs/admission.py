@@ -33,7 +33,7 @@ def admit(
     _check_type(kind, manifest, options)
     try:
         unknown = _settle_fields(kind, manifest, set(manifest) if sections is None else sections)
-    except status_errors.Refusal as refusal:
+    except status_errors.StatusError as refusal:
         raise _decoding_error(kind, str(refusal), options) from None
     once = _dedup_owners(manifest["metadata"])
     texts = [*(f'duplicate field "{excerpt(path, _LONGEST_PATH)}"' for path in repeated),
@@ -66,7 +66,7 @@ def _settle_fields(kind: Kind, manifest: Manifest, sections: set[str]) -> list[s
     return unknown + pruning.settle_sections(manifest, kind.schema, sections)
 
 
-def _decoding_error(kind: Kind, message: str, options: WriteOptions) -> status_errors.Refusal:
+def _decoding_error(kind: Kind, message: str, options: WriteOptions) -> status_errors.StatusError:
     if options.patch:
         return status_errors.unreadable_patch(message)
     where = f'{kind.resource.kind} in version "{kind.resource.version}"'
@@ -85,8 +85,8 @@ def _check_type(kind: Kind, manifest: Any, options: WriteOptions) -> None:
             message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {go_type} into {key}"
             if options.patch:
                 raise status_errors.unreadable_patch(message)
-            raise status_errors.bad_request(f"the object provided is unrecognized (must be of type {kind.resource.kind}): "
-                                       f"{message}")  # fmt: skip
+            expected = f"must be of type {kind.resource.kind}"
+            raise status_errors.bad_request(f"the object provided is unrecognized ({expected}): {message}")
     if manifest.get("metadata") is None:
         manifest["metadata"] = {}
     if not isinstance(manifest["metadata"], dict):
@@ -118,6 +118,8 @@ def _raise_wrong_type(kind: Kind, key: str, value: Any, manifest: Manifest, opti
     if key == "kind":
         other = replace(resource, kind=str(value))
         name = str(manifest["metadata"].get("name") or "")
-        raise status_errors.invalid(other, name, [status_errors.wrong("kind", value, f"must be {resource.kind}")])
+        raise status_errors.invalid(
+            other, name, [status_errors.invalid_value("kind", value, f"must be {resource.kind}")]
+        )
     message = f"the API version in the data ({value}) does not match the expected API version ({resource.api_version})"
     raise status_errors.bad_request(message)

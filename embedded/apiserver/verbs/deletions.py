@@ -10,7 +10,7 @@ from crds.api_resources import CRDS, NAMESPACES, Resource
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata
 from embedded.apiserver.kinds.catalog import Kind, storage
-from embedded.apiserver.storage.objects import Stored, encode
+from embedded.apiserver.storage.objects import StoredObject, encode
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.wire.options import DeleteOptions
 from kube.api import Manifest
@@ -43,7 +43,7 @@ class Deleter:
         self._store = store
         self._now = now
 
-    def delete(self, kind: Kind, current: Stored, options: DeleteOptions) -> DeleteResult:
+    def delete(self, kind: Kind, current: StoredObject, options: DeleteOptions) -> DeleteResult:
         """Delete an object, or mark it for deletion."""
         _check_preconditions(kind.resource, current, options)
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
@@ -57,7 +57,7 @@ class Deleter:
             )
         return DeleteResult(self._remove(kind, current, manifest, options), is_gone=True)
 
-    def _remove(self, kind: Kind, current: Stored, manifest: Manifest, options: DeleteOptions) -> bytes:
+    def _remove(self, kind: Kind, current: StoredObject, manifest: Manifest, options: DeleteOptions) -> bytes:
         if kind.graceful and manifest["metadata"].get("deletionGracePeriodSeconds") != 0:
             meta = manifest["metadata"]
             if "deletionTimestamp" not in meta and kind.generation:
@@ -69,7 +69,12 @@ class Deleter:
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
     def _mark_for_deletion(
-        self, kind: Kind, current: Stored, manifest: Manifest, holders: tuple[int, list[str]], options: DeleteOptions
+        self,
+        kind: Kind,
+        current: StoredObject,
+        manifest: Manifest,
+        holders: tuple[int, list[str]],
+        options: DeleteOptions,
     ) -> bytes:
         meta, (grace, finalizers) = manifest["metadata"], holders
         contains = kind.storage in CONTENT
@@ -88,7 +93,7 @@ class Deleter:
         return raw if unchanged or options.dry_run else self._store.put(kind.storage, manifest).raw
 
 
-def _check_preconditions(resource: Resource, current: Stored, options: DeleteOptions) -> None:
+def _check_preconditions(resource: Resource, current: StoredObject, options: DeleteOptions) -> None:
     texts = (
         ("UID", options.uid, current.uid, "deleted and then recreated"),
         ("ResourceVersion", options.version, str(current.version), "modified"),

@@ -14,7 +14,7 @@ from typing import TypeVar
 from crds.api_resources import CRDS, NAMESPACES
 from embedded.apiserver.kinds.catalog import Catalog, storage
 from embedded.apiserver.storage.journal import Change
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.storage.store import ObjectKey, Store
 from embedded.apiserver.verbs.deletions import CONTENT, FOREGROUND, ORPHAN, Deleter, has_contents
 from embedded.apiserver.verbs.writes import can_be_removed
@@ -60,11 +60,11 @@ class GarbageCollector:
             self._note_terminating(resource, change.object)
         self._wake()
 
-    def _note_terminating(self, resource: str, stored: Stored) -> None:
+    def _note_terminating(self, resource: str, stored: StoredObject) -> None:
         if stored.deleting:
             self._terminating[ObjectKey(resource, stored.namespace, stored.name)] = None
 
-    def _note_containers(self, resource: str, stored: Stored) -> None:
+    def _note_containers(self, resource: str, stored: StoredObject) -> None:
         keys = [self._store.key_of(uid) for uid in stored.owners]
         keys.append(ObjectKey(storage(NAMESPACES), "", stored.namespace) if stored.namespace else None)
         keys.append(ObjectKey(storage(CRDS), "", resource))
@@ -98,7 +98,7 @@ class GarbageCollector:
         try:
             return handle(key)
         except Exception as error:
-            self._errors.met(subject, error)
+            self._errors.record(subject, error)
             return True
 
     def _collect(self, uid: str) -> bool:
@@ -119,13 +119,13 @@ class GarbageCollector:
         else:
             self._delete(key.resource, stored)
 
-    def _disown(self, resource: str, stored: Stored, uid: str) -> None:
+    def _disown(self, resource: str, stored: StoredObject, uid: str) -> None:
         manifest = stored.manifest()
         meta = manifest["metadata"]
         meta["ownerReferences"] = [owner for owner in meta["ownerReferences"] if owner["uid"] != uid]
         self._store.put(resource, manifest)
 
-    def _delete(self, resource: str, stored: Stored) -> None:
+    def _delete(self, resource: str, stored: StoredObject) -> None:
         kind = self._catalog.by_storage(resource)
         if kind is not None and not stored.deleting:
             self._deleter.delete(kind, stored, DeleteOptions())
@@ -153,7 +153,9 @@ class GarbageCollector:
             self._remove_finalizers(key.resource, stored)
         return not waiting
 
-    def _contents(self, key: ObjectKey, stored: Stored, finalizers: list[str]) -> Iterator[tuple[str, Stored]]:
+    def _contents(
+        self, key: ObjectKey, stored: StoredObject, finalizers: list[str]
+    ) -> Iterator[tuple[str, StoredObject]]:
         if CONTENT.get(key.resource) in finalizers and key.resource == storage(NAMESPACES):
             yield from self._store.all_items(stored.name)
         elif CONTENT.get(key.resource) in finalizers:
@@ -164,7 +166,7 @@ class GarbageCollector:
                 if item is not None:
                     yield dependent.resource, item
 
-    def _remove_finalizers(self, resource: str, stored: Stored) -> None:
+    def _remove_finalizers(self, resource: str, stored: StoredObject) -> None:
         manifest = stored.manifest()
         meta = manifest["metadata"]
         meta["finalizers"] = [name for name in meta.get("finalizers") or () if name not in _OWN_FINALIZERS]

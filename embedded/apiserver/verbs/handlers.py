@@ -18,7 +18,7 @@ from embedded.apiserver.kinds.catalog import Catalog
 from embedded.apiserver.schema import json_types, patches, server_side_apply, strategic_merge
 from embedded.apiserver.status_errors import bad_request
 from embedded.apiserver.storage import objects
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import admission, writes
 from embedded.apiserver.verbs.deletions import Deleter
@@ -76,7 +76,7 @@ class Handlers:
         self._now = now
 
     def answer(self, request: ApiRequest) -> ApiResponse:
-        """Carry out a request and return its answer. Any Refusal."""
+        """Carry out a request and return its answer. Raise any StatusError."""
         target = request.target
         method = "GET" if request.method == "HEAD" else request.method
         match method, bool(target.name), target.subresource:
@@ -103,7 +103,7 @@ class Handlers:
     def _has(self, target: Target) -> bool:
         return self._store.get(target.kind.storage, target.namespace, target.name) is not None
 
-    def find(self, target: Target) -> Stored:
+    def find(self, target: Target) -> StoredObject:
         """Return the object that a path names. NotFound."""
         stored = self._store.get(target.kind.storage, target.namespace, target.name)
         if stored is None:
@@ -125,13 +125,13 @@ class Handlers:
         write_options = request.write_options("Update")
         try:
             manifest, warnings = _admitted_manifest(request, write_options)
-        except status_errors.Refusal as refusal:
+        except status_errors.StatusError as refusal:
             if refusal.code == 422:
                 self.find(target)  # an object of another kind: a missing object is reported before the wrong kind
             raise
         with _attach_warnings(warnings):
             writes.check_name(target.kind, manifest["metadata"], target.namespace, target.name)
-            if target.kind.upsert and not target.subresource and not self._has(target):
+            if target.kind.create_on_update and not target.subresource and not self._has(target):
                 writes.check_upsert(target.kind, (target.namespace, target.name), manifest["metadata"], write_options)
                 raw = self.writer.create(target.kind, target.namespace, manifest, write_options, upsert=True)
                 return ApiResponse(raw, 201, warnings)
@@ -165,10 +165,10 @@ class Handlers:
         manager = server_side_apply.Manager(
             server_side_apply.APPLY, write_options.manager, kind.resource.api_version, target.subresource
         )
-        application = server_side_apply.Application(
+        application = server_side_apply.ApplyRequest(
             config, kind.schema, manager, metadata.timestamp(self._now()), options.flag(request.query, "force")
         )
-        candidate = server_side_apply.applied(live.manifest() if live else None, application)
+        candidate = server_side_apply.apply(live.manifest() if live else None, application)
         sections = None if live is None else writes.changes(candidate, live.manifest())
         warnings = admission.admit(kind, candidate, write_options, sections)
         with _attach_warnings(warnings):
@@ -192,7 +192,7 @@ class Handlers:
         if request.method == "GET":
             return ApiResponse(orjson.dumps(present))
         requested = _apply_patch(request, present) if requested is None else requested
-        candidate = scale.applied(target.kind, current, requested, patch=request.method == "PATCH")
+        candidate = scale.apply(target.kind, current, requested, patch=request.method == "PATCH")
         raw = self.writer.update(target.kind, current, candidate, write_options)
         after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
         return ApiResponse(orjson.dumps(scale.show(target.kind, after)))
@@ -202,10 +202,10 @@ class Handlers:
         decoding.check_media_type(request.content_type)
         write_options = request.write_options()
         body = _manifest(request)
-        name = bindings.named(body, "Binding", "v1", target.name)
-        bindings.check(body)
+        name = bindings.read_pod_name(body, "Binding", "v1", target.name)
+        bindings.read_node_name(body)
         current = self.find(Target(target.kind, target.namespace, name))
-        bound = bindings.bound(target.kind, current, body, self._now(), dry_run=write_options.dry_run)
+        bound = bindings.bind(target.kind, current, body, self._now(), dry_run=write_options.dry_run)
         if not write_options.dry_run:
             self._store.put(target.kind.storage, bound)
         return ApiResponse(orjson.dumps(status_errors.CREATED), 201)
@@ -215,11 +215,11 @@ class Handlers:
         decoding.check_media_type(request.content_type)
         is_dry_run = request.write_options().dry_run
         body = _manifest(request)
-        bindings.named(body, "Eviction", "policy/v1", target.name)
+        bindings.read_pod_name(body, "Eviction", "policy/v1", target.name)
         delete_options = options.delete_options({}, body.get("deleteOptions") or {})
         current = self.find(target)
         if not (is_dry_run or delete_options.dry_run):
-            current = self._store.put(target.kind.storage, bindings.evicted(current, self._now()))
+            current = self._store.put(target.kind.storage, bindings.evict(current, self._now()))
         self.deleter.delete(target.kind, current, replace(delete_options, dry_run=is_dry_run or delete_options.dry_run))
         return ApiResponse(orjson.dumps(status_errors.CREATED), 201)
 
@@ -230,7 +230,7 @@ class Handlers:
         result = self.deleter.delete(target.kind, current, delete_options)
         if not result.is_gone:
             return ApiResponse(result.raw, 202 if delete_options.orphan is False else 200)
-        if target.kind.shown_when_gone:
+        if target.kind.returns_deleted_object:
             return ApiResponse(result.raw)
         return ApiResponse(orjson.dumps(status_errors.success(target.kind.resource, current.name, current.uid)))
 
@@ -249,10 +249,10 @@ class Handlers:
 
 @contextlib.contextmanager
 def _attach_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
-    """Add the warnings to every Refusal that the block raises."""
+    """Add the warnings to every StatusError that the block raises."""
     try:
         yield
-    except status_errors.Refusal as refusal:
+    except status_errors.StatusError as refusal:
         refusal.warnings = warnings
         raise
 

@@ -17,7 +17,7 @@ from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
 from embedded.apiserver.status_errors import bad_request, expired
 from embedded.apiserver.storage import objects
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.wire import integers, options, request
 from embedded.apiserver.wire.options import ListOptions
@@ -34,7 +34,7 @@ _LONGEST_EXCERPT = 40
 class _Rest:
     """The rest of a list after some pages."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     start: int
     revision: int
 
@@ -72,9 +72,8 @@ class Lister:
             return
         version = integers.parse_uint(list_options.version)
         if version is None:
-            raise bad_request(
-                f"invalid resource version: {status_errors.shown(excerpt(list_options.version, _LONGEST_EXCERPT))}"
-            )
+            text = status_errors.format_value(excerpt(list_options.version, _LONGEST_EXCERPT))
+            raise bad_request(f"invalid resource version: {text}")
         if version > self._store.revision:
             raise status_errors.too_large(version, self._store.revision)
 
@@ -109,14 +108,14 @@ class Lister:
         return token
 
 
-def _encode(kind: Kind, page: list[Stored], revision: int, next_token: str, remaining: int) -> bytes:
+def _encode(kind: Kind, page: list[StoredObject], revision: int, next_token: str, remaining: int) -> bytes:
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if next_token:
         meta |= {"continue": next_token, "remainingItemCount": remaining}
     return list_of(kind, page, meta)
 
 
-def list_of(kind: Kind, items: list[Stored], metadata: dict[str, Any]) -> bytes:
+def list_of(kind: Kind, items: list[StoredObject], metadata: dict[str, Any]) -> bytes:
     """Return the List object of a kind. Items of built-in resources have no apiVersion and kind."""
     resource = kind.resource
     head = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind + "List", "metadata": metadata})

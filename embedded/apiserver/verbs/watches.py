@@ -15,9 +15,9 @@ import orjson
 from aiohttp import web
 
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.journal import Change, Journal
-from embedded.apiserver.storage.objects import Stored, seal
+from embedded.apiserver.storage.objects import StoredObject, seal
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.wire import integers, options, request
 from embedded.apiserver.wire.encoding import Encoder
@@ -65,7 +65,7 @@ def parse(kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
     )
 
 
-Event = tuple[str, Stored]
+Event = tuple[str, StoredObject]
 """An event: its kind and its object."""
 
 
@@ -102,7 +102,7 @@ def translate(change: Change, watch_request: WatchRequest) -> Event | None:
             return None
 
 
-def _last_matching(change: Change) -> Stored:
+def _last_matching(change: Change) -> StoredObject:
     if change.before is None or change.kind == "DELETED":
         return change.object
     # The client knows the object as it was before it stopped matching.
@@ -216,7 +216,7 @@ async def serve(
         await _send_events(watch, watch_request, response)
     except ConnectionError:
         pass  # the reader disconnected during a write
-    except Refusal as refusal:
+    except StatusError as refusal:
         await response.prepare(request)
         await response.write(line("ERROR", orjson.dumps(refusal.status())))
     finally:

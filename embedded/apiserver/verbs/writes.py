@@ -15,8 +15,8 @@ from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata, preconditions
 from embedded.apiserver.kinds.catalog import Kind, storage
 from embedded.apiserver.schema import cel_rules, server_side_apply, validation
-from embedded.apiserver.status_errors import Cause, Refusal
-from embedded.apiserver.storage.objects import Stored, encode
+from embedded.apiserver.status_errors import Cause, StatusError
+from embedded.apiserver.storage.objects import StoredObject, encode
 from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import deletions
 from embedded.apiserver.wire import integers
@@ -39,9 +39,9 @@ class Writer:
     def create(
         self, kind: Kind, namespace: str, manifest: Manifest, options: WriteOptions, *, upsert: bool = False
     ) -> bytes:
-        """Create an object from an admitted manifest (`intake`). Any Refusal."""
+        """Create an object from an admitted manifest (`admission`). Raise any StatusError."""
         self._prepare_metadata(kind, namespace, manifest, options)
-        if kind.has_status and not kind.status_at_birth:
+        if kind.has_status and not kind.keeps_initial_status:
             manifest.pop("status", None)
         kind.admit(manifest, self._get_manifest)
         _validate(kind, manifest, None, set(manifest))
@@ -49,7 +49,7 @@ class Writer:
         if options.dry_run:
             self._vet(kind, manifest)
         if integers.parse_uint(meta.get("resourceVersion", "")) and not upsert:
-            raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if not upsert:
             meta.pop("resourceVersion", None)
         existing = self._store.get(kind.storage, meta.get("namespace", ""), meta["name"])
@@ -64,9 +64,9 @@ class Writer:
             raise status_errors.invalid(kind.resource, manifest["metadata"]["name"], causes)
 
     def update(
-        self, kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions, *, section: str = ""
+        self, kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions, *, section: str = ""
     ) -> bytes:
-        """Replace an object, or one section of it (`status`), by an admitted candidate. Any Refusal."""
+        """Replace an object, or one section of it (`status`), by an admitted candidate. Raise any StatusError."""
         old = current.manifest()
         _check_version(kind, current, candidate, options)
         managed = candidate["metadata"].get("managedFields") if options.apply else None
@@ -79,7 +79,7 @@ class Writer:
         if not changed:
             return current.raw
         uncounted = {"metadata"} if kind.custom and not kind.has_status else {"metadata", "status"}
-        if kind.generation and kind.counted and changed - uncounted:
+        if kind.generation and kind.counts_generation and changed - uncounted:
             new["metadata"] = {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1}
         if not options.apply and old["metadata"].get("managedFields"):
             manager = server_side_apply.Manager(
@@ -89,7 +89,7 @@ class Writer:
             new["metadata"] = {**new["metadata"], "managedFields": fields}
         return self._save(kind, current, new, options)
 
-    def _save(self, kind: Kind, current: Stored, new: Manifest, options: WriteOptions) -> bytes:
+    def _save(self, kind: Kind, current: StoredObject, new: Manifest, options: WriteOptions) -> bytes:
         if options.dry_run:
             return encode(new)
         if can_be_removed(new):
@@ -166,7 +166,7 @@ def check_upsert(kind: Kind, key: tuple[str, str], meta: dict[str, Any], options
     """Raise Conflict unless a PUT may create its object: a uid means that the client knows an older object."""
     _check_number(meta.get("resourceVersion", ""))
     if meta.get("uid"):
-        preconditions.failed(kind, key, ("UID", meta["uid"], ""), dry_run=options.dry_run)
+        preconditions.raise_conflict(kind, key, ("UID", meta["uid"], ""), dry_run=options.dry_run)
     if not options.dry_run:
         meta.pop("resourceVersion", None)
 
@@ -176,7 +176,7 @@ def _check_number(version: str) -> None:
         integers.resource_version(version)
 
 
-def _check_version(kind: Kind, current: Stored, candidate: Manifest, options: WriteOptions) -> None:
+def _check_version(kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions) -> None:
     meta = candidate["metadata"]
     _check_number(meta.get("resourceVersion", ""))
     if meta.get("uid", current.uid) != current.uid:
@@ -186,8 +186,8 @@ def _check_version(kind: Kind, current: Stored, candidate: Manifest, options: Wr
             )
         preconditions.check(kind, current, meta["uid"], "", dry_run=options.dry_run)
     version = meta.get("resourceVersion", "").lstrip("0")  # an empty version and 0 match every version
-    if not version and (kind.custom or kind.versioned):
-        cause = status_errors.wrong("metadata.resourceVersion", 0, "must be specified for an update")
+    if not version and (kind.custom or kind.requires_version):
+        cause = status_errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise status_errors.invalid(replace(kind.resource, kind=kind.resource.plural), current.name, [cause])
     if version and version != str(current.version):
         raise status_errors.conflict(kind.resource, current.name)
@@ -242,8 +242,8 @@ def _repeat_problems(kind: Kind, problems: list[Cause]) -> Iterator[Cause]:
     """Yield the causes that a Kubernetes API server repeats, since it checks metadata of updates several times."""
     finalizer_problems = [problem for problem in problems if problem.field.startswith("metadata.finalizers")]
     others = [problem for problem in problems if not problem.field.startswith("metadata.finalizers")]
-    yield from others * (kind.looks - 1)
-    yield from finalizer_problems * max(0, kind.looks - 3)
+    yield from others * (kind.metadata_checks - 1)
+    yield from finalizer_problems * max(0, kind.metadata_checks - 3)
 
 
 def _problems(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> Iterator[Cause]:

@@ -16,8 +16,8 @@ import yaml
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
 from embedded.apiserver.kinds.printing import builtin_columns, columns
-from embedded.apiserver.kinds.printing.columns import Cells
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.kinds.printing.columns import PrintedColumn
+from embedded.apiserver.status_errors import StatusError
 from kube.api import Manifest
 
 Form = Literal["Object", "Table", "PartialObjectMetadata"]
@@ -90,17 +90,17 @@ def negotiate(accept: str, include: str = "Metadata") -> Representation:
     raise not_acceptable()
 
 
-def not_acceptable() -> Refusal:
+def not_acceptable() -> StatusError:
     """Return a 406: the server supports no form that the client accepts."""
     message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml"
-    return Refusal(406, "NotAcceptable", message, {})
+    return StatusError(406, "NotAcceptable", message, {})
 
 
 def likes_yaml(accept: str) -> bool:
     """Return whether a client prefers YAML to the other forms of the server."""
     try:
         return "yaml" in accept and negotiate(accept).yaml
-    except Refusal:
+    except StatusError:
         return False
 
 
@@ -108,7 +108,7 @@ def as_yaml(body: bytes) -> bytes:
     """Convert a JSON answer to YAML. 406 if it is too large."""
     if len(body) > _LARGEST_YAML:
         message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not available in YAML: request JSON"
-        raise Refusal(406, "NotAcceptable", message)
+        raise StatusError(406, "NotAcceptable", message)
     return yaml.dump(orjson.loads(body), Dumper=_Dumper, allow_unicode=True).encode()
 
 
@@ -144,12 +144,12 @@ class Encoder:
         if self.representation.is_list in {None, is_list}:
             return
         if self.kind.custom and not is_list:
-            raise Refusal(500, "", "content is not a list")
+            raise StatusError(500, "", "content is not a list")
         package = self.kind.resource.group.partition(".")[0] or "core"
         plural = "unstructured.UnstructuredList" if self.kind.custom else f"{package}.{self.kind.resource.kind}List"
         mismatch = f"is a list (*{plural})" if is_list else f"is not a list (*{package}.{self.kind.resource.kind})"
         form = "PartialObjectMetadata" if is_list else "PartialObjectMetadataList"
-        raise Refusal(406, "NotAcceptable", f"you requested {form}, but the requested object {mismatch}")
+        raise StatusError(406, "NotAcceptable", f"you requested {form}, but the requested object {mismatch}")
 
     def event(self, body: bytes) -> bytes:
         """Encode the object of a watch's event. Only the first table of a watch has the column definitions."""
@@ -180,7 +180,7 @@ class Encoder:
             "rows": [self._row(body, cells, now) for body in objects],
         }
 
-    def _row(self, body: Manifest, cells: list[Cells], now: float) -> Manifest:
+    def _row(self, body: Manifest, cells: list[PrintedColumn], now: float) -> Manifest:
         row: Manifest = {"cells": [cell.cell(body, now) for cell in cells]}
         match self.representation.include:
             case "Metadata":
@@ -193,11 +193,11 @@ class Encoder:
         return row
 
 
-def _cells(kind: Kind) -> list[Cells]:
-    return builtin_columns.TABLES.get(kind.storage) or columns.defined(kind)
+def _cells(kind: Kind) -> list[PrintedColumn]:
+    return builtin_columns.TABLES.get(kind.storage) or columns.crd_columns(kind)
 
 
-def _definition(cells: Cells) -> Manifest:
+def _definition(cells: PrintedColumn) -> Manifest:
     column = cells.column
     return {
         "name": column.name,

@@ -7,7 +7,7 @@ underscores and blanks, and raises an error for more than 4,300 digits.
 import re
 
 from crds.excerpts import excerpt
-from embedded.apiserver.status_errors import bad_request, shown
+from embedded.apiserver.status_errors import bad_request, format_value
 
 _LONGEST_EXCERPT = 40
 """The most characters of a wrong value that a message repeats."""
@@ -34,7 +34,7 @@ def resource_version(text: str) -> int:
     """Return a resourceVersion as a number. BadRequest if it is not a number of 64 bits."""
     number = parse_uint(text)
     if number is None:
-        value = shown(excerpt(text, _LONGEST_EXCERPT))
+        value = format_value(excerpt(text, _LONGEST_EXCERPT))
         raise bad_request(f"resourceVersion: Invalid value: {value}: {_problem('ParseUint', text)}")
     return number
 
@@ -49,4 +49,4 @@ def query_integer(name: str, text: str) -> int:
 
 def _problem(function: str, text: str) -> str:
     why = "value out of range" if _DIGITS[function].fullmatch(text) else "invalid syntax"
-    return f"strconv.{function}: parsing {shown(excerpt(text, _LONGEST_EXCERPT))}: {why}"
+    return f"strconv.{function}: parsing {format_value(excerpt(text, _LONGEST_EXCERPT))}: {why}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crds.excerpts import excerpt
 from embedded.apiserver.kinds import metadata
-from embedded.apiserver.status_errors import bad_request, shown
+from embedded.apiserver.status_errors import bad_request, format_value
 
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<special>==|!=|[=<>!(),])|(?P<word>[^ \t\r\n=!(),<>]+)|(?P<end>$))")
 _SIGNS = ("in", "notin", "=", "==", "!=", "gt", "lt")
@@ -103,7 +103,7 @@ class _Parser:
         kind, key = self._take()
         if kind != "word":
             raise _ParseError(f"found '{key}', expected: identifier")
-        _check(metadata.qualified_problems(key), key, "<nil>")
+        _check(metadata.label_key_problems(key), key, "<nil>")
         if absent and (self._peek() == _END or self._peek()[1] == ","):
             return Requirement(key, "absent")
         if self._peek() == _END or self._peek()[1] == ",":
@@ -161,14 +161,14 @@ def _requirement(key: str, sign: str, values: list[str]) -> Requirement:
     for index, value in enumerate(sorted(set(values))):
         if sign in {"<", ">"} and not _is_number(value):
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            raise _ParseError(f"values[{index}]: Invalid value: {shown(_excerpt(value))}: {detail}")
-        _check(metadata.value_problems(value), value, f"values[{index}][{_excerpt(key)}]")
+            raise _ParseError(f"values[{index}]: Invalid value: {format_value(_excerpt(value))}: {detail}")
+        _check(metadata.label_value_problems(value), value, f"values[{index}][{_excerpt(key)}]")
     return Requirement(key, sign, frozenset(values))
 
 
 def _check(problems: Sequence[str], text: str, where: str) -> None:
     if problems:
-        raise _ParseError(f"{where}: Invalid value: {shown(_excerpt(text))}: {'; '.join(problems)}")
+        raise _ParseError(f"{where}: Invalid value: {format_value(_excerpt(text))}: {'; '.join(problems)}")
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from crds.api_resources import Resource
 from embedded.apiserver import status_errors
 from embedded.apiserver.schema.json_types import go_type_name
-from embedded.apiserver.status_errors import Cause, bad_request, unsupported
+from embedded.apiserver.status_errors import Cause, bad_request, not_supported
 from embedded.apiserver.wire import label_selectors
 from embedded.apiserver.wire.integers import query_integer
 
@@ -94,7 +94,7 @@ def _list_problems(read: ListOptions) -> Iterable[Cause]:
         if read.token:
             yield status_errors.not_allowed(match, f"{match} is forbidden when continue is provided")
         if read.match not in {"Exact", "NotOlderThan"}:
-            yield unsupported(match, read.match, ("Exact", "NotOlderThan", ""))
+            yield not_supported(match, read.match, ("Exact", "NotOlderThan", ""))
         if read.match == "Exact" and read.version == "0":
             yield status_errors.not_allowed(match, f'{match} "exact" is forbidden for resourceVersion "0"')
     if read.initial is not None:
@@ -111,7 +111,7 @@ def _watch_problems(read: ListOptions) -> Iterable[Cause]:
                 match, f"{match} is forbidden for watch unless sendInitialEvents is provided"
             )
         if read.match != "NotOlderThan":
-            yield unsupported(match, read.match, ("NotOlderThan",))
+            yield not_supported(match, read.match, ("NotOlderThan",))
     if read.token:
         yield status_errors.not_allowed(match, f"{match} is forbidden when continue is provided")
 
@@ -130,7 +130,7 @@ def write_options(
     problems.extend(_manager_problems(query.get("fieldManager", "")))
     problems.extend(_dry_run_problems(dry))
     if level not in _VALIDATIONS:
-        problems.append(unsupported("fieldValidation", level, _VALIDATIONS))
+        problems.append(not_supported("fieldValidation", level, _VALIDATIONS))
     _refuse(f"{verb}Options", problems)
     strictness = cast(Literal["Strict", "Warn", "Ignore"], level or "Warn")
     manager = query.get("fieldManager", "")
@@ -143,12 +143,12 @@ def _manager_problems(manager: str) -> Iterable[Cause]:
     for position, letter in enumerate(manager):
         if not letter.isprintable():
             detail = f"invalid character U+{ord(letter):04X} (at position {position})"
-            yield status_errors.wrong("fieldManager", manager, detail)
+            yield status_errors.invalid_value("fieldManager", manager, detail)
 
 
 def _dry_run_problems(values: Sequence[str]) -> Iterable[Cause]:
     if any(value != "All" for value in values):
-        yield unsupported("dryRun", list(values), ("All",))
+        yield not_supported("dryRun", list(values), ("All",))
 
 
 def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
@@ -162,9 +162,9 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     )
     problems: list[Cause] = []
     if orphan is not None and propagation is not None:
-        problems.append(status_errors.wrong("propagationPolicy", propagation, _BOTH_SET))
+        problems.append(status_errors.invalid_value("propagationPolicy", propagation, _BOTH_SET))
     if propagation is not None and propagation not in _PROPAGATIONS:
-        problems.append(unsupported("propagationPolicy", propagation, (*_PROPAGATIONS, "nil")))
+        problems.append(not_supported("propagationPolicy", propagation, (*_PROPAGATIONS, "nil")))
     _refuse("DeleteOptions", [*problems, *_dry_run_problems(dry)])
     preconditions = parameters.get("preconditions") or {}
     return DeleteOptions(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from embedded.apiserver.kinds.catalog import Catalog, Kind
-from embedded.apiserver.status_errors import Refusal, no_such_page, no_such_path, not_found, not_offered
+from embedded.apiserver.status_errors import StatusError, no_such_page, no_such_path, not_found, not_offered
 from embedded.apiserver.wire import selectors
 from embedded.apiserver.wire.selectors import Selector
 
@@ -43,7 +43,7 @@ def target(path: str, catalog: Catalog) -> Target:
     return _parse_target(group, version, rest, catalog)
 
 
-def path_not_found(group: str, catalog: Catalog) -> Refusal:
+def path_not_found(group: str, catalog: Catalog) -> StatusError:
     """Return the NotFound for a path of a group: a Status in the groups of built-in resources, else a text page."""
     is_api_group = not group or group in _KUBERNETES or catalog.has_builtin_group(group)
     return no_such_path() if is_api_group else no_such_page()
@@ -67,7 +67,7 @@ def _parse_target(group: str, version: str, rest: list[str], catalog: Catalog) -
     return target
 
 
-def _subresource_not_found(target: Target) -> Refusal:
+def _subresource_not_found(target: Target) -> StatusError:
     """Return the error for a subresource that the kind does not have."""
     if target.kind.custom:
         return not_found(target.kind.resource, target.name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crds.excerpts import excerpt
 from embedded.apiserver.status_errors import bad_request
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.wire import label_selectors
 from embedded.apiserver.wire.label_selectors import Requirement
 
@@ -24,7 +24,7 @@ class Selector:
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
-    def matches(self, stored: Stored) -> bool:
+    def matches(self, stored: StoredObject) -> bool:
         """Return whether the object is selected."""
         return all(term.holds(stored.labels) for term in self.labels) and (
             not self.fields or all(term.holds(_fields(stored)) for term in self.fields)
@@ -65,5 +65,5 @@ def _term(part: str, whole: str) -> Requirement:
     return Requirement(match[1], "notin" if match[2] == "!=" else "in", frozenset([value]))
 
 
-def _fields(stored: Stored) -> Mapping[str, str]:
+def _fields(stored: StoredObject) -> Mapping[str, str]:
     return {"metadata.name": stored.name, "metadata.namespace": stored.namespace, **stored.fields}

@@ -56,7 +56,7 @@ def order(pod: LocalPod, container: Mapping[str, Any], context: ContainerContext
     arguments = [*container["command"], *(container.get("args") or ())]
     command = tuple(expand(argument, variables) for argument in arguments)
     directory = container.get("workingDir") or pod.annotations.get(labels.SUBMIT_DIRECTORY) or context.folder
-    limits = demand.amounts((container.get("resources") or {}).get("limits"))
+    limits = demand.read_resources((container.get("resources") or {}).get("limits"))
     return Order(command, variables, directory, limits.get("memory", 0))
 
 
@@ -133,7 +133,7 @@ def _resource(
     if kind == "requests":
         amount = demand.requests(target).get(name, 0)
     else:
-        limits = demand.amounts((target.get("resources") or {}).get("limits"))
+        limits = demand.read_resources((target.get("resources") or {}).get("limits"))
         amount = limits.get(name, context.allocatable.get(name, 0))
     divisor = quantities.exact(reference.get("divisor") or 1) or 1
     value = quantities.exact(amount) / divisor / (1000 if name == "cpu" else 1)

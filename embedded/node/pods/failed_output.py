@@ -9,7 +9,7 @@ from typing import Any
 
 from crds import labels
 from embedded.node.pods import missing_files
-from embedded.node.runs.container_runs import RunKey, Runs
+from embedded.node.runs.container_runs import ContainerRuns, RunKey
 from embedded.node.status.lifecycle import Histories
 from embedded.pod import LocalPod
 
@@ -19,7 +19,7 @@ _SEARCH_BYTES = 16 * 1024
 """The end of the output that is searched for the name of a missing file."""
 
 
-def messages(pod: LocalPod, histories: Histories, runs: Runs) -> dict[tuple[str, int], str]:
+def messages(pod: LocalPod, histories: Histories, runs: ContainerRuns) -> dict[tuple[str, int], str]:
     """Return the last output of failed runs, by container and restart.
 
     Only containers whose terminationMessagePolicy is FallbackToLogsOnError are read.
@@ -33,7 +33,7 @@ def messages(pod: LocalPod, histories: Histories, runs: Runs) -> dict[tuple[str,
     }
 
 
-def missing_file(pod: LocalPod, histories: Histories, runs: Runs, folder: Path) -> str:
+def missing_file(pod: LocalPod, histories: Histories, runs: ContainerRuns, folder: Path) -> str:
     """Return the file that a container of a job's pod did not find in the pod's own folder; empty if there is none.
 
     A pod with the annotation for the folder of its job runs there, so its own folder explains nothing.
@@ -44,7 +44,9 @@ def missing_file(pod: LocalPod, histories: Histories, runs: Runs, folder: Path) 
     return next(filter(None, files), "")
 
 
-def _missing_file(container: Mapping[str, Any], uid: str, histories: Histories, runs: Runs, folder: Path) -> str:
+def _missing_file(
+    container: Mapping[str, Any], uid: str, histories: Histories, runs: ContainerRuns, folder: Path
+) -> str:
     history = histories[container["name"]]
     ending = history[-1].ending if history else None
     if container.get("workingDir") or ending is None or not ending.exit_code:
@@ -59,5 +61,5 @@ def _containers(pod: LocalPod) -> Iterator[Mapping[str, Any]]:
     yield from pod.spec.get("initContainers") or ()
 
 
-def _last_lines(runs: Runs, key: RunKey) -> str:
+def _last_lines(runs: ContainerRuns, key: RunKey) -> str:
     return "\n".join(runs.tail(key, _MESSAGE_BYTES).splitlines()[-_MESSAGE_LINES:])

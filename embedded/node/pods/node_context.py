@@ -11,7 +11,7 @@ from embedded.layout import Layout
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
-from embedded.node.runs.container_runs import Runs
+from embedded.node.runs.container_runs import ContainerRuns
 from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.status.lifecycle import Backoff
 
@@ -21,7 +21,7 @@ class NodeContext:
     """The parts of the node that a pod worker uses."""
 
     layout: Layout
-    runs: Runs
+    runs: ContainerRuns
     devices: Devices
     reporter: Reporter
     base: Mapping[str, str]

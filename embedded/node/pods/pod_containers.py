@@ -175,4 +175,4 @@ def _containers(pod: LocalPod) -> list[Mapping[str, Any]]:
 
 def _memory_limit(spec: Mapping[str, Any]) -> int:
     """Return `resources.limits.memory` of a container, or of a pod itself, in bytes; 0 for no limit."""
-    return demand.amounts((spec.get("resources") or {}).get("limits")).get("memory", 0)
+    return demand.read_resources((spec.get("resources") or {}).get("limits")).get("memory", 0)

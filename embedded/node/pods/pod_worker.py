@@ -181,7 +181,7 @@ class PodWorker:
         seconds, started = self.pod.spec.get("activeDeadlineSeconds"), self._status.content.get("startTime")
         if not seconds or not started or self._failure or self._containers.has_ended():
             return float("inf")
-        return pod.seconds(started) + float(seconds)
+        return pod.parse_time(started) + float(seconds)
 
     def _apply(self, action: Action) -> None:
         if not isinstance(action, StartContainer):
@@ -191,7 +191,7 @@ class PodWorker:
             return
         try:
             self._containers.apply(action, self.pod)
-        except pod.NONSENSE as e:
+        except pod.INVALID_SPEC_ERRORS as e:
             message = f"the embedded node cannot run container {action.container}: {e}"
             self._failure = self._failure or PodFailure("NotSupported", message)
 

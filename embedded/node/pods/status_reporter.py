@@ -102,9 +102,9 @@ class Reporter:
             logger.warning("the status of pod %s is not written yet: %s", pod, e)
             return False
         except Exception as e:
-            self._errors.met(f"the status of Pod {pod}", e)
+            self._errors.record(f"the status of Pod {pod}", e)
             return True
-        self._errors.over(f"the status of Pod {pod}")
+        self._errors.clear(f"the status of Pod {pod}")
         return True
 
 

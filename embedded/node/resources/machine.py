@@ -49,7 +49,7 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
     return Machine(cpus(), memory(), gpus(environment), shutil.disk_usage(folder).total)
 
 
-def overridden(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
+def override(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
     """Return a machine in which the admin's values replace the measured ones. ValueError for a bad quantity."""
     return Machine(
         quantities.parse("cpu", cpus) if cpus else machine.cpu,

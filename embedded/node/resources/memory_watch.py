@@ -122,9 +122,9 @@ class MemoryWatch:
             try:
                 self._check_pod(uid, pod, now)
             except Exception as e:
-                self.errors.met(subject, e)
+                self.errors.record(subject, e)
             else:
-                self.errors.over(subject)
+                self.errors.clear(subject)
 
     def _check_pod(self, uid: str, pod: WatchedPod, now: float) -> None:
         for container in pod.containers:
@@ -142,7 +142,7 @@ class MemoryWatch:
 
     def _find_members(self, pods: Iterable[WatchedPod]) -> dict[str, set[int]]:
         leaders = {container.key.mark: container.process for pod in pods for container in pod.containers}
-        return self._members.of(leaders)
+        return self._members.find(leaders)
 
     def _pids(self, containers: Iterable[WatchedContainer]) -> set[int]:
         return {pid for container in containers for pid in self._pids_by_mark.get(container.key.mark, ())}

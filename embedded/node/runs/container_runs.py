@@ -103,7 +103,7 @@ class Order:
     """The memory limit in bytes; 0 for none."""
 
 
-class Runs:
+class ContainerRuns:
     """The runs in one data folder."""
 
     def __init__(self, layout: Layout, log_bytes: int = LOG_BYTES, groups: ControlGroups = NO_GROUPS) -> None:

@@ -78,7 +78,7 @@ class ContainerProcesses:
     def __init__(self) -> None:
         self._marks: dict[tuple[int, bytes], str] = {}
 
-    def of(self, leaders: Mapping[str, Process]) -> dict[str, set[int]]:
+    def find(self, leaders: Mapping[str, Process]) -> dict[str, set[int]]:
         """Return the pids of the running processes of each container, by mark; `leaders` are the first processes."""
         table = {pid: fields for pid in _pids() if (fields := _stat(pid)) and fields[0] != b"Z"}
         identities = {pid: (pid, fields[_START_TICKS]) for pid, fields in table.items()}

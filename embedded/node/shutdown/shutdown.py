@@ -50,7 +50,7 @@ class NodeShutdown:
         self._clock = clock
         self.began = clock()
         """The time at which this node began, in seconds since the epoch."""
-        self._before = shutdown_record.last_began(layout)
+        self._before = shutdown_record.last_shutdown(layout)
         self.since: float | None = None
         """The time at which the shutdown was requested, in seconds since the epoch; None if it was not."""
         self.released = False

@@ -55,7 +55,7 @@ def write(layout: Layout, uid: str, mark: Mark) -> None:
     shim.write(str(folder), _FILE, json.dumps(asdict(mark)))
 
 
-def last_began(layout: Layout) -> float | None:
+def last_shutdown(layout: Layout) -> float | None:
     """Return when the last shutdown of this folder's node began, in seconds since the epoch; None if there was none."""
     with suppress(FileNotFoundError):
         return float(json.loads((layout.root / _FILE).read_bytes())["at"])
@@ -67,18 +67,18 @@ def begin(layout: Layout, now: float) -> None:
     shim.write(str(layout.root), _FILE, json.dumps({"at": now}))
 
 
-def left(layout: Layout) -> tuple[EndingPod, ...] | None:
+def ending_pods(layout: Layout) -> tuple[EndingPod, ...] | None:
     """Return the pods that have not ended yet; None if no node of this folder shuts down."""
     with suppress(FileNotFoundError):
         return tuple(EndingPod(**pod) for pod in json.loads((layout.root / _LEFT).read_bytes()))
     return None
 
 
-def write_left(layout: Layout, pods: Iterable[EndingPod]) -> None:
+def write_ending_pods(layout: Layout, pods: Iterable[EndingPod]) -> None:
     """Write which pods have not ended yet. OSError."""
     shim.write(str(layout.root), _LEFT, json.dumps([asdict(pod) for pod in pods]))
 
 
-def clear_left(layout: Layout) -> None:
+def clear_ending_pods(layout: Layout) -> None:
     """Remove the record of pods that have not ended: no node of this folder shuts down any more."""
     (layout.root / _LEFT).unlink(missing_ok=True)

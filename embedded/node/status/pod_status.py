@@ -77,7 +77,7 @@ def rejected_status(failure: PodFailure, before: Mapping[str, Any], now: float) 
 def restart_conditions(pod: PodState, phase: str) -> list[dict[str, str]]:
     """Return the condition of the pod's restart in place; an empty list if it has none."""
     outcome = restarts.outcome(pod.containers, pod.histories, pod.restart_generation, phase)
-    return [] if outcome is None else [condition(labels.RESTARTED, *outcome)]
+    return [] if outcome is None else [condition(labels.CONTAINERS_RESTARTED, *outcome)]
 
 
 def _folder_conditions(missing: str) -> list[dict[str, str]]:

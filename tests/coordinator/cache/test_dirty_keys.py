@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.cache.dirty_keys import PODS_SECONDS, Marks
+from coordinator.cache.dirty_keys import PODS_SECONDS, DirtyKeys
 from coordinator.cache.watches import Watches
 from crds import labels
 from crds.keys import JobKey
@@ -15,7 +15,7 @@ ONE, TWO = JobKey("a", "one", "1"), JobKey("a", "two", "2")
 
 def test_a_mark_for_a_job_is_taken_at_once_and_one_for_its_pods_after_a_rest() -> None:
     clock = Clock()
-    marks = Marks(clock)
+    marks = DirtyKeys(clock)
     assert marks.add_for_pods(ONE, 5)
     assert marks.take(9) == [(ONE, 5)]
     assert not marks.add_for_pods(ONE, 7)
@@ -32,7 +32,7 @@ def test_a_mark_for_a_job_is_taken_at_once_and_one_for_its_pods_after_a_rest() -
 
 
 def test_keys_without_news_get_a_share_of_each_take_after_the_news() -> None:
-    marks = Marks(Clock())
+    marks = DirtyKeys(Clock())
     again = [JobKey("evil", str(number), str(number)) for number in range(1_000)]
     marks.add_again(again)
     marks.add([ONE], 3)
@@ -45,7 +45,7 @@ def test_keys_without_news_get_a_share_of_each_take_after_the_news() -> None:
 
 
 def test_a_key_is_taken_once_with_its_newest_version() -> None:
-    marks = Marks(Clock())
+    marks = DirtyKeys(Clock())
     marks.add_again([ONE, TWO])
     marks.add([ONE], 5)
     marks.add_again([ONE])
@@ -57,7 +57,7 @@ def test_a_key_is_taken_once_with_its_newest_version() -> None:
 
 def test_add_soon_delays_a_key_by_one_rest() -> None:
     clock = Clock()
-    marks = Marks(clock)
+    marks = DirtyKeys(clock)
     marks.add_soon(ONE)
     marks.add_soon(ONE)
     assert marks.take(9) == []
@@ -76,7 +76,7 @@ def test_add_soon_delays_a_key_by_one_rest() -> None:
 
 def test_a_thousand_changes_in_a_second_are_taken_a_few_times() -> None:
     clock = Clock()
-    marks = Marks(clock)
+    marks = DirtyKeys(clock)
     looks = []
     for number in range(1_000):
         marks.add_for_pods(ONE, number)
@@ -89,7 +89,7 @@ def test_a_thousand_changes_in_a_second_are_taken_a_few_times() -> None:
 
 
 def test_take_returns_the_oldest_keys_up_to_the_limit() -> None:
-    marks = Marks(Clock())
+    marks = DirtyKeys(Clock())
     marks.add([TWO, ONE], 0)
     marks.add([TWO], 3)
     assert marks.take(1) == [(TWO, 3)]
@@ -98,7 +98,7 @@ def test_take_returns_the_oldest_keys_up_to_the_limit() -> None:
 
 def test_a_key_is_forgotten_after_its_rest() -> None:
     clock = Clock()
-    marks = Marks(clock)
+    marks = DirtyKeys(clock)
     for key in (ONE, TWO):
         marks.add_for_pods(key, 1)
     assert len(marks.take(9)) == 2

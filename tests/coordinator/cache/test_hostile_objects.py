@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cache import views
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.leader import error_isolation
 from coordinator.routing import pod_charges, rebuilt_state
 from crds import labels
@@ -29,7 +29,7 @@ from tests.support.coordinator.builders import admission, job, node
 from tests.support.coordinator.desk import Desk
 
 GOOD, EVIL = JobKey("good", "train", "u-good"), JobKey("evil", "mine", "u-evil")
-RULES = Rules(
+RULES = RoutingRules(
     queues={"victim": TenantQueueSpec(namespaces=("good",)), "own": TenantQueueSpec(namespaces=("evil",))},
     implicit=False,
 )
@@ -59,7 +59,7 @@ def hostile(**given: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def charged(*pods: dict[str, Any], jobs: Any = (MINE,), rules: Rules = RULES) -> dict[str, Amounts]:
+def charged(*pods: dict[str, Any], jobs: Any = (MINE,), rules: RoutingRules = RULES) -> dict[str, Amounts]:
     """Return the charge of each queue, except that of the victim's own job."""
     found = rebuilt_state.take([VICTIM, *jobs], map(views.pod_view, pods), {}, rules, 1000.0, nodes=NODES)
     assert found.errors == {}
@@ -145,7 +145,7 @@ def test_a_charge_with_too_many_names_keeps_those_with_a_limit() -> None:
 def test_a_pod_that_charges_no_queue_takes_room_of_the_pool() -> None:
     def foreign(*pods: dict[str, Any]) -> list[Amounts]:
         jobs = {GOOD: VICTIM, EVIL: MINE}
-        seen_by_pool = pod_charges.unlabelled(map(views.pod_view, pods), jobs, RULES)
+        seen_by_pool = pod_charges.pods_for_pool(map(views.pod_view, pods), jobs, RULES)
         return [each.demand for each in seen_by_pool if each.job is None]
 
     assert foreign(hostile()) == []
@@ -161,7 +161,7 @@ def test_jobs_are_read_again_only_for_newer_pods() -> None:
     jobs = {GOOD: VICTIM, EVIL: MINE}
 
     def newer(**given: Any) -> list[JobKey]:
-        return rebuilt_state.newer(jobs, [views.pod_view(hostile(**given))], {})
+        return rebuilt_state.jobs_to_reread(jobs, [views.pod_view(hostile(**given))], {})
 
     assert newer(labels={labels.ATTEMPT: "2"}, version="101") == [EVIL]
     assert newer(labels={labels.ATTEMPT: "2"}, version="100") == []
@@ -205,7 +205,7 @@ MANIFESTS = st.builds(
         st.sampled_from([*NUMBERS, "victim", "own", EVIL.uid, GOOD.uid, GOOD.name, "a.B_c"]),
     ),
     annotations=st.dictionaries(
-        st.sampled_from([labels.CHARGE, labels.GANG_SIZE, labels.RESTARTS_SETTLED]),
+        st.sampled_from([labels.CHARGE, labels.GANG_SIZE, labels.RESTARTS_HANDLED]),
         st.sampled_from([*NUMBERS, '{"cpu":9e99}', '{"cpu":' + "9" * 60 + "}", "[]", "null", "{", '{"": 1}']),
     ),
     owners=st.just([desks.owner(EVIL)])
@@ -290,7 +290,7 @@ def test_items_that_fail_are_skipped_and_all_others_are_processed(items: list[in
             raise ValueError("one of these")
         done.extend(part)
 
-    error_isolation.each(items, act, lambda item, _: skipped.append(item))
+    error_isolation.act_on_all(items, act, lambda item, _: skipped.append(item))
     assert done == [each for each in items if each not in bad]
     assert skipped == [each for each in items if each in bad]
 
@@ -300,7 +300,7 @@ def test_an_error_of_the_store_is_raised_and_skips_no_item() -> None:
         raise errors.StoreUnreachable("Redis does not answer")
 
     with pytest.raises(errors.StoreUnreachable):
-        error_isolation.each([1, 2, 3], act, lambda *_: pytest.fail("skipped"))
+        error_isolation.act_on_all([1, 2, 3], act, lambda *_: pytest.fail("skipped"))
 
 
 # The same objects in a term: rebuild, audit and flush.
@@ -310,7 +310,7 @@ def spoil(desk: Desk, key: JobKey) -> None:
     """Create pods by hand that claim everything for the victim's queue."""
     for number, text in enumerate(["9" * 60, "1", "2", "0"]):
         marks = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.QUEUE: "victim", labels.ATTEMPT: text}
-        notes = {labels.CHARGE: '{"cpu":999999999,"memory":1}', labels.RESTARTS_SETTLED: "9" * 5000}
+        notes = {labels.CHARGE: '{"cpu":999999999,"memory":1}', labels.RESTARTS_HANDLED: "9" * 5000}
         name = f"hostile-{number}"
         make_pod(desk, key, name, node="one", labels=marks, annotations=notes, finalizers=["example.org/keep"])
 
@@ -399,8 +399,8 @@ def test_an_unstorable_entry_does_not_keep_other_entries_out(
     assert lines == [
         f"TorchJob {namespace}/bad is skipped after an unforeseen error: TypeError: Integer exceeds 64-bit range"
     ]
-    assert f"TorchJob {namespace}/bad" in desk.watches.errors.shown
+    assert f"TorchJob {namespace}/bad" in desk.watches.errors.summary
     desk.store.bad = ""
     desk.term.resync()
     desk.until(lambda: desk.waiting() == {bad, *good}, worker=False)
-    assert desk.watches.errors.shown == ""
+    assert desk.watches.errors.summary == ""

@@ -52,9 +52,9 @@ def test_the_cache_of_shared_values_does_not_grow_with_invented_names() -> None:
     job_waits._shared.cache_clear()
     for number in range(20):
         many = {f"example.org/{number}-{at}": 1 for at in range(60)}
-        assert job_waits.kept(many) == many
+        assert job_waits.shared_charge(many) == many
     assert job_waits._shared.cache_info().currsize == 0
-    assert job_waits.kept({"cpu": 1}) is job_waits.kept({"cpu": 1})
+    assert job_waits.shared_charge({"cpu": 1}) is job_waits.shared_charge({"cpu": 1})
 
 
 def test_a_queue_is_implied_only_by_jobs_that_are_not_held() -> None:

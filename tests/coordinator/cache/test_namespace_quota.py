@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.cache.quota_jobs import EVERY, QuotaJobs
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.routing import namespace_quota, route
 from crds.keys import JobKey
@@ -18,7 +18,7 @@ from tests.support.clock import Clock
 from tests.support.coordinator.builders import admission, job, quota, refused
 
 NOW = 1000.0
-PLACE = partial(route.place, rules=Rules())
+PLACE = partial(route.sort_key, rules=RoutingRules())
 
 
 def one(number: int, cpu: int = 2000, **changes: Any) -> JobView:
@@ -30,7 +30,7 @@ def one(number: int, cpu: int = 2000, **changes: Any) -> JobView:
 
 def yields(*jobs: JobView, free: int = 4000, arrived: int = 0) -> list[str]:
     quotas = (quota(cpu=(10_000, 10_000 - free)),)
-    found = namespace_quota.yielding(jobs, quotas, NOW, services=True, arrived=lambda _: arrived, place=PLACE)
+    found = namespace_quota.yielding_jobs(jobs, quotas, NOW, services=True, arrived=lambda _: arrived, place=PLACE)
     return sorted(key.name for key in found)
 
 
@@ -99,7 +99,7 @@ CHANGES = [
 def test_a_pause_ends_when_the_quota_that_refused_the_job_changes(
     refusal: dict[str, Any], there: Quota, pauses: bool
 ) -> None:
-    found = namespace_quota.barred(one(1, refusal={"until": NOW + 9, **refusal}), (there,), NOW)
+    found = namespace_quota.find_block(one(1, refusal={"until": NOW + 9, **refusal}), (there,), NOW)
     assert (found is not None) == pauses
     if found is not None:
         assert found.until == min(NOW + 9, refusal.get("retry", NOW + 9))
@@ -111,7 +111,7 @@ def clock() -> Clock:
 
 
 def due(jobs: QuotaJobs) -> list[str]:
-    return [namespace for namespace, _ in jobs.due()]
+    return [namespace for namespace, _ in jobs.take_due()]
 
 
 def test_a_namespace_is_due_at_once_and_then_at_intervals(clock: Clock) -> None:
@@ -120,21 +120,21 @@ def test_a_namespace_is_due_at_once_and_then_at_intervals(clock: Clock) -> None:
     jobs.note(None, first)
     assert len(jobs) == 0, "nothing is kept of namespaces without ResourceQuotas"
     jobs.quotas_changed("team", lambda: [first, one(2, key=JobKey("other", "x", "x"))])
-    assert jobs.due() == [("team", (first.key,))]
+    assert jobs.take_due() == [("team", (first.key,))]
     jobs.quotas_changed("team", lambda: [])
     assert due(jobs) == []
     clock.step(EVERY)
     assert due(jobs) == ["team"]
     jobs.note(None, second)
     clock.step(EVERY)
-    assert jobs.due() == [("team", tuple({first.key, second.key}))]
+    assert jobs.take_due() == [("team", tuple({first.key, second.key}))]
 
 
 def test_record_returns_only_jobs_whose_answer_changed(clock: Clock) -> None:
     first, second, third = one(0), one(1), one(2)
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first, second])
-    assert jobs.due()
+    assert jobs.take_due()
     assert set(jobs.record("team", frozenset({first.key}), limited=True)) == {first.key, second.key}
     assert set(jobs.record("team", frozenset({first.key}), limited=True)) == set()
     assert set(jobs.record("team", frozenset({second.key}), limited=True)) == {first.key, second.key}
@@ -149,7 +149,7 @@ def test_nothing_is_kept_after_the_last_quota_is_deleted(clock: Clock) -> None:
     first = one(0)
     jobs = QuotaJobs(clock)
     jobs.quotas_changed("team", lambda: [first])
-    assert jobs.due()
+    assert jobs.take_due()
     jobs.record("team", frozenset({first.key}), limited=True)
     jobs.quotas_changed("team", lambda: [])
     clock.step(EVERY)

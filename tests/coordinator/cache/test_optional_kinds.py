@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.cache import optional_kinds, views
-from coordinator.cache.optional_kinds import Foreign
+from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.views import ForeignView
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
@@ -60,10 +60,10 @@ def test_serves_tells_installed_kinds_and_versions_from_missing_ones(
 
 def test_an_installed_kind_is_followed(cluster: KubernetesCluster, gadgets: Resource, namespace: str) -> None:
     cluster.create(KIND, gadget("one"), namespace)
-    found = Foreign(cluster.serves, [KIND], lambda _: informer(cluster))
+    found = OptionalKinds(cluster.serves, [KIND], lambda _: informer(cluster))
     found.start()
     try:
-        assert found.wait_asked(SECONDS)
+        assert found.wait_discovered(SECONDS)
         assert found.served == {KIND}
         until(lambda: [each.job for each in found.indexed("u")] == [JobKey(namespace, "train", "u")])
         assert found.indexed("another") == []
@@ -76,11 +76,11 @@ def test_a_kind_that_is_installed_later_is_followed(
 ) -> None:
     monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 0.05)
     told = threading.Semaphore(0)
-    found = Foreign(cluster.serves, [KIND, ABSENT], lambda _: informer(cluster), told.release)
+    found = OptionalKinds(cluster.serves, [KIND, ABSENT], lambda _: informer(cluster), told.release)
     with caplog.at_level(logging.INFO, "coordinator.cache.optional_kinds"):
         found.start()
         try:
-            assert found.wait_asked(SECONDS)
+            assert found.wait_discovered(SECONDS)
             assert found.served == frozenset()
             kinds.install(cluster, KIND)
             until(lambda: found.served == {KIND})
@@ -102,15 +102,15 @@ def test_an_unreachable_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -
         asked.release()
         raise errors.Unreachable("away")
 
-    found = Foreign(serves, [KIND], informer)  # type: ignore[arg-type]
+    found = OptionalKinds(serves, [KIND], informer)  # type: ignore[arg-type]
     found.start()
     assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
-    assert not found.wait_asked(0)
+    assert not found.wait_discovered(0)
     found.stop()
 
 
 def test_stop_before_start_does_nothing() -> None:
-    Foreign(lambda _: True, [KIND], informer).stop()  # type: ignore[arg-type]
+    OptionalKinds(lambda _: True, [KIND], informer).stop()  # type: ignore[arg-type]
 
 
 def test_counters_of_a_pod_group_do_not_change_its_view() -> None:
@@ -162,11 +162,11 @@ def test_a_worker_reacts_to_a_kind_that_is_installed_later(monkeypatch: pytest.M
     caches = WorkerCaches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
     monkeypatch.setattr(Informer, "start", lambda _: None)
     monkeypatch.setattr(Informer, "stop", lambda _: None)
-    caches.tell(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
+    caches.set_on_found(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
     chosen: list[str] = []
     for _ in range(2):
-        caches.groups.look()
-        caches.recreations.look()
+        caches.groups.discover()
+        caches.recreations.discover()
         there.add(RECREATE_REQUESTS)
     assert chosen == ["kruise"]
 
@@ -210,6 +210,6 @@ def test_a_worker_follows_only_the_kinds_that_its_settings_need(
     assert {each.resource.plural for each in caches.informers} == followed
     for each in (caches.groups, caches.recreations):
         each.start()
-        assert each.wait_asked(SECONDS)
+        assert each.wait_discovered(SECONDS)
     caches.stop()
     assert len(kinds_asked) == asked

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from coordinator.cache import views
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cli.commands import queue
 from coordinator.routing import route
 from crds.keys import JobKey
@@ -90,7 +90,7 @@ def test_a_job_whose_rank_0_uses_the_host_network_needs_a_port(hosts: tuple[str,
     given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
     view = views.job_view({**body, "metadata": {**body["metadata"], **given}})
     assert view.wants_port is expected
-    assert route.entry(view, Rules()).port is expected
+    assert route.entry(view, RoutingRules()).port is expected
 
 
 def test_the_demand_of_a_foreign_pod_is_computed_from_its_containers() -> None:
@@ -134,7 +134,7 @@ def test_a_queue_with_a_limit_without_effect_stays_open(caplog: pytest.LogCaptur
     """An earlier version accepted such a limit."""
     stored = {"metadata": {"name": "a"}, "spec": {"quota": {"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 2}}}
     found = views.queue_view(stored).spec
-    assert found.open
+    assert found.is_open
     assert found.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 2}
     assert caplog.records == []
     assert [each.field for each in queue.ineffective(stored)] == ["spec.quota", "spec.quota.nvidia.com/gpu"]

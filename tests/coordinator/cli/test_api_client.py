@@ -12,8 +12,8 @@ import pytest
 from coordinator.cli import api_client
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import API
-from coordinator.query.queries import NotKnown, StoreReading
+from coordinator.leader.election import API_ANNOTATION
+from coordinator.query.queries import StoreQueries, UnknownObject
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
@@ -21,8 +21,8 @@ from crds.keys import JobKey
 from kube import errors as cluster_errors
 from kube.client import KubernetesCluster
 from queues import errors
-from queues.rules import Rules
-from queues.storage.stats import Vitals
+from queues.rules import PickRules
+from queues.storage.stats import QueueStats
 from queues.values import Entry
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
@@ -32,7 +32,7 @@ from tests.support.coordinator.desk import manifest
 from tests.support.queues.builders import entries, key, spec
 from tests.support.waiting import SECONDS
 
-VITALS = Vitals(
+VITALS = QueueStats(
     at=1.0, epoch=1, picks=10, runs=20, ready=0, delayed=0, leased=0, waiting=3, admitted=0, workers={"w": 8}
 )
 
@@ -73,7 +73,7 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 
 @contextmanager
 def answering(desk: Coordinator, store: Store) -> Iterator[int]:
-    reading = StoreReading(store, lambda: VITALS, Rules(), lambda: server.policies(desk))
+    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk))
     with server.serving(desk, server.ANY_PORT, reading) as port:
         yield port
 
@@ -96,10 +96,10 @@ def test_the_leader_writes_its_address_to_the_lease(
     desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     annotations = embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
-    assert annotations[API] == desk.leadership.address
+    assert annotations[API_ANNOTATION] == desk.leadership.address
     desk.leadership.address = ""
     desk.leadership.step()
-    assert API not in embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+    assert API_ANNOTATION not in embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
 
 
 def test_each_path_answers_with_json(desk: Coordinator) -> None:
@@ -122,7 +122,7 @@ def test_each_path_answers_with_json(desk: Coordinator) -> None:
     ],
 )
 def test_an_unknown_object_or_path_is_an_error_that_names_it(desk: Coordinator, path: str, words: str) -> None:
-    with pytest.raises(NotKnown, match=words):
+    with pytest.raises(UnknownObject, match=words):
         fetch(desk, path)
 
 
@@ -228,7 +228,7 @@ def test_commands_reject_an_address_that_is_not_the_leader(
     assert "is not the coordinator that leads" in asked("next", code=1).stderr
     with ports.held() as port:
         url = f"http://127.0.0.1:{port}"
-        embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API: url}}}, namespace)
+        embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API_ANNOTATION: url}}}, namespace)
         assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
 
 
@@ -260,7 +260,7 @@ def test_why_combines_the_state_of_the_job_with_the_state_of_the_queues(
 
 
 def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
-    with pytest.raises(api_client.NoneKnown, match="namespace torchq-system"):
+    with pytest.raises(api_client.NoCoordinatorKnown, match="namespace torchq-system"):
         api_client.via_api_server(embedded_cluster)("/v1/queues")
 
     class Proxy:
@@ -269,9 +269,9 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
                 raise cluster_errors.NotFound("there is no queue nobody in the queues")
             return {"items": [], "asked": [namespace, name, path]}
 
-    reading = api_client.RemoteReading(api_client.via_api_server(Proxy()))  # type: ignore[arg-type]
+    reading = api_client.RemoteQueries(api_client.via_api_server(Proxy()))  # type: ignore[arg-type]
     assert reading.next(3)["asked"] == ["torchq-system", "http:torchq-coordinator:http", "/v1/next?n=3&roomy=0"]
-    with pytest.raises(NotKnown):
+    with pytest.raises(UnknownObject):
         reading.queue("nobody")
     assert key("x").uid in reading.job(key("x"))["asked"][2]
 
@@ -286,10 +286,10 @@ def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, sto
     ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
 )
 def test_requests_with_a_foreign_host_name_are_rejected_on_loopback(desk: Coordinator, host: str, code: int) -> None:
-    asked = server.Desk(desk, None)
+    asked = server.RequestHandler(desk, None)
     assert asked.answer("/healthz", host)[0] == code
     everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
-    assert server.Desk(everywhere, None).answer("/healthz", host)[0] == 200
+    assert server.RequestHandler(everywhere, None).answer("/healthz", host)[0] == 200
 
 
 def test_an_unforeseen_error_is_answered_with_500_and_logged(

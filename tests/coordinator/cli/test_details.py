@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.cli import job_details, job_text
 from coordinator.cli import text as cli_text
-from coordinator.cli.job_details import Around
+from coordinator.cli.job_details import JobContext
 from crds import labels
 from crds.api_resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
 from crds.keys import JobKey
@@ -116,7 +116,7 @@ def item(**status: Any) -> dict[str, Any]:
 
 def of_worker(found: dict[str, Any], *pods: dict[str, Any], **around: Any) -> dict[str, Any]:
     master = pod("master", phase="Running")
-    return job_details.describe(found, Around(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
+    return job_details.describe(found, JobContext(pods=(master, *pods), **around))["tasks"][1]  # type: ignore[no-any-return]
 
 
 def test_a_task_below_its_minimum_is_short_with_the_reasons() -> None:
@@ -159,7 +159,7 @@ def test_a_job_that_holds_no_room_is_not_short(status: dict[str, Any]) -> None:
 def test_a_terminating_pod_group_is_not_ready() -> None:
     group = GroupView(resource=POD_GROUPS, namespace="b", name="train-0", uid="g", job_uid="u", attempt=1,
                       phase="Ready", deleting=True)  # fmt: skip
-    (shown,) = job_details.describe(item(), Around(groups=(group,)))["groups"]
+    (shown,) = job_details.describe(item(), JobContext(groups=(group,)))["groups"]
     assert (shown["phase"], shown["message"]) == ("Terminating", job_details.GOING)
     assert of_worker(item(), groups=(group,))["why"] == [
         {"reason": "PodGroupTerminating", "message": f"PodGroup train-0: {job_details.GOING}", "pod": "", "pods": 4}
@@ -184,12 +184,12 @@ def test_missing_pods_show_the_reason_that_blocks_the_job() -> None:
 def test_an_invalid_job_is_shown_without_tasks() -> None:
     found = item()
     found["spec"]["torchTaskSpecs"]["Worker"]["dependsOn"] = [{"taskType": "Worker"}]
-    assert job_details.describe(found, Around())["tasks"] == []
+    assert job_details.describe(found, JobContext())["tasks"] == []
 
 
 def test_only_the_latest_events_are_shown_in_order_of_time() -> None:
     told = [{"reason": str(each), "lastTimestamp": f"2026-01-01T00:00:{each:02}Z"} for each in range(20, 0, -1)]
-    found = job_details.describe(item(), Around(events=tuple(told)))["events"]
+    found = job_details.describe(item(), JobContext(events=tuple(told)))["events"]
     assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
 
 
@@ -278,7 +278,7 @@ def test_job_show_prints_image_command_and_folder_of_a_task(
         {"name": "log", "image": "other"},
         {"name": "torch", **container},
     ]
-    document = job_details.describe(found, Around(embedded=embedded))
+    document = job_details.describe(found, JobContext(embedded=embedded))
     task = document["tasks"][0]
     assert (task["image"], task["command"], task["folder"]) == expected
     lines = job_text.format_job(found, document, ()).splitlines()
@@ -297,16 +297,18 @@ def test_a_long_command_is_cut_between_words() -> None:
         "first line\nsecond line",
         *(f"--option-number-{each}" for each in range(9)),
     ]
-    shown = job_text.format_job(found, job_details.describe(found, Around()), ())
+    shown = job_text.format_job(found, job_details.describe(found, JobContext()), ())
     assert "python -c 'first line second line' --option-number-0 --option-number-1 ..." in shown
     container["command"] = ["/" + "long/" * 40 + "train.py", "--fast"]
-    assert "/" + "long/" * 40 + "train.py ..." in job_text.format_job(found, job_details.describe(found, Around()), ())
+    assert "/" + "long/" * 40 + "train.py ..." in job_text.format_job(
+        found, job_details.describe(found, JobContext()), ()
+    )
 
 
 def test_why_prints_the_message_of_a_condition_once() -> None:
     hindered = {"type": "Admitted", "status": "True", "reason": "PodsForbidden", "message": "no quota"}
     found = item(conditions=[{**hindered, "lastTransitionTime": NOW}])
-    said = cli_text.format_why(cli_text.describe_settled(found, job_details.describe(found, Around())["tasks"]))
+    said = cli_text.format_why(cli_text.describe_settled(found, job_details.describe(found, JobContext())["tasks"]))
     assert "holds its room, but does not run: PodsForbidden" in said
     assert said.count("no quota") == 1
 
@@ -327,7 +329,7 @@ def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
-    document = job_details.describe(found, Around(now=now))
+    document = job_details.describe(found, JobContext(now=now))
     until = document["restarts"].get("notBefore", "")
     settled = cli_text.describe_settled(found, document["tasks"], until)
     return job_text.format_job(found, document, ()), cli_text.format_why(settled)
@@ -355,7 +357,7 @@ def test_only_the_failed_task_shows_back_off() -> None:
 
 
 def test_json_output_names_the_pods_in_back_off() -> None:
-    found = job_details.describe(backing_off("train-worker-1"), Around(now=datetime(2026, 1, 1, tzinfo=UTC)))[
+    found = job_details.describe(backing_off("train-worker-1"), JobContext(now=datetime(2026, 1, 1, tzinfo=UTC)))[
         "restarts"
     ]
     assert (found["notBefore"], found["waiting"]) == ("2026-01-01T00:01:00Z", ["train-worker-1"])

@@ -10,13 +10,13 @@ import pytest
 from coordinator.cli import api_client, audit_events
 from coordinator.cli.commands import job_control
 from coordinator.cli.commands.job_control import overtakes
-from coordinator.query.queries import StoreReading
+from coordinator.query.queries import StoreQueries
 from crds import labels
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.order import BOOST_LIMIT_SECONDS, score
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Entry
 from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator.command import Torchq
@@ -107,7 +107,7 @@ def test_an_event_names_the_kubeconfig_user_if_the_server_gives_no_name(
     create = KubernetesCluster.create
 
     def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
-        if resource == audit_events.OWN_NAME:
+        if resource == audit_events.SELF_SUBJECT_REVIEWS:
             raise errors.NotFound("no such resource")
         return create(self, resource, *arguments, **options)
 
@@ -119,7 +119,7 @@ def test_an_event_names_the_kubeconfig_user_if_the_server_gives_no_name(
 def test_a_long_event_message_is_cut_between_words() -> None:
     item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
     body = audit_events.build_event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
-    assert audit_events.LONGEST - len(" word") <= len(body["message"]) <= audit_events.LONGEST
+    assert audit_events.MOST_CHARACTERS - len(" word") <= len(body["message"]) <= audit_events.MOST_CHARACTERS
     assert body["message"].endswith(" word ...")
 
 
@@ -282,11 +282,11 @@ def test_resume_requests_a_retry_of_a_parked_or_backed_off_job(
     assert datetime.fromisoformat(asked) > since
 
 
-def figures(first: Entry | None, aging: float = 600.0) -> StoreReading:
+def figures(first: Entry | None, aging: float = 600.0) -> StoreQueries:
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, [], [first] if first else [])
     store.configure([spec("a")], None)
-    return StoreReading(store, lambda: pytest.fail("no numbers are needed"), Rules())
+    return StoreQueries(store, lambda: pytest.fail("no numbers are needed"), PickRules())
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def say(cluster: KubernetesCluster, namespace: str, **status: Any) -> None:
 
 
 def asked(cluster: KubernetesCluster, namespace: str) -> restart_requests.RestartRequest | None:
-    return restart_requests.requested(torchjob.parse(cluster.get(TORCHJOBS, "train", namespace)))
+    return restart_requests.pending_request(torchjob.parse(cluster.get(TORCHJOBS, "train", namespace)))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator.cli import session
-from coordinator.cli.session import Commands, Session
+from coordinator.cli.session import CommandGroup, Session
 from coordinator.errors import LocalError
 from coordinator.local import stack_state, user_folders
 from crds.errors import InvalidObject, Problem
@@ -99,7 +99,7 @@ def test_the_namespace_comes_from_the_flag_or_the_context(embedded_server: Serve
     ],
 )
 def test_an_expected_error_is_one_message_and_exit_code_1(error: Exception, words: str) -> None:
-    @click.group(cls=Commands)
+    @click.group(cls=CommandGroup)
     def group() -> None: ...
 
     @group.command()
@@ -111,7 +111,7 @@ def test_an_expected_error_is_one_message_and_exit_code_1(error: Exception, word
 
 
 def test_an_unexpected_error_is_not_hidden() -> None:
-    @click.group(cls=Commands)
+    @click.group(cls=CommandGroup)
     def group() -> None: ...
 
     @group.command()
@@ -119,4 +119,4 @@ def test_an_unexpected_error_is_not_hidden() -> None:
         raise ZeroDivisionError
 
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
-    assert ZeroDivisionError not in session.SHOWN
+    assert ZeroDivisionError not in session.USER_ERRORS

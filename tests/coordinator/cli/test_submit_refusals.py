@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from coordinator.cli import api_client, outlook
-from coordinator.http.queue_api import Answerer
+from coordinator.http.queue_api import QueueApi
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
@@ -216,12 +216,12 @@ def test_a_queue_that_was_just_created_is_asked_for_again(place: Place, monkeypa
         place.run("queue", "create", "new")
         place.seen(4)
 
-    monkeypatch.setattr(outlook, "Asking", partial(outlook.Asking, pause=create))
+    monkeypatch.setattr(outlook, "FeasibilityCheck", partial(outlook.FeasibilityCheck, pause=create))
     assert warnings(place.submit(body("one", "new"))) == ""
 
 
 def test_an_unreachable_coordinator_refuses_no_job(place: Place, embedded_cluster: KubernetesCluster) -> None:
-    nowhere = {"metadata": {"annotations": {api_client.API: "http://127.0.0.1:9"}}}
+    nowhere = {"metadata": {"annotations": {api_client.API_ANNOTATION: "http://127.0.0.1:9"}}}
     embedded_cluster.patch(LEASES, LEASE, nowhere, place.namespace)
     said = place.submit(body("one", "nobody"))
     assert said.stderr.startswith("note: it was not checked whether the jobs can ever run: the coordinator at")
@@ -250,8 +250,8 @@ def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An earlier version does not have the path, and answers as this version does for an unknown path."""
-    answer = Answerer.answer
-    monkeypatch.setattr(Answerer, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
+    answer = QueueApi.answer
+    monkeypatch.setattr(QueueApi, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
     said = place.submit(body("one", "nobody"))
     assert warnings(said) == f"note: it was not checked whether the jobs can ever run: {outlook.EARLIER}\n"
     assert jobs(embedded_cluster, place.namespace) == ["one"]

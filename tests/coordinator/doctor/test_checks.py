@@ -10,7 +10,7 @@ from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseVi
 from crds.keys import JobKey
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
-from queues.inspection_values import Fault, RqJob, StorePicture, WorkPicture, WorkRecord
+from queues.inspection_values import Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
 from queues.values import Entry, QueueSpec, Reservation
 from tests.support.coordinator.builders import KEY, admission, job, pod
 
@@ -35,7 +35,7 @@ def look(**changes: Any) -> Inspection:
         lease=LeaseView(holder="me", epoch=3, renewed="2027-01-15T07:59:59.000000Z", seconds=8.0),
         now=NOW,
     )
-    store = StorePicture(
+    store = StoreInspection(
         epoch=3,
         specs={"a": SPEC},
         entries={WAITS: ENTRY},
@@ -45,7 +45,7 @@ def look(**changes: Any) -> Inspection:
         pool_usage=CHARGE,
         ports={20_001: KEY},
     )
-    work = WorkPicture(now=NOW, workers={"w": NOW + 10}, threads=frozenset(("w",)), rq=(BATCH,))
+    work = WorkInspection(now=NOW, workers={"w": NOW + 10}, threads=frozenset(("w",)), rq=(BATCH,))
     parts = [
         replace(part, **{name: value for name, value in changes.items() if hasattr(part, name)})
         for part in (cluster, store, work)
@@ -271,6 +271,6 @@ def test_a_finding_is_confirmed_only_if_two_looks_agree() -> None:
 
 
 def test_every_code_names_its_repair() -> None:
-    assert findings.MENDS.keys() >= findings.HARMLESS | findings.NOT_MENDED
-    for code in findings.MENDS:
-        assert findings.Disagreement(code, "x", "y").mends
+    assert findings.REMEDIES.keys() >= findings.HARMLESS | findings.NOT_REPAIRABLE
+    for code in findings.REMEDIES:
+        assert findings.Finding(code, "x", "y").remedy

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from coordinator.http.bounded_server import Answer, HttpServer, Limits, Question
+from coordinator.http.bounded_server import Answer, HttpServer, Question, ServerLimits
 from tests.support.waiting import SECONDS, until
 
-SMALL = Limits(
+SMALL = ServerLimits(
     connections=40, connections_of_address=20, answers=3, answers_of_address=2, threads=2, rest=0.0, busy_seconds=0.0
 )
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\n"
@@ -21,7 +21,7 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\n"
 class Place:
     """A server whose slow answers wait until a gate opens."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self.gate = threading.Event()
         self.begun: list[str] = []
         self.body = b"done\n"
@@ -61,7 +61,7 @@ def whole(connection: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def started(limits: Limits) -> Iterator[Place]:
+def started(limits: ServerLimits) -> Iterator[Place]:
     place = Place(limits)
     with place.running() as place.port:
         try:
@@ -152,13 +152,13 @@ def test_the_request_of_a_closed_connection_is_not_processed(place: Place) -> No
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
 def test_a_slow_request_is_closed_after_its_time(sent: bytes) -> None:
-    with started(Limits(head_seconds=0.2)) as place, place.connect() as connection:
+    with started(ServerLimits(head_seconds=0.2)) as place, place.connect() as connection:
         connection.sendall(sent)
         assert whole(connection) == b""
 
 
 def test_a_client_that_does_not_read_is_closed_after_its_time() -> None:
-    with started(Limits(seconds=0.5, answers=1)) as place:
+    with started(ServerLimits(seconds=0.5, answers=1)) as place:
         place.gate.set()
         place.body = b"x" * 50_000_000
         with place.ask("/large"):
@@ -168,7 +168,7 @@ def test_a_client_that_does_not_read_is_closed_after_its_time() -> None:
 
 
 def test_threads_rest_in_proportion_to_their_work() -> None:
-    with started(Limits(threads=1, rest=1e9, longest_rest=SECONDS, seconds=0.3)) as place:
+    with started(ServerLimits(threads=1, rest=1e9, longest_rest=SECONDS, seconds=0.3)) as place:
         place.gate.set()
         assert place.answer("/first").endswith(b"done\n")
         assert place.answer("/second") == b""

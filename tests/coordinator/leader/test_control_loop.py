@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.leader.control_loop import CYCLE_SECONDS, Term
-from coordinator.leader.router import Unaccounted
+from coordinator.leader.control_loop import CYCLE_SECONDS, ControlLoop
+from coordinator.leader.router import MissingCharge
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -147,7 +147,7 @@ def test_a_suspended_job_frees_its_room_and_keeps_its_age(desk: Desk, namespace:
     desk.change(first, suspend=False)
     desk.until(lambda: desk.waiting() == {first} and desk.phase(first) == "Queued")
     assert desk.content.entries[first].entry.attempt == 2
-    assert desk.content.entries[first].entry.submitted == desk.job(first).submitted
+    assert desk.content.entries[first].entry.submitted == desk.job(first).submission_time
     desk.cluster.delete(TORCHJOBS, "second", namespace)
     desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
     assert desk.job(first).admission.attempt == 2
@@ -423,7 +423,7 @@ def test_an_admission_without_a_charge_requires_a_rebuild(desk: Desk, namespace:
     key = desk.submit("train", namespace, "a")
     seen(desk, key)
     admit(desk, key)
-    with pytest.raises(Unaccounted):
+    with pytest.raises(MissingCharge):
         desk.until(lambda: False, worker=False)
     desk.begin(epoch=2)
     assert desk.held() == {key}
@@ -455,7 +455,7 @@ def test_a_store_that_fails_during_a_flush_loses_no_key(desk: Desk, namespace: s
     for key in jobs:
         seen(desk, key)
     until(lambda: desk.watches.job(gone) is None)
-    term = Term(desk.watches, Failing(desk.open(), verb), desk.work, desk.settings, clock=desk.clock)
+    term = ControlLoop(desk.watches, Failing(desk.open(), verb), desk.work, desk.settings, clock=desk.clock)
     with pytest.raises(errors.StoreUnreachable):
         flush_all(term)
     flush_all(term)
@@ -467,7 +467,7 @@ def test_work_that_could_not_be_offered_is_offered_later(desk: Desk, namespace: 
     desk.begin()
     key = desk.submit("train", namespace, "a", suspend=True)
     seen(desk, key)
-    term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
+    term = ControlLoop(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
     with pytest.raises(errors.StoreUnreachable):
         until(lambda: term.step() and False)
     desk.until(lambda: desk.phase(key) == "Suspended")
@@ -480,13 +480,13 @@ def test_urgent_work_that_could_not_be_offered_is_offered_later(desk: Desk, name
     desk.until(lambda: desk.phase(key) == "Admitted")
     desk.change(key, suspend=True)
     until(lambda: (job := desk.watches.job(key)) is not None and job.suspended)
-    term = Term(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
+    term = ControlLoop(desk.watches, desk.store, Failing(desk.work, "offer"), desk.settings, clock=desk.clock)
     with pytest.raises(errors.StoreUnreachable):
         flush_all(term)
     desk.until(lambda: desk.phase(key) == "Suspended")
 
 
-def flush_all(term: Term) -> None:
+def flush_all(term: ControlLoop) -> None:
     """Flush until no key is marked; the watch may still deliver changes."""
     until(term.flush)
     while term.flush():

@@ -13,7 +13,7 @@ import pytest
 from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import EPOCH
+from coordinator.leader.election import EPOCH_ANNOTATION
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
@@ -84,7 +84,7 @@ def running(cluster: KubernetesCluster, place: Place, namespace: str, **settings
 
 def lease(cluster: KubernetesCluster, namespace: str) -> tuple[str, str]:
     found = cluster.get(LEASES, LEASE, namespace)
-    return found["spec"].get("holderIdentity", ""), found["metadata"]["annotations"][EPOCH]
+    return found["spec"].get("holderIdentity", ""), found["metadata"]["annotations"][EPOCH_ANNOTATION]
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import election
-from coordinator.leader.election import EPOCH, Leadership, Observed
+from coordinator.leader.election import EPOCH_ANNOTATION, LeaderElection, ObservedLease
 from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
@@ -17,8 +17,8 @@ from tests.support.waiting import until
 SECONDS = 8.0
 
 
-def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0) -> Leadership:
-    return Leadership(
+def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0) -> LeaderElection:
+    return LeaderElection(
         cluster, identity=name, namespace=namespace, lease_seconds=SECONDS, renew_seconds=renew, clock=clock
     )
 
@@ -26,7 +26,7 @@ def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: f
 def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
     """Return holder and epoch from the Lease on the API server."""
     lease = cluster.get(LEASES, LEASE, namespace)
-    return lease["spec"].get("holderIdentity", ""), int(lease["metadata"]["annotations"][EPOCH])
+    return lease["spec"].get("holderIdentity", ""), int(lease["metadata"]["annotations"][EPOCH_ANNOTATION])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
 def test_a_lease_may_be_taken_if_it_is_free_expired_or_held_by_the_candidate(
     holder: str, at: float, now: float, may: bool
 ) -> None:
-    assert election.may_take(Observed(holder, "then", at), "me", SECONDS, now) is may
+    assert election.may_take(ObservedLease(holder, "then", at), "me", SECONDS, now) is may
 
 
 def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
@@ -183,7 +183,7 @@ def test_raise_epoch_exceeds_every_known_epoch(cluster: KubernetesCluster, names
 def test_an_epoch_that_is_not_a_number_counts_as_0(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     one = candidate(cluster, namespace, "one", clock)
     one.step()
-    cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {EPOCH: "many"}}}, namespace)
+    cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {EPOCH_ANNOTATION: "many"}}}, namespace)
     assert one.raise_epoch(above=4) == 5
 
 

@@ -69,7 +69,7 @@ def test_jobs_of_two_queues_share_a_pool_by_weight(cluster: KubernetesCluster, n
         line.until(lambda: line.waiting() == set(keys))
         for name in ("heavy", "light"):
             line.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "None"}})
-        until(lambda: all(queue.spec.open for queue in line.watches.queues.values()))
+        until(lambda: all(queue.spec.is_open for queue in line.watches.queues.values()))
         order: list[str] = []
         for _ in keys:
             line.until(lambda: len(line.held()) == 1)

@@ -175,12 +175,12 @@ def test_a_failed_write_is_not_retried_in_the_same_round(desk: Desk, error: Exce
 
 
 def test_queues_take_turns_if_many_change(desk: Desk, writer: QueueStatusWriter) -> None:
-    names = [f"queue-{number:02}" for number in range(2 * queue_status_writer.AT_MOST + 1)]
+    names = [f"queue-{number:02}" for number in range(2 * queue_status_writer.MOST_WRITES + 1)]
     for name in names:
         desk.queue(name)
     caught_up(desk, names[-1])
     untold = {name for name in names if "pending" not in told(desk, name)}
-    for left in (queue_status_writer.AT_MOST + 1, 1, 0):
+    for left in (queue_status_writer.MOST_WRITES + 1, 1, 0):
         writer.write()
         untold = {name for name in untold if "pending" not in told(desk, name)}
         assert len(untold) == left
@@ -189,7 +189,7 @@ def test_queues_take_turns_if_many_change(desk: Desk, writer: QueueStatusWriter)
 def test_only_a_leader_writes_and_only_until_the_stop(
     desk: Desk, writer: QueueStatusWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_status_writer, "EVERY", 0.005)
+    monkeypatch.setattr(queue_status_writer, "INTERVAL_SECONDS", 0.005)
     desk.queue("a")
     caught_up(desk, "a")
     stop, leads, asked = threading.Event(), threading.Event(), threading.Semaphore(0)
@@ -254,4 +254,4 @@ def test_a_job_that_cannot_be_counted_is_skipped() -> None:
     skipped = ObjectErrors()
     found = queue_status_writer.statuses([queue("a")], [sound, odd], errors=skipped)
     assert (found["a"]["admitted"], found["a"]["usage"]["cpu"]) == (1, "2")
-    assert skipped.shown.startswith("the charge of TorchJob team/train (TypeError")
+    assert skipped.summary.startswith("the charge of TorchJob team/train (TypeError")

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.leader.queued_limiter import AT_ONCE, PER_SECOND, Turns
+from coordinator.leader.queued_limiter import AT_ONCE, PER_SECOND, QueuedLimiter
 from coordinator.leader.round_robin import RoundRobin
 from crds.keys import JobKey
 from queues.values import Offer
@@ -22,32 +22,32 @@ def offer(number: int, tenant: str = "a", delay: float = DELAY) -> Offer:
     return Offer(key=key(number, tenant), tenant=tenant, delay=delay)
 
 
-def drained(turns: Turns, clock: Clock, seconds: float, step: float = 0.05) -> list[tuple[float, Offer]]:
+def drained(turns: QueuedLimiter, clock: Clock, seconds: float, step: float = 0.05) -> list[tuple[float, Offer]]:
     """Return the offers of the next seconds, each with its time since the start."""
     began, found = clock(), []
     while clock() < began + seconds:
-        found += [(clock() - began, each) for each in turns.due()]
+        found += [(clock() - began, each) for each in turns.take_due()]
         clock.step(step)
     return found
 
 
 def test_a_few_jobs_are_offered_after_their_delay() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(AT_ONCE):
-        turns.place(offer(number))
+        turns.add(offer(number))
     clock.step(DELAY - 0.01)
-    assert turns.due() == []
+    assert turns.take_due() == []
     clock.step(0.01)
-    assert turns.due() == [offer(number, delay=0.0) for number in range(AT_ONCE)]
+    assert turns.take_due() == [offer(number, delay=0.0) for number in range(AT_ONCE)]
     assert len(turns) == 0
 
 
 def test_offers_per_second_are_limited_after_the_burst() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(AT_ONCE + int(10 * PER_SECOND)):
-        turns.place(offer(number))
+        turns.add(offer(number))
     clock.step(DELAY)
     found = drained(turns, clock, 20)
     assert [each.key for _, each in found] == [key(number) for number in range(AT_ONCE + int(10 * PER_SECOND))]
@@ -57,84 +57,84 @@ def test_offers_per_second_are_limited_after_the_burst() -> None:
 
 def test_a_first_job_is_offered_in_time_despite_20_000_jobs_of_another_tenant() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(20_000):
-        turns.place(offer(number))
+        turns.add(offer(number))
     drained(turns, clock, 5.0)
-    turns.place(offer(0, "b"))
+    turns.add(offer(0, "b"))
     found = drained(turns, clock, DELAY + 1.0)
     assert key(0, "b") in [each.key for _, each in found]
 
 
 def test_forgotten_jobs_take_no_turn() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(2 * AT_ONCE):
-        turns.place(offer(number))
+        turns.add(offer(number))
     for number in range(AT_ONCE // 2):
-        turns.forget(key(number))
+        turns.discard(key(number))
     clock.step(DELAY)
-    assert [each.key for each in turns.due()] == [key(number) for number in range(AT_ONCE // 2, 3 * AT_ONCE // 2)]
+    assert [each.key for each in turns.take_due()] == [key(number) for number in range(AT_ONCE // 2, 3 * AT_ONCE // 2)]
     for number in range(3 * AT_ONCE // 2, 2 * AT_ONCE - 1):
-        turns.forget(key(number))
+        turns.discard(key(number))
     clock.step(1 / PER_SECOND)
-    assert [each.key for each in turns.due()] == [key(2 * AT_ONCE - 1)]
+    assert [each.key for each in turns.take_due()] == [key(2 * AT_ONCE - 1)]
     assert len(turns) == 0
 
 
 def test_a_job_placed_without_delay_waits_for_its_turn_only() -> None:
     clock = Clock()
-    turns = Turns(clock)
-    turns.place(offer(1))
-    turns.place(offer(1, delay=0.0))
+    turns = QueuedLimiter(clock)
+    turns.add(offer(1))
+    turns.add(offer(1, delay=0.0))
     for number in range(2, AT_ONCE + 2):
-        turns.place(offer(number, delay=0.0))
-    assert [each.key for each in turns.due()] == [key(number) for number in range(1, AT_ONCE + 1)]
+        turns.add(offer(number, delay=0.0))
+    assert [each.key for each in turns.take_due()] == [key(number) for number in range(1, AT_ONCE + 1)]
     clock.step(1 / PER_SECOND)
-    assert [each.key for each in turns.due()] == [key(AT_ONCE + 1)]
+    assert [each.key for each in turns.take_due()] == [key(AT_ONCE + 1)]
     assert len(turns) == 0
 
 
 def test_a_job_that_is_placed_again_keeps_its_turn() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(AT_ONCE + 2):
-        turns.place(offer(number))
+        turns.add(offer(number))
     clock.step(DELAY)
-    turns.due()
-    turns.place(offer(AT_ONCE + 2))
+    turns.take_due()
+    turns.add(offer(AT_ONCE + 2))
     for number in (AT_ONCE + 1, AT_ONCE):
-        turns.place(offer(number))
+        turns.add(offer(number))
     found = [each.key for _, each in drained(turns, clock, DELAY + 1)]
     assert found == [key(AT_ONCE), key(AT_ONCE + 1), key(AT_ONCE + 2)]
 
 
 def test_forgotten_jobs_leave_no_memory() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(AT_ONCE):  # these jobs use all available turns
-        turns.place(offer(number, "b"))
+        turns.add(offer(number, "b"))
     clock.step(DELAY)
-    turns.due()
+    turns.take_due()
     for number in range(20_000):
-        turns.place(offer(number))
+        turns.add(offer(number))
         clock.step(0.0001)
-        turns.forget(key(number - 500))
+        turns.discard(key(number - 500))
     clock.step(DELAY)
-    turns.due()
+    turns.take_due()
     assert len(turns) <= 3 * 500 + 100
 
 
 def test_a_clock_that_is_set_back_delays_no_job() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(3 * AT_ONCE):
-        turns.place(offer(number))
+        turns.add(offer(number))
     clock.step(DELAY)
-    assert len(turns.due()) == AT_ONCE
-    turns.place(offer(0, "b"))
+    assert len(turns.take_due()) == AT_ONCE
+    turns.add(offer(0, "b"))
     clock.step(-3600)
-    turns.place(offer(0, "c"))
+    turns.add(offer(0, "c"))
     found = [each.tenant for _, each in drained(turns, clock, DELAY + 1)]
     assert found.count("b") == found.count("c") == 1
     assert abs(len(found) - (DELAY + 1) * PER_SECOND) <= 2
@@ -142,12 +142,12 @@ def test_a_clock_that_is_set_back_delays_no_job() -> None:
 
 def test_a_clock_that_is_set_forward_offers_no_more_than_one_burst() -> None:
     clock = Clock()
-    turns = Turns(clock)
+    turns = QueuedLimiter(clock)
     for number in range(3 * AT_ONCE):
-        turns.place(offer(number))
+        turns.add(offer(number))
     clock.step(1_000_000)
-    assert len(turns.due()) == AT_ONCE
-    assert len(turns.due()) == 0
+    assert len(turns.take_due()) == AT_ONCE
+    assert len(turns.take_due()) == 0
 
 
 TENANTS = st.sampled_from("abc")

@@ -43,7 +43,7 @@ def test_a_reason_that_keeps_a_job_out_is_written_at_once_and_removed_later(
     tell(desk, clock)
     assert {code: said(desk, key) for code, key in keys.items()} == {code: code for code in keys}
     told = desk.job(keys["NotAllowed"]).status.queue
-    assert (told.name, told.since.timestamp()) == ("a", desk.job(keys["NotAllowed"]).submitted)
+    assert (told.name, told.since.timestamp()) == ("a", desk.job(keys["NotAllowed"]).submission_time)
     assert told.message.startswith(f"queue a is not for namespace {namespace} (")
     before = writes(desk)
     desk.term.resync()
@@ -66,7 +66,7 @@ def test_only_the_first_waiting_job_gets_a_reason_and_admission_removes_it(
     second = desk.submit("second", namespace, "a", schedulingPolicy={"priority": 5})
     third = desk.submit("third", namespace, "a")
     desk.until(lambda: desk.waiting() == {second, third})
-    clock.now = desk.job(third).submitted + 1
+    clock.now = desk.job(third).submission_time + 1
     tell(desk, clock)
     assert not writes(desk)
     clock.step(desk.settings.reason_after)
@@ -92,7 +92,7 @@ def test_a_job_that_can_never_fit_gets_its_reason_at_once(desk: Desk, namespace:
     desk.until(told)
     behind = desk.submit("to-wait", namespace, "a", tasks={"Master": desks.task()})
     desk.until(lambda: desk.waiting() == {large, behind})
-    clock.now = desk.job(behind).submitted + desk.settings.reason_after + 1
+    clock.now = desk.job(behind).submission_time + desk.settings.reason_after + 1
     tell(desk, clock)
     assert said(desk, behind) == "WaitingForQuota"
 
@@ -158,11 +158,11 @@ def test_a_failed_write_for_one_job_does_not_delay_other_jobs(desk: Desk, namesp
         return [said(desk, key) for key in keys]
 
     desk.until(lambda: told() == ["", "QueueNotFound", "QueueNotFound"])
-    assert f"TorchJob {namespace}/job-0 waits (TypeError" in desk.watches.errors.shown
+    assert f"TorchJob {namespace}/job-0 waits (TypeError" in desk.watches.errors.summary
 
 
 def test_the_reason_thread_survives_an_unforeseen_error(desk: Desk, monkeypatch: Any) -> None:
-    monkeypatch.setattr(reason_writer, "EVERY", 0.005)
+    monkeypatch.setattr(reason_writer, "INTERVAL_SECONDS", 0.005)
     stop, failed = threading.Event(), threading.Semaphore(0)
 
     def clock() -> float:
@@ -174,7 +174,7 @@ def test_the_reason_thread_survives_an_unforeseen_error(desk: Desk, monkeypatch:
     thread.start()
     try:
         assert all(failed.acquire(timeout=SECONDS) for _ in range(3))
-        assert "the reasons that jobs wait (OverflowError" in desk.watches.errors.shown
+        assert "the reasons that jobs wait (OverflowError" in desk.watches.errors.summary
     finally:
         stop.set()
         thread.join(SECONDS)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from coordinator.cli import main
 from coordinator.cli.commands import doctor
 from coordinator.doctor import checks
-from coordinator.doctor.collect import Looker
+from coordinator.doctor.collect import Collector
 from coordinator.leader import election, rebuild_request
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
@@ -41,7 +41,7 @@ class Coordinated:
     def __init__(self, cluster: KubernetesCluster, client: connection.Connection, namespace: str) -> None:
         self.cluster, self.client, self.namespace = cluster, client, namespace
         self.store, self.work = RedisStore(client), RedisWork(client)
-        self.looker = Looker(cluster, self.store, self.work, namespace)
+        self.looker = Collector(cluster, self.store, self.work, namespace)
         self.running: list[tuple[Coordinator, threading.Thread]] = []
 
     def start(self, resync_seconds: float = 0.5) -> Coordinator:
@@ -66,7 +66,7 @@ class Coordinated:
         self.running.clear()
 
     def codes(self) -> list[str]:
-        return [each.code for each in checks.compare(self.looker.look())]
+        return [each.code for each in checks.compare(self.looker.collect())]
 
     def annotations(self) -> dict[str, str]:
         found: dict[str, str] = self.cluster.get(LEASES, LEASE, self.namespace)["metadata"]["annotations"]
@@ -101,7 +101,7 @@ def test_the_leader_repairs_every_disagreement_on_request(coordinated: Coordinat
     coordinated.looker.repair(60)
     assert coordinated.codes() == []
     assert coordinated.store.epoch() > epoch
-    assert not rebuild_request.asked(coordinated.cluster.get(LEASES, LEASE, coordinated.namespace))
+    assert not rebuild_request.pending_request(coordinated.cluster.get(LEASES, LEASE, coordinated.namespace))
     until(lambda: coordinated.store.inspect().reservations)  # the job is picked again
 
 
@@ -129,10 +129,10 @@ def test_a_repair_request_survives_a_change_of_the_leader(coordinated: Coordinat
     coordinated.led()
     coordinated.stop()
     coordinated.client.set("torchq:junk", 1)
-    asked = {"metadata": {"annotations": {rebuild_request.ASKED: "word"}}}
+    asked = {"metadata": {"annotations": {rebuild_request.REQUEST_ANNOTATION: "word"}}}
     coordinated.cluster.patch(LEASES, LEASE, asked, coordinated.namespace)
     coordinated.led()
-    until(lambda: coordinated.annotations().get(rebuild_request.DONE) == "word")
+    until(lambda: coordinated.annotations().get(rebuild_request.DONE_ANNOTATION) == "word")
     assert not coordinated.client.exists("torchq:junk")
 
 
@@ -148,16 +148,18 @@ def test_a_repair_request_is_carried_out_once(coordinated: Coordinated) -> None:
 def test_repair_without_a_leader_is_an_error(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
-    with pytest.raises(rebuild_request.NoRepair, match="no coordinator leads"):
+    with pytest.raises(rebuild_request.RebuildNotDone, match="no coordinator leads"):
         coordinated.looker.repair(60)
-    assert rebuild_request.ASKED not in coordinated.annotations()
+    assert rebuild_request.REQUEST_ANNOTATION not in coordinated.annotations()
 
 
 def test_repair_names_a_leader_that_does_not_answer(coordinated: Coordinated) -> None:
     coordinated.led()
     coordinated.stop()
     coordinated.cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "sleeper"}}, coordinated.namespace)
-    with pytest.raises(rebuild_request.NoRepair, match=r"the leader \(sleeper\) has not rebuilt the queues within 0 s"):
+    with pytest.raises(
+        rebuild_request.RebuildNotDone, match=r"the leader \(sleeper\) has not rebuilt the queues within 0 s"
+    ):
         coordinated.looker.repair(0.0)
 
 
@@ -216,15 +218,15 @@ def led(embedded_cluster: KubernetesCluster, namespace: str, redis_url: str, tor
 
 def test_doctor_prints_disagreements_and_fix_repairs_them(torchq: Torchq, led: Coordinated) -> None:
     assert torchq(code=0).output == "cluster, queues and RQ agree\n"
-    for number in range(doctor.SHOWN_PER_CODE + 3):
+    for number in range(doctor.ROWS_PER_CODE + 3):
         led.client.set(f"torchq:junk-{number:02}", 1)
     told = torchq(code=1).output
     assert told.splitlines()[0].split() == ["CODE", "SUBJECT", "WHAT"]
-    assert told.count("unknown-key   torchq:junk-") == doctor.SHOWN_PER_CODE
+    assert told.count("unknown-key   torchq:junk-") == doctor.ROWS_PER_CODE
     assert "unknown-key (3 more, see -o json): torchq doctor --fix removes it" in told
     shown = json.loads(torchq("-o", "json", code=1).output)
     assert shown["agree"] is False
-    assert len(shown["disagreements"]) == doctor.SHOWN_PER_CODE + 3
+    assert len(shown["disagreements"]) == doctor.ROWS_PER_CODE + 3
     assert shown["disagreements"][0] == {
         "code": "unknown-key",
         "subject": "torchq:junk-00",
@@ -233,7 +235,7 @@ def test_doctor_prints_disagreements_and_fix_repairs_them(torchq: Torchq, led: C
         "harmless": False,
     }
     mended = torchq("--fix", code=0).output.splitlines()
-    counted = f"{doctor.SHOWN_PER_CODE + 3} unknown-key"
+    counted = f"{doctor.ROWS_PER_CODE + 3} unknown-key"
     assert mended == [f"repaired on torchq-local: {counted}", "cluster, queues and RQ agree"]
     torchq(code=0)
 
@@ -274,12 +276,12 @@ def test_doctor_names_an_unreachable_server(torchq: Torchq) -> None:
 
 def test_doctor_shows_the_objects_that_the_leader_skips(coordinated: Coordinated) -> None:
     desk = coordinated.led()
-    desk.watches.errors.met("TorchJob team/odd", ValueError("of a kind that was not foreseen"))
+    desk.watches.errors.record("TorchJob team/odd", ValueError("of a kind that was not foreseen"))
     until(lambda: coordinated.codes() == ["skipped-object"])
-    (shown,) = checks.compare(coordinated.looker.look())
-    assert (shown.subject, shown.harmless) == ("coordinator", False)
+    (shown,) = checks.compare(coordinated.looker.collect())
+    assert (shown.subject, shown.is_harmless) == ("coordinator", False)
     assert shown.message == "skips TorchJob team/odd (ValueError: of a kind that was not foreseen)"
-    desk.watches.errors.over("TorchJob team/odd")
+    desk.watches.errors.clear("TorchJob team/odd")
     until(lambda: coordinated.codes() == [])
 
 
@@ -301,7 +303,7 @@ def test_doctor_reports_an_unreadable_queue(coordinated: Coordinated) -> None:
                     item["spec"] = broken[1]
                 yield page
 
-    looker = Looker(Broken(), coordinated.store, coordinated.work, coordinated.namespace)
-    found = {each.code: each for each in checks.compare(looker.look())}
+    looker = Collector(Broken(), coordinated.store, coordinated.work, coordinated.namespace)
+    found = {each.code: each for each in checks.compare(looker.collect())}
     assert found["unreadable-object"].subject == "TenantQueue a"
     assert "spec.weight" in found["unreadable-object"].message

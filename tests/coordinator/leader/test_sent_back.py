@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from coordinator.leader.router import Unaccounted
+from coordinator.leader.router import MissingCharge
 from crds import labels
 from crds.api_resources import EVENTS, PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -54,7 +54,7 @@ def test_an_admission_found_after_a_rebuild_is_taken_back_if_its_room_is_used(de
     late = desk.submit("late", namespace, "a")
     desk.until(lambda: desk.waiting() == {late}, worker=False)
     admit(desk, late, epoch=1, port=20_055)
-    with pytest.raises(Unaccounted):
+    with pytest.raises(MissingCharge):
         desk.until(lambda: False)
     desk.begin(2)
     desk.until(lambda: desk.phase(late) == "Queued" and desk.waiting() == {late})

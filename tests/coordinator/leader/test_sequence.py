@@ -29,7 +29,7 @@ def files(folder: Path) -> list[str]:
 @pytest.fixture
 def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every job the same time of creation, however long the API server takes."""
-    monkeypatch.setattr(TorchJob, "submitted", property(lambda _: 1_764_000_000.0))
+    monkeypatch.setattr(TorchJob, "submission_time", property(lambda _: 1_764_000_000.0))
 
 
 def in_order(desk: Desk) -> list[str]:

@@ -16,14 +16,16 @@ from coordinator import settings
 from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.local import current_cluster, messages, stack_state, target
-from coordinator.local.current_cluster import Entry
+from coordinator.local.current_cluster import LocalCluster
 from coordinator.local.stack_state import Files, hold_lock
-from coordinator.local.target import Target
+from coordinator.local.target import ClusterTarget
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 
 HERE = socket.gethostname()
 ENTRIES = st.lists(
-    st.builds(Entry, data=st.sampled_from(["/", "/usr", "/tmp", "/gone"]), host=st.sampled_from([HERE, "elsewhere"])),
+    st.builds(
+        LocalCluster, data=st.sampled_from(["/", "/usr", "/tmp", "/gone"]), host=st.sampled_from([HERE, "elsewhere"])
+    ),
     unique=True,
 )
 
@@ -67,7 +69,7 @@ def running(folder: Path) -> Iterator[None]:
         yield
 
 
-def found(environ: dict[str, str], *, serves: bool = False, **flags: str) -> Target:
+def found(environ: dict[str, str], *, serves: bool = False, **flags: str) -> ClusterTarget:
     return target.find(settings.resolve(flags, environ, None), environ, serves=serves)
 
 
@@ -98,20 +100,20 @@ def test_a_running_cluster_becomes_current_before_a_stopped_one(environ: dict[st
 
 
 @given(ENTRIES, st.sampled_from(["/", "/usr"]))
-def test_only_the_returned_cluster_and_removed_folders_are_forgotten(entries: list[Entry], folder: str) -> None:
-    gone = Entry(folder, HERE)
+def test_only_the_returned_cluster_and_removed_folders_are_forgotten(entries: list[LocalCluster], folder: str) -> None:
+    gone = LocalCluster(folder, HERE)
     left = current_cluster.without(entries, gone, lambda path: path == Path("/usr"))
-    forgotten = {gone, Entry("/gone", HERE)}
+    forgotten = {gone, LocalCluster("/gone", HERE)}
     assert set(left) == set(entries) - forgotten
     assert len(left) == len(set(left))
-    if Entry("/usr", HERE) in left:
-        assert left[-1] == Entry("/usr", HERE)
+    if LocalCluster("/usr", HERE) in left:
+        assert left[-1] == LocalCluster("/usr", HERE)
 
 
 def test_the_note_is_private_and_is_deleted_with_the_last_cluster(environ: dict[str, str], tmp_path: Path) -> None:
     folder = data_folder(tmp_path / "data")
     current_cluster.make_current(environ, folder)
-    note = current_cluster.note(environ)
+    note = current_cluster.note_path(environ)
     assert note is not None
     assert note.stat().st_mode & 0o077 == 0
     assert note.parent.stat().st_mode & 0o077 == 0
@@ -146,7 +148,7 @@ def test_a_damaged_note_is_an_error_and_no_other_cluster_is_used(
     environ: dict[str, str], tmp_path: Path, text: str
 ) -> None:
     another_cluster(tmp_path)
-    note = current_cluster.note(environ)
+    note = current_cluster.note_path(environ)
     assert note is not None
     note.parent.mkdir(parents=True)
     note.write_text(text)
@@ -187,7 +189,7 @@ def test_coordinator_and_worker_ignore_the_current_cluster(
     current_cluster.make_current(environ, data_folder(tmp_path / "data"))
     pod = Session({}, None, {**environ, "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert pod.target.source == "torchq local up"
-    assert pod.with_role(role).target == Target("", "in-cluster")  # type: ignore[arg-type]
+    assert pod.with_role(role).target == ClusterTarget("", "in-cluster")  # type: ignore[arg-type]
     another_cluster(tmp_path)
     assert Session({}, None, environ).with_role(role).target.source == "~/.kube/config"  # type: ignore[arg-type]
 

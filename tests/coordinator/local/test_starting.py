@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.errors import LocalError
 from coordinator.local import background_start, stack_start
-from coordinator.local.background_start import Channel, Progress
-from coordinator.local.stack_start import Start, Stopped
+from coordinator.local.background_start import Channel, ProgressPrinter
+from coordinator.local.stack_start import StackStart, StartInterrupted
 from coordinator.local.stack_state import AlreadyRuns, Files
 from coordinator.local.supervisor import Command, Supervisor
 
@@ -37,7 +37,7 @@ def part(files: Files, name: str, code: str) -> Command:
 def test_a_crashing_part_is_named_with_the_output_of_this_start(files: Files, supervisor: Supervisor) -> None:
     files.layout.logs("node").write_text("what it said last time\n")
     begun: list[str] = []
-    start = Start(files, supervisor, lambda: False, begun.append)
+    start = StackStart(files, supervisor, lambda: False, begun.append)
     supervisor.start(part(files, "node", "print('no such device', flush=True); raise SystemExit(3)"))
     with pytest.raises(LocalError) as failed:
         start.wait("the node", "node", lambda: False)
@@ -49,14 +49,14 @@ def test_a_crashing_part_is_named_with_the_output_of_this_start(files: Files, su
 
 
 def test_a_part_that_does_not_answer_in_time_is_named(files: Files, supervisor: Supervisor) -> None:
-    start = Start(files, supervisor, lambda: False)
+    start = StackStart(files, supervisor, lambda: False)
     with pytest.raises(LocalError, match=r"the node: it did not answer within 0 s; see .*node\.log"):
         start.wait("the node", "node", lambda: False, seconds=0.0)
 
 
 def test_a_stop_signal_ends_the_start(files: Files, supervisor: Supervisor) -> None:
-    with pytest.raises(Stopped):
-        Start(files, supervisor, lambda: True).wait("the node", "node", lambda: False)
+    with pytest.raises(StartInterrupted):
+        StackStart(files, supervisor, lambda: True).wait("the node", "node", lambda: False)
 
 
 def test_last_lines_returns_the_end_of_a_log_without_repetitions() -> None:
@@ -77,7 +77,7 @@ def follow(*steps: object) -> bool:
             channel.part(str(step))
     os.close(writing)
     with subprocess.Popen([sys.executable, "-c", ""]) as ended, open(reading, "rb", buffering=0) as stream:
-        return background_start._follow(background_start._events(stream), ended, Progress(is_visible=True))
+        return background_start._follow(background_start._events(stream), ended, ProgressPrinter(is_visible=True))
 
 
 def test_a_command_follows_a_start_to_its_success_or_failure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,14 +9,14 @@ import pytest
 from coordinator.cli import columns
 from coordinator.cli import text as cli_text
 from coordinator.query import documents, figures
-from coordinator.query.queries import NotKnown, StoreReading
-from queues.rules import Rules
-from queues.storage.stats import Vitals
+from coordinator.query.queries import StoreQueries, UnknownObject
+from queues.rules import PickRules
+from queues.storage.stats import QueueStats
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, choose, commit, entries, entry, key, reservation, spec
 
 NOW = START + 100
-VITALS = Vitals(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
+VITALS = QueueStats(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
 
 
 class Store(MemoryStore):
@@ -36,8 +36,8 @@ def opened(*specs: Any, pool: dict[str, int] | None = None, held: Any = (), wait
     return store
 
 
-def reading(store: Store, cost: str = "jobs", now: float = NOW, **policies: str) -> StoreReading:
-    return StoreReading(store, lambda: VITALS, Rules(cost=cost), lambda: policies, lambda: now)
+def reading(store: Store, cost: str = "jobs", now: float = NOW, **policies: str) -> StoreQueries:
+    return StoreQueries(store, lambda: VITALS, PickRules(cost=cost), lambda: policies, lambda: now)
 
 
 def test_queue_figures_show_share_target_and_oldest_wait() -> None:
@@ -73,20 +73,20 @@ def test_a_pick_leaves_its_queue_ahead_and_the_other_queue_behind() -> None:
     assert [each["status"]["lag"] for each in reading(store).queues()] == [None, None]
     found = reading(store)
     picked = found.next(1)["items"][0]["queue"]
-    assert commit(store, choose(store.snapshot(8), NOW, 1, Rules())).refused == ""
+    assert commit(store, choose(store.snapshot(8), NOW, 1, PickRules())).refused == ""
     lags = {each["metadata"]["name"]: each["status"]["lag"] for each in reading(store).queues()}
     other = "b" if picked == "a" else "a"
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
 
 
 def test_lags_stay_small_and_sum_to_zero_when_a_queue_joins() -> None:
-    rules = Rules()
+    rules = PickRules()
     store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
     for round_ in range(12):
         if round_ == 5:
             store.put(entries("c", 30))
         assert commit(store, choose(store.snapshot(30), NOW, 1, rules)).refused == ""
-        lags = [each["status"]["lag"] for each in StoreReading(store, lambda: VITALS, rules).queues()]
+        lags = [each["status"]["lag"] for each in StoreQueries(store, lambda: VITALS, rules).queues()]
         assert all(abs(lag) <= 1.0 for lag in lags), lags
         assert abs(sum(lags)) < 1.0
 
@@ -142,7 +142,7 @@ def test_a_charged_job_is_admitted_and_an_unknown_job_absent() -> None:
 
 
 def test_an_unknown_queue_raises_an_error_that_names_it() -> None:
-    with pytest.raises(NotKnown, match="there is no queue nobody"):
+    with pytest.raises(UnknownObject, match="there is no queue nobody"):
         reading(opened(spec("a"))).queue("nobody")
 
 
@@ -160,7 +160,7 @@ def test_requests_within_a_second_share_a_snapshot() -> None:
 def test_a_snapshot_is_renewed_after_the_clock_was_set_back() -> None:
     store = opened(spec("a"))
     now = [NOW]
-    found = StoreReading(store, lambda: VITALS, Rules(), clock=lambda: now[0])
+    found = StoreQueries(store, lambda: VITALS, PickRules(), clock=lambda: now[0])
     found.queues()
     now[0] -= 3600
     found.queues()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.routing import feasibility
-from coordinator.routing.feasibility import Asked, Known
+from coordinator.routing.feasibility import ClusterLimits, JobRequest
 from crds.resources.amounts import NOTHING, Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import QueueSpec
@@ -24,15 +24,15 @@ def spec(name: str, cohort: str = "", borrowing: Amounts = NOTHING, **quota: int
     return QueueSpec(name=name, quota=named, cohort=cohort, borrowing=borrowing)
 
 
-def known(*specs: QueueSpec, **changes: Any) -> Known:
+def known(*specs: QueueSpec, **changes: Any) -> ClusterLimits:
     """Return queues that all namespaces may use, and an unlimited pool."""
-    rules = Rules(queues={each.name: TenantQueueSpec() for each in specs}, implicit=False)
-    return Known(**{"rules": rules, "specs": {each.name: each for each in specs}, "setting": None, **changes})
+    rules = RoutingRules(queues={each.name: TenantQueueSpec() for each in specs}, implicit=False)
+    return ClusterLimits(**{"rules": rules, "specs": {each.name: each for each in specs}, "setting": None, **changes})
 
 
-def asked(queue: str = "a", pods: dict[str, dict[str, int]] | None = None, **charge: int) -> Asked:
+def asked(queue: str = "a", pods: dict[str, dict[str, int]] | None = None, **charge: int) -> JobRequest:
     named = {GPU if each == "gpu" else each: amount for each, amount in charge.items()}
-    return Asked(namespace="team", queue=queue, charge={"jobs": 1, "pods": 1, **named}, pods=pods or {})
+    return JobRequest(namespace="team", queue=queue, charge={"jobs": 1, "pods": 1, **named}, pods=pods or {})
 
 
 COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
@@ -90,7 +90,7 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
             asked(gpu=12),
             known(
                 spec("a", gpu=8),
-                rules=Rules(queues={"a": TenantQueueSpec(namespaces=("theirs",))}, implicit=False),
+                rules=RoutingRules(queues={"a": TenantQueueSpec(namespaces=("theirs",))}, implicit=False),
             ),
             [("NotAllowed", "spec.schedulingPolicy.queue", "queue a is not for namespace team")],
             id="a queue of other namespaces does not reveal its quota",
@@ -113,7 +113,7 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
     ],
 )
 def test_judge_returns_code_field_and_numbers_of_each_finding(
-    demand: Asked, by: Known, expected: list[tuple[str, str, str]]
+    demand: JobRequest, by: ClusterLimits, expected: list[tuple[str, str, str]]
 ) -> None:
     found = feasibility.judge(demand, by)
     assert [(each.code, each.field) for each in found] == [(code, field) for code, field, _ in expected]
@@ -135,7 +135,7 @@ def test_judge_returns_code_field_and_numbers_of_each_finding(
     ],
 )
 def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
-    firm: bool, demand: Asked, field: str, words: str
+    firm: bool, demand: JobRequest, field: str, words: str
 ) -> None:
     by = known(spec("a"), setting="nodes", nodes=(EMBEDDED if firm else PLAIN,))
     (found,) = feasibility.judge(demand, by)
@@ -167,16 +167,16 @@ def test_a_node_that_is_not_ready_counts() -> None:
 
 
 def test_an_unknown_queue_and_priority_class_are_both_found() -> None:
-    wrong = Asked(namespace="team", queue="nobody", priority_class="gold", charge={"jobs": 1})
+    wrong = JobRequest(namespace="team", queue="nobody", priority_class="gold", charge={"jobs": 1})
     found = feasibility.judge(wrong, known(spec("a")))
     assert [each.field for each in found] == [feasibility.QUEUE, feasibility.PRIORITY_CLASS]
     assert "there is no PriorityClass gold: name another one" in found[1].message
-    silver = Known(rules=Rules(priorities={"gold": 7}, implicit=False), specs={}, setting=None)
+    silver = ClusterLimits(rules=RoutingRules(priorities={"gold": 7}, implicit=False), specs={}, setting=None)
     assert [each.field for each in feasibility.judge(wrong, silver)] == [feasibility.QUEUE]
 
 
 def test_an_existing_job_is_judged_by_its_charge() -> None:
-    found = feasibility.of(job(charge={GPU: 12, "jobs": 1}, priority_class="gold", claims="spec.x"))
+    found = feasibility.request_of(job(charge={GPU: 12, "jobs": 1}, priority_class="gold", claims="spec.x"))
     assert (found.charge, found.priority_class, found.claims) == ({GPU: 12, "jobs": 1}, "gold", "spec.x")
 
 
@@ -189,7 +189,7 @@ def test_a_job_exceeds_its_quota_exactly_if_empty_queues_could_not_hold_it(
 ) -> None:
     mine = QueueSpec(name="a", quota=quota, cohort="c", borrowing=borrowing)
     specs = (mine, QueueSpec(name="b", quota=other, cohort="c"))
-    demand = Asked(namespace="team", queue="a", charge=dict(charge))
+    demand = JobRequest(namespace="team", queue="a", charge=dict(charge))
     found = feasibility.judge(demand, known(*specs))
     beyond = {
         name
@@ -202,8 +202,8 @@ def test_a_job_exceeds_its_quota_exactly_if_empty_queues_could_not_hold_it(
 
 @given(AMOUNTS, st.text(max_size=5))
 def test_questions_and_answers_survive_json(charge: dict[str, int], name: str) -> None:
-    question = Asked(namespace="team", queue=name, charge=charge, pods={"Master": charge})
-    assert Asked.model_validate_json(question.model_dump_json()) == question
+    question = JobRequest(namespace="team", queue=name, charge=charge, pods={"Master": charge})
+    assert JobRequest.model_validate_json(question.model_dump_json()) == question
     found = feasibility.judge(question, known(spec("a", gpu=0)))
     assert feasibility.parse(feasibility.document(found)) == found
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.pick_cycle import Rounds
-from queues.picking.snapshot_cache import FIRST, Following, can_show_more, nearly_used_up
-from queues.rules import Rules
+from queues.pick_cycle import PickCycle
+from queues.picking.snapshot_cache import FIRST, SnapshotCache, can_show_more, nearly_used_up
+from queues.rules import PickRules
 from queues.values import Pick
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, choose, commit, entries, entry, key, reservation, spec
 
-RULES = Rules()
+RULES = PickRules()
 QUEUES = ("a", "b", "c")
 
 
@@ -48,13 +48,13 @@ def the_pickers(store: Seen, count: int) -> list[str]:
 @pytest.mark.parametrize("count", [1, 5, 20, 60, 90, 200])
 def test_a_forecast_of_any_length_has_the_picks_of_the_picker(count: int) -> None:
     store = opened(a=40, b=40, c=3)
-    following = Following(store, lambda: START)
+    following = SnapshotCache(store, lambda: START)
     assert jobs(following.forecast(RULES, count)[1]) == the_pickers(store, count)
 
 
 def test_a_forecast_reads_few_jobs_for_few_picks() -> None:
     store = opened(a=400, b=400, c=400)
-    following = Following(store, lambda: START)
+    following = SnapshotCache(store, lambda: START)
     following.forecast(RULES, 2)
     assert store.shown == [3 * FIRST]
     following.forecast(RULES, 30)
@@ -63,7 +63,7 @@ def test_a_forecast_reads_few_jobs_for_few_picks() -> None:
 
 def test_a_forecast_with_a_full_pool_reads_few_jobs() -> None:
     store = opened({"jobs": 0}, a=400, b=400, c=400)
-    following = Following(store, lambda: START)
+    following = SnapshotCache(store, lambda: START)
     assert following.forecast(RULES, 100)[1] == ()
     assert len(following.forecast(RULES, 100, roomy=True)[1]) == 100
 
@@ -74,14 +74,14 @@ def test_a_queue_with_only_unrunnable_heads_is_read_further() -> None:
         1, [], [*(entry(f"big{at}", "a", START + at, cpu=9) for at in range(8)), entry("fits", "a", START + 9, cpu=1)]
     )
     store.configure([spec("a", 1, cpu=4)], None)
-    assert jobs(Following(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
+    assert jobs(SnapshotCache(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
 
 
 def test_unrunnable_jobs_of_a_strict_queue_hide_no_other_job() -> None:
     store = Seen()
     store.rebuild(1, [], [entry(f"{cpu}-{at}", "a", START + at, cpu=cpu) for at, cpu in enumerate((1, 9, 1, 9, 1))])
     store.configure([replace(spec("a", 1, cpu=4), strict=True)], None)
-    assert jobs(Following(store, lambda: START).forecast(RULES, 9)[1]) == ["1-0", "1-2", "1-4"]
+    assert jobs(SnapshotCache(store, lambda: START).forecast(RULES, 9)[1]) == ["1-0", "1-2", "1-4"]
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({"cpu": 4}, None), ({}, {"cpu": 4})])
@@ -90,8 +90,8 @@ def test_a_queue_whose_heads_find_no_room_is_read_further(quota: dict[str, int],
     waiting = [*entries("a", 40, cpu=4), entry("fits", "a", START + 99, cpu=1)]
     store.rebuild(1, [reservation("runs", "a", cpu=1)], waiting)
     store.configure([spec("a", 1, **quota), spec("b")], pool)
-    assert jobs(Following(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
-    told = Rounds(store, RULES).round(START, 3, 128)
+    assert jobs(SnapshotCache(store, lambda: START).forecast(RULES, 3)[1]) == ["fits"]
+    told = PickCycle(store, RULES).run(START, 3, 128)
     assert [each.key.name for each in told.reservations] == ["fits"]
 
 
@@ -107,7 +107,7 @@ def test_a_queue_whose_heads_find_no_room_is_read_further(quota: dict[str, int],
 def test_a_snapshot_updated_by_differences_equals_a_whole_one(changes: list[tuple[str, str, int]]) -> None:
     now = [START]
     store = opened({"jobs": 30}, a=5, b=5, c=5)
-    following = Following(store, lambda: now[0])
+    following = SnapshotCache(store, lambda: now[0])
     for kind, queue, number in changes:
         match kind:
             case "put":

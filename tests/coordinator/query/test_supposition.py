@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from coordinator.cache.job_waits import Waits
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.job_waits import WaitState
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cli import text as cli_text
 from coordinator.query import supposition
 from coordinator.query.documents import Document
-from coordinator.routing.eligibility import Standing
-from coordinator.routing.feasibility import Known
+from coordinator.routing.eligibility import Eligibility
+from coordinator.routing.feasibility import ClusterLimits
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import Entry, QueueSpec
 from tests.coordinator.query.test_documents import manifest
 from tests.support.coordinator.builders import job, node
 
 QUEUE = QueueSpec(name="a", quota={"cpu": 4000})
-KNOWN = Known(
-    rules=Rules(queues={"a": TenantQueueSpec()}, implicit=False),
+KNOWN = ClusterLimits(
+    rules=RoutingRules(queues={"a": TenantQueueSpec()}, implicit=False),
     specs={"a": QUEUE},
     setting="nodes",
     nodes=(node(embedded=True),),
@@ -42,13 +42,13 @@ def read(*answers: Document) -> Any:
     [
         {"suspended": True, "phase": "Suspended"},
         {"held": True},
-        {"waits": Waits(queue="a", parked=True, dated=True)},
-        {"waits": Waits(queue="a", until=2e9)},
+        {"waits": WaitState(queue="a", parked=True, dated=True)},
+        {"waits": WaitState(queue="a", until=2e9)},
     ],
 )
 def test_a_job_is_judged_as_if_it_were_resumed(out_of_order: dict[str, Any]) -> None:
     reading, asked = read(FITS)
-    assert supposition.supposed(job(**out_of_order), KNOWN, reading) == FITS
+    assert supposition.describe_if_resumed(job(**out_of_order), KNOWN, reading) == FITS
     (entry,) = asked
     assert (entry.queue, entry.demand) == ("a", {"cpu": 2000, "jobs": 1})
 
@@ -64,24 +64,27 @@ def test_a_job_is_judged_as_if_it_were_resumed(out_of_order: dict[str, Any]) -> 
 )
 def test_a_job_that_can_never_run_needs_no_query_of_the_queues(changes: dict[str, Any], code: str, words: str) -> None:
     reading, asked = read(FITS)
-    document = supposition.supposed(job(suspended=True, **changes), KNOWN, reading)
+    document = supposition.describe_if_resumed(job(suspended=True, **changes), KNOWN, reading)
     assert (document["fits"], document["code"], asked) == (False, code, [])
     assert words in document["message"]
 
 
 def test_room_missing_while_a_node_is_not_ready_counts_as_temporary() -> None:
     reading, _ = read({"fits": False, "code": "ExceedsQuota", "message": "more than can ever be", "numbers": "n"})
-    assert supposition.supposed(job(suspended=True), KNOWN, reading)["code"] == "WaitingForPool"
-    assert supposition.too_large(job(), KNOWN)["code"] == "WaitingForPool"
-    said = supposition.too_large(job(charge={"cpu": 5000, "jobs": 1}), KNOWN)
+    assert supposition.describe_if_resumed(job(suspended=True), KNOWN, reading)["code"] == "WaitingForPool"
+    assert supposition.describe_too_large(job(), KNOWN)["code"] == "WaitingForPool"
+    said = supposition.describe_too_large(job(charge={"cpu": 5000, "jobs": 1}), KNOWN)
     assert said.keys() == {"message"}
     assert "queue a can give 4 at most" in said["message"]
 
 
 def test_an_invalid_job_is_not_reported_as_new() -> None:
-    assert supposition.absent(job(invalid=True), Standing())["code"] == "Invalid"
-    assert supposition.absent(job(), Standing()) == {}
-    assert supposition.absent(job(), Standing("Held", "held", ordered=False)) == {"code": "Held", "message": "held"}
+    assert supposition.describe_unqueued(job(invalid=True), Eligibility())["code"] == "Invalid"
+    assert supposition.describe_unqueued(job(), Eligibility()) == {}
+    assert supposition.describe_unqueued(job(), Eligibility("Held", "held", ordered=False)) == {
+        "code": "Held",
+        "message": "held",
+    }
 
 
 SUSPENDED = manifest({"phase": "Suspended"}, suspend=True)

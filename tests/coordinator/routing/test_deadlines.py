@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.cache import views
 from coordinator.cache.deadlines import END_SECONDS, GRANT_SECONDS, Deadlines
-from coordinator.cache.views import JobView, Lasts
+from coordinator.cache.views import JobView, RoomDuration
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues.picking.backfill import JobEnds
@@ -41,7 +41,7 @@ def view(status: dict[str, Any] | None = None, deadline: int | None = 60, **pod:
     [(5, 65), (0, 60), (None, 90), (-1, 90), ("x", 90), (True, 90), (2**31, 60 + 2**31), (10**400, 60 + 2**63)],
 )
 def test_room_duration_is_the_deadline_plus_the_grace_period_of_the_pods(grace: Any, seconds: int) -> None:
-    assert view(terminationGracePeriodSeconds=grace).room_duration == Lasts(seconds, None)
+    assert view(terminationGracePeriodSeconds=grace).room_duration == RoomDuration(seconds, None)
 
 
 def test_a_job_without_a_deadline_has_no_room_duration() -> None:
@@ -62,15 +62,17 @@ def test_the_time_of_a_job_begins_at_its_start_or_its_admission(
     admitted: str | None, started: str | None, since: float | None
 ) -> None:
     status = {"phase": "Running", "admission": {**HOLDS, "admittedAt": admitted}, "startTime": started}
-    assert view(status).room_duration == Lasts(90, since)
+    assert view(status).room_duration == RoomDuration(90, since)
 
 
 # The forecast over all jobs
 
-LASTS = Lasts(70.0, None)
+LASTS = RoomDuration(70.0, None)
 QUEUED = job(phase="Queued", queue="a", room_duration=LASTS)
 RUNS = job(
-    key=JobKey("team", "runs", "u-runs"), admission=admission(charge={"cpu": 4}), room_duration=Lasts(70.0, 1000.0)
+    key=JobKey("team", "runs", "u-runs"),
+    admission=admission(charge={"cpu": 4}),
+    room_duration=RoomDuration(70.0, 1000.0),
 )
 
 
@@ -82,7 +84,7 @@ def known(*jobs: JobView, occupied: bool = True) -> JobEnds | None:
 
 
 def test_forecast_has_the_ends_of_admitted_jobs_and_durations_of_waiting_jobs() -> None:
-    sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), room_duration=Lasts(10.0, 1000.0))
+    sooner = replace(RUNS, key=JobKey("team", "sooner", "u-sooner"), room_duration=RoomDuration(10.0, 1000.0))
     assert known(QUEUED, RUNS, sooner) == JobEnds(
         ends=((1010.0 + END_SECONDS, {"cpu": 4}), (1070.0 + END_SECONDS, {"cpu": 4})),
         longest={str(KEY): GRANT_SECONDS + 70.0 + END_SECONDS},
@@ -96,7 +98,7 @@ def test_a_job_whose_deadline_may_still_rise_has_no_forecast(phase: str) -> None
 
 
 def test_forecast_omits_jobs_with_an_unknown_end() -> None:
-    undated, endless = replace(RUNS, room_duration=Lasts(70.0, None)), replace(RUNS, room_duration=None)
+    undated, endless = replace(RUNS, room_duration=RoomDuration(70.0, None)), replace(RUNS, room_duration=None)
     for each in (undated, endless):
         found = known(QUEUED, each)
         assert found is not None

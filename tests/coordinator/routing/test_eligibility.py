@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.cache.job_waits import Waits
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.job_waits import WaitState
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.leader.delayed_keys import Timers
+from coordinator.leader.delayed_keys import DelayedKeys
 from coordinator.routing import eligibility, route
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
@@ -18,10 +18,10 @@ CLAIMS = "spec.torchTaskSpecs.Master.template.spec.resourceClaims"
 SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"})}
 
 
-def rules(**changes: Any) -> Rules:
+def rules(**changes: Any) -> RoutingRules:
     """Return rules with queue a and one PriorityClass."""
     spec = TenantQueueSpec(**changes.pop("queue", {}))
-    return Rules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
+    return RoutingRules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
 
 
 TABLE = [
@@ -54,12 +54,12 @@ TABLE = [
     (job(waits=refused(until=NOW + 1)), rules(), "", True),
     (job(waits=refused(until=NOW)), rules(yielding={"team": frozenset({KEY})}), "NamespaceQuota", False),
     (job(held=True), rules(quotas={"team": (quota(cpu=(0, 0)),)}), "Held", False),
-    (job(waits=Waits(parked=True)), rules(), "Parked", False),
-    (job(waits=Waits(until=NOW + 1)), rules(), "BackingOff", False),
-    (job(waits=Waits(until=NOW)), rules(), "", True),
-    (job(waits=Waits(drained=True, queue="a")), rules(queue={"stop_policy": "HoldAndDrain"}), "QueueDrained", True),
-    (job(waits=Waits(drained=True, queue="a")), rules(), "", True),
-    (job(waits=Waits(drained=True, queue="b")), rules(queue={"stop_policy": "HoldAndDrain"}), "", True),
+    (job(waits=WaitState(parked=True)), rules(), "Parked", False),
+    (job(waits=WaitState(until=NOW + 1)), rules(), "BackingOff", False),
+    (job(waits=WaitState(until=NOW)), rules(), "", True),
+    (job(waits=WaitState(drained=True, queue="a")), rules(queue={"stop_policy": "HoldAndDrain"}), "QueueDrained", True),
+    (job(waits=WaitState(drained=True, queue="a")), rules(), "", True),
+    (job(waits=WaitState(drained=True, queue="b")), rules(queue={"stop_policy": "HoldAndDrain"}), "", True),
     (job(), rules(ceilings={"a": {"cpu": 1999}}), "ExceedsQuota", True),
     (job(), rules(ceilings={"a": {"cpu": 2000}, "b": {"cpu": 1}}), "", True),
     (job(held=True, queue="b"), rules(), "Held", False),
@@ -68,13 +68,13 @@ TABLE = [
 
 @pytest.mark.parametrize(("waiting", "given", "code", "ordered"), TABLE)
 def test_each_obstacle_has_its_code_and_keeps_the_job_in_or_out_of_the_order(
-    waiting: JobView, given: Rules, code: str, ordered: bool
+    waiting: JobView, given: RoutingRules, code: str, ordered: bool
 ) -> None:
     found = eligibility.of(waiting, given, NOW)
     assert (found.code, found.ordered) == (code, ordered)
     routed = route.route(KEY, waiting, JobPods(), given, NOW)
     assert (routed.put is not None, routed.remove) == (ordered, not ordered)
-    assert (routed.told.code if routed.told else "") == code
+    assert (routed.reason.code if routed.reason else "") == code
 
 
 def test_every_code_has_a_row_and_a_sentence_that_fits_into_a_status() -> None:
@@ -86,10 +86,10 @@ def test_every_code_has_a_row_and_a_sentence_that_fits_into_a_status() -> None:
 
 
 def test_a_reason_is_written_once_and_removed_when_it_no_longer_holds() -> None:
-    assert route.route(KEY, job(held=True, reason="Held"), JobPods(), rules(), NOW).told is None
-    over = route.route(KEY, job(reason="Held"), JobPods(), rules(), NOW).told
-    assert over == eligibility.GOOD
-    assert route.route(KEY, job(reason="WaitingForPool"), JobPods(), rules(), NOW).told is None
+    assert route.route(KEY, job(held=True, reason="Held"), JobPods(), rules(), NOW).reason is None
+    over = route.route(KEY, job(reason="Held"), JobPods(), rules(), NOW).reason
+    assert over == eligibility.ELIGIBLE
+    assert route.route(KEY, job(reason="WaitingForPool"), JobPods(), rules(), NOW).reason is None
 
 
 def test_a_priority_class_determines_the_priority() -> None:
@@ -99,15 +99,15 @@ def test_a_priority_class_determines_the_priority() -> None:
 
 
 def test_a_job_in_back_off_is_routed_again_at_its_end() -> None:
-    found = route.route(KEY, job(waits=Waits(until=NOW + 60)), JobPods(), rules(), NOW)
-    assert found.again == NOW + 60
+    found = route.route(KEY, job(waits=WaitState(until=NOW + 60)), JobPods(), rules(), NOW)
+    assert found.due_at == NOW + 60
 
 
 def test_attempts_before_a_job_was_sent_back_are_over() -> None:
-    assert route.route(KEY, job(attempt=2), JobPods(), rules(), NOW).over == 2
-    assert route.route(KEY, job(attempt=2, phase="Suspended"), JobPods(), rules(), NOW).over == 0
+    assert route.route(KEY, job(attempt=2), JobPods(), rules(), NOW).finished_attempt == 2
+    assert route.route(KEY, job(attempt=2, phase="Suspended"), JobPods(), rules(), NOW).finished_attempt == 0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
-    assert route.route(KEY, job(attempt=2), JobPods(), draining, NOW).over == 3
+    assert route.route(KEY, job(attempt=2), JobPods(), draining, NOW).finished_attempt == 3
 
 
 @pytest.mark.parametrize(
@@ -124,34 +124,34 @@ def test_attempts_before_a_job_was_sent_back_are_over() -> None:
 def test_a_drained_job_that_requests_more_than_before_does_not_return_first(
     held: dict[str, int] | None, returns: bool
 ) -> None:
-    drained = Waits(drained=True, queue="a", held=held)
+    drained = WaitState(drained=True, queue="a", held=held)
     asking = job(waits=drained, queue="a", charge={"jobs": 1, "pods": 1, "cpu": 4000})
-    assert route.entry(asking, Rules()).returning is returns
+    assert route.entry(asking, RoutingRules()).returning is returns
 
 
 def test_a_drained_job_returns_first_in_its_own_queue_only() -> None:
-    drained = Waits(drained=True, queue="a")
-    found = [route.entry(job(waits=drained, queue=queue), Rules()).returning for queue in ("a", "b")]
+    drained = WaitState(drained=True, queue="a")
+    found = [route.entry(job(waits=drained, queue=queue), RoutingRules()).returning for queue in ("a", "b")]
     assert found == [True, False]
 
 
 def test_an_admitted_job_of_a_draining_queue_is_routed_again_soon() -> None:
     admitted = job(admission=admission(), phase="Running")
-    assert route.route(KEY, admitted, JobPods(), rules(), NOW).again == 0.0
+    assert route.route(KEY, admitted, JobPods(), rules(), NOW).due_at == 0.0
     draining = rules(queue={"stop_policy": "HoldAndDrain"})
-    assert NOW < route.route(KEY, admitted, JobPods(), draining, NOW).again < NOW + 60
+    assert NOW < route.route(KEY, admitted, JobPods(), draining, NOW).due_at < NOW + 60
 
 
 def test_timers_keep_one_time_per_key() -> None:
-    timers, keys = Timers(), [JobKey("team", str(at), "u") for at in range(300)]
+    timers, keys = DelayedKeys(), [JobKey("team", str(at), "u") for at in range(300)]
     for at, key in enumerate(keys):
         timers.set(key, 500.0)
         timers.set(key, 100.0 + at)
     timers.set(keys[1], 0.0)
     timers.set(keys[2], 900.0)
-    assert list(timers.due(102.0)) == [keys[0]]
-    assert list(timers.due(102.0)) == []
-    assert list(timers.due(1000.0)) == [*keys[3:], keys[2]]
+    assert list(timers.take_due(102.0)) == [keys[0]]
+    assert list(timers.take_due(102.0)) == []
+    assert list(timers.take_due(1000.0)) == [*keys[3:], keys[2]]
     assert len(timers) == 0
 
 
@@ -182,7 +182,7 @@ def test_the_sentence_about_an_unknown_queue_suggests_queues_and_commands(
     queue: str, given: dict[str, Any], words: str
 ) -> None:
     asking, found = job(queue=queue), rules(**given)
-    sentence = eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence
+    sentence = eligibility.with_hint(eligibility.of(asking, found, NOW), asking, found).sentence
     assert sentence.endswith(words)
     assert f"torchq queue create {queue}" in sentence
     assert "torchq job move train QUEUE" in sentence
@@ -191,13 +191,13 @@ def test_the_sentence_about_an_unknown_queue_suggests_queues_and_commands(
 def test_the_longest_sentence_fits_into_a_status() -> None:
     names = {"a" * 60 + f"{number:03}": TenantQueueSpec() for number in range(300)}
     asking, found = job(queue="a" * 63), rules(queues=names)
-    assert len(eligibility.hinted(eligibility.of(asking, found, NOW), asking, found).sentence) <= 1024
+    assert len(eligibility.with_hint(eligibility.of(asking, found, NOW), asking, found).sentence) <= 1024
 
 
 def test_a_job_of_an_existing_queue_gets_no_hint() -> None:
     asking = job(held=True)
     stands = eligibility.of(asking, rules(), NOW)
-    assert eligibility.hinted(stands, asking, rules()) is stands
+    assert eligibility.with_hint(stands, asking, rules()) is stands
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_a_namespace_implies_the_queues_of_its_name_and_default(
     queue: str, namespace: str, implicit: bool, usable: bool
 ) -> None:
     found = rules(implicit=implicit)
-    assert eligibility.usable(queue, namespace, found) is usable
-    assert eligibility.withdrawn(queue, namespace, found) is not usable
+    assert eligibility.is_usable(queue, namespace, found) is usable
+    assert eligibility.is_withdrawn(queue, namespace, found) is not usable
     assert route.tenant("team", "team", rules(implicit=True)) == "/team", "a name alone makes no tenant"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.doctor import checks
-from coordinator.doctor.collect import Looker
+from coordinator.doctor.collect import Collector
 from crds.api_resources import RESOURCE_QUOTAS, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob.status import QueueStatus
@@ -98,7 +98,7 @@ def test_a_refused_job_gives_its_room_back_and_runs_once_the_quota_has_room(
     desk.until(lambda: desk.phase(other) == "Running")
     clock.step(3600)
     desk.term.resync()
-    desk.until(lambda: not desk.watches.quota_jobs.due() and desk.held() == {other})
+    desk.until(lambda: not desk.watches.quota_jobs.take_due() and desk.held() == {other})
     assert desk.job(large).status.attempt == 1, "no pick while the quota does not hold it"
     assert not desk.waiting()
 
@@ -190,8 +190,8 @@ def test_a_refused_job_stays_out_of_the_order_after_a_loss_of_the_queues(desk: D
     assert desk.held() == set()
     desk.until(lambda: not desk.term.step())
     assert desk.job(key).status.attempt == 1
-    looker = Looker(desk.cluster, desk.store, desk.work, "default")
-    codes = {each.code for each in checks.compare(looker.look())}
+    looker = Collector(desk.cluster, desk.store, desk.work, "default")
+    codes = {each.code for each in checks.compare(looker.collect())}
     assert not codes & {"missing-entry", "stray-entry"}
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.routing import rebuilt_state
-from coordinator.routing.rebuilt_state import Census
+from coordinator.routing.rebuilt_state import RebuiltState
 from crds.keys import JobKey
 from queues.values import Reservation
 from tests.support.coordinator.builders import KEY, admission, job, pod
 
 
-def take(jobs: Any, pods: Any, held: Any, rules: Rules = Rules()) -> Census:  # noqa: B008
+def take(jobs: Any, pods: Any, held: Any, rules: RoutingRules = RoutingRules()) -> RebuiltState:  # noqa: B008
     return rebuilt_state.take(jobs, pods, held, rules, now=1000.0)
 
 
@@ -40,7 +40,7 @@ def test_a_pick_of_a_finished_attempt_is_dropped() -> None:
 def test_a_finished_job_is_charged_while_a_pod_occupies_room() -> None:
     ended = job(finished=True, admission=admission())
     assert take([ended], [pod()], {}).reservations == (ADMITTED,)
-    assert take([ended], [pod(occupies=False)], {}) == Census((), ())
+    assert take([ended], [pod(occupies=False)], {}) == RebuiltState((), ())
 
 
 def test_pods_of_a_deleted_job_are_charged_for_their_requests() -> None:
@@ -50,7 +50,7 @@ def test_pods_of_a_deleted_job_are_charged_for_their_requests() -> None:
 
 def test_suspended_deleting_invalid_and_finished_jobs_do_not_wait() -> None:
     for state in (job(suspended=True), job(deleting=True), job(invalid=True), job(finished=True)):
-        assert take([state], [], {}) == Census((), ())
+        assert take([state], [], {}) == RebuiltState((), ())
 
 
 def test_foreign_pods_are_not_charged_to_any_job() -> None:

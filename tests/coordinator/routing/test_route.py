@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cache.routing_rules import Rules
+from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
 from coordinator.routing import route
 from crds.keys import JobKey
@@ -56,14 +56,14 @@ ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
 def test_route_puts_removes_or_offers_a_job_by_its_state(
     state: JobView | None, pods: JobPods, put: bool, remove: bool, looks: bool
 ) -> None:
-    found = route.route(KEY, state, pods, Rules(queued_after=1.0), NOW)
+    found = route.route(KEY, state, pods, RoutingRules(queued_after=1.0), NOW)
     assert (found.put is not None, found.remove, found.offer is not None) == (put, remove, looks)
     if found.offer:
         assert found.offer.seen == 7
 
 
 def test_a_new_job_is_put_with_its_age_and_next_attempt() -> None:
-    found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, Rules(queued_after=1.5), NOW)
+    found = route.route(KEY, job(attempt=2, priority=5, phase=""), EMPTY, RoutingRules(queued_after=1.5), NOW)
     assert found.put == Entry(
         key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
     )
@@ -71,7 +71,7 @@ def test_a_new_job_is_put_with_its_age_and_next_attempt() -> None:
 
 
 def test_a_resumed_job_is_offered_without_delay() -> None:
-    found = route.route(KEY, job(phase="Suspended"), EMPTY, Rules(queued_after=1.5), NOW)
+    found = route.route(KEY, job(phase="Suspended"), EMPTY, RoutingRules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.offer.delay == 0
 
@@ -96,14 +96,14 @@ LEFT = JobPods(exist=True, version=7)
     ],
 )
 def test_an_offer_that_only_writes_a_status_takes_its_turn(state: JobView | None, pods: JobPods, in_turn: bool) -> None:
-    found = route.route(KEY, state, pods, Rules(queued_after=1.5), NOW)
+    found = route.route(KEY, state, pods, RoutingRules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.in_turn == in_turn
 
 
 OWNED, OTHERS = TenantQueueSpec(namespaces=("team",)), TenantQueueSpec(namespaces=("others",))
 SELECTED = TenantQueueSpec(namespace_selector=NamespaceSelector(match_labels={"tier": "gold"}))
-QUEUES = Rules(
+QUEUES = RoutingRules(
     queues={"owned": OWNED, "public": TenantQueueSpec(), "victim": OTHERS, "gold": SELECTED},
     namespaces={"rich": {"tier": "gold"}},
 )

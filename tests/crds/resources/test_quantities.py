@@ -94,7 +94,7 @@ def test_parse_rounds_up_by_less_than_one_unit(number: Decimal, suffix: str) -> 
 
 @given(st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "jobs"]), st.integers(0, 2**60))
 def test_text_of_an_amount_is_parsed_to_the_same_amount(name: str, amount: int) -> None:
-    assert quantities.parse(name, quantities.text(name, amount)) == amount
+    assert quantities.parse(name, quantities.format_amount(name, amount)) == amount
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_text_of_an_amount_is_parsed_to_the_same_amount(name: str, amount: int) 
     ],
 )
 def test_text_formats_the_amount_of_a_resource(name: str, amount: int, text: str) -> None:
-    assert quantities.text(name, amount) == text
+    assert quantities.format_amount(name, amount) == text
 
 
 def test_canonical_removes_the_prefix_of_resource_quotas() -> None:

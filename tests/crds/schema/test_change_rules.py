@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crds.schema.change_rules import DEADLINE, TABLE, Field, State
+from crds.schema.change_rules import DEADLINE, TABLE, SpecField, State
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.support.crds import served
 from tests.support.crds.builders import job, task
@@ -62,7 +62,7 @@ def changes(path: str) -> list[tuple[Any, Any]]:
     return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
 
 
-def is_sooner(field: Field, state: State, before: Any, after: Any) -> bool:
+def is_sooner(field: SpecField, state: State, before: Any, after: Any) -> bool:
     """Return whether the change moves the deadline of an unfinished job to an earlier time."""
     sooner = after is not None and (before is None or after < before) if field.path == DEADLINE else False
     return sooner and state != "finished"
@@ -99,7 +99,7 @@ def test_deadline_of_a_queued_job_can_only_become_earlier(
 
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
 def test_field_changes_only_in_the_states_of_the_table(
-    field: Field, state: State, status: dict[str, Any] | None
+    field: SpecField, state: State, status: dict[str, Any] | None
 ) -> None:
     for before, after in changes(field.path):
         old, new = with_field(field.path, before, status), with_field(field.path, after, status)
@@ -114,7 +114,7 @@ def test_field_changes_only_in_the_states_of_the_table(
 
 
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
-def test_status_can_change_in_any_state(field: Field, state: State, status: dict[str, Any] | None) -> None:
+def test_status_can_change_in_any_state(field: SpecField, state: State, status: dict[str, Any] | None) -> None:
     old = with_field(field.path, VALUES[field.path][0], status)
     for others in STATUS.values():
         for other in others:

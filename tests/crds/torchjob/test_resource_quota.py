@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.torchjob import resource_quota, torchjob
-from crds.torchjob.resource_quota import Limit, Needs, Quota, Scope
+from crds.torchjob.resource_quota import Limit, NamespaceDemand, Quota, Scope
 from crds.torchjob.torchjob import TorchJob
 from tests.support.crds import builders
 
@@ -81,7 +81,7 @@ def test_permanent_shortage_names_only_the_limits_that_are_too_small() -> None:
 
 def test_long_shortage_message_is_cut_between_words() -> None:
     names = [f"{letter * 200}.example/{letter * 60}" for letter in "abcd"]
-    needs = Needs(((resource_quota.Part(dict.fromkeys(names, 4)),),))
+    needs = NamespaceDemand(((resource_quota.TaskDemand(dict.fromkeys(names, 4)),),))
     limits = tuple(Limit(f"requests.{name}", 4, 4, name) for name in names)
     said = str(resource_quota.shortage(needs, [Quota("n", "q" * 253, limits)]))
     assert len(said) <= resource_quota.LONGEST
@@ -156,7 +156,7 @@ def test_limits_are_added_as_kubernetes_does() -> None:
         "overhead": {"memory": "1Gi", "cpu": "1"},
     }
     needs = resource_quota.of_job(job(count=1, **spec))
-    asks = resource_quota.asked(needs, read({"limits.memory": "0"}))
+    asks = resource_quota.demand_on(needs, read({"limits.memory": "0"}))
     assert asks["limits.memory"] == 6 << 30
     assert "limits.cpu" not in asks
 
@@ -191,7 +191,7 @@ def test_holds_agrees_with_shortage_for_a_charge(
         for number, (limits, scoped) in enumerate(drawn)
     ]
     whole = resource_quota.shortage(resource_quota.of_charge(charge), quotas)
-    assert resource_quota.holds(charge, quotas) == (whole is None)
+    assert resource_quota.has_room(charge, quotas) == (whole is None)
     assert len(str(whole)) <= resource_quota.LONGEST
 
 
@@ -203,14 +203,14 @@ def test_messages_that_differ_only_in_used_amounts_are_the_same() -> None:
         return str(resource_quota.shortage(needs, [read(hard, {"pods": "3", **used})]))
 
     assert said() != said(pods="4")
-    assert resource_quota.same(said(), said(pods="4"))
-    assert not resource_quota.same(said(), said(cpu="5"))
+    assert resource_quota.same_except_usage(said(), said(pods="4"))
+    assert not resource_quota.same_except_usage(said(), said(cpu="5"))
 
 
 def test_needs_of_a_charge_equal_those_of_its_job() -> None:
     one = job()
     quota = read({"cpu": "0", "pods": "0", "count/pods": "0", "requests.nvidia.com/gpu": "0"})
-    by_charge = resource_quota.asked(resource_quota.of_charge(one.charge), quota)
-    by_job = resource_quota.asked(resource_quota.of_job(one), quota, services=False)
+    by_charge = resource_quota.demand_on(resource_quota.of_charge(one.charge), quota)
+    by_job = resource_quota.demand_on(resource_quota.of_job(one), quota, services=False)
     assert {name: by_job[name] for name in by_charge} == by_charge
-    assert Needs(((),)).services == 0
+    assert NamespaceDemand(((),)).services == 0

@@ -11,7 +11,7 @@ from crds import labels
 from crds.errors import InvalidObject
 from crds.resources import quantities
 from crds.torchjob import cached_parser, demand, size_limits, torchjob
-from crds.torchjob.size_limits import Long, Outlined
+from crds.torchjob.size_limits import LargeObject, ObjectWithoutSpec
 from tests.support.crds.builders import job, task, template
 
 MASTER = "spec.torchTaskSpecs.Master"
@@ -70,7 +70,7 @@ def test_job_beyond_a_bound_is_refused(bound: str, long: bool) -> None:
     field, most, make = BOUNDS[bound]
     assert size_limits.problem(make(most)) is None
     for count in (most + 1, 20 * most):
-        manifest = Long(make(count)) if long else make(count)
+        manifest = LargeObject(make(count)) if long else make(count)
         with pytest.raises(InvalidObject) as error:
             cached_parser.parse(manifest)
         (problem,) = error.value.problems  # exactly one problem, although the excess items are wrong in other ways, too
@@ -81,7 +81,7 @@ def test_long_job_is_parsed_like_a_short_one_except_for_annotations() -> None:
     found = job()
     many = {f"a/{number}": "x" for number in range(3_000)} | {labels.RETRY_AT: "2026-01-01T00:00:00Z"}
     manifest = found | {"metadata": found["metadata"] | {"annotations": many}}
-    parsed = cached_parser.parse(Long(manifest))
+    parsed = cached_parser.parse(LargeObject(manifest))
     assert parsed.metadata.annotations == {labels.RETRY_AT: "2026-01-01T00:00:00Z"}
     assert parsed.spec == cached_parser.parse(manifest).spec
     assert parsed.key == cached_parser.parse(manifest).key
@@ -89,7 +89,7 @@ def test_long_job_is_parsed_like_a_short_one_except_for_annotations() -> None:
 
 def test_job_read_without_its_spec_explains_why_it_cannot_run() -> None:
     with pytest.raises(InvalidObject, match="at most 20000 values"):
-        torchjob.parse(Outlined({"metadata": job()["metadata"]}))
+        torchjob.parse(ObjectWithoutSpec({"metadata": job()["metadata"]}))
 
 
 @given(st.recursive(st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=2), inner)))
@@ -98,7 +98,7 @@ def test_values_counts_nested_values(value: Any) -> None:
         inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
         return 1 + sum(map(count, inner))
 
-    assert size_limits.values([value], 10**6) == 1 + count(value)
+    assert size_limits.count_values([value], 10**6) == 1 + count(value)
 
 
 def test_long_wrong_list_is_reported_as_one_problem() -> None:
@@ -116,13 +116,13 @@ class TestSums:
     def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """Record the resource names whose quantities are read."""
         names: list[str] = []
-        real = quantities.capped
+        real = quantities.parse_capped
 
         def capped(name: str, quantity: str | int | float) -> int:
             names.append(name)
             return real(name, quantity)
 
-        monkeypatch.setattr(quantities, "capped", capped)
+        monkeypatch.setattr(quantities, "parse_capped", capped)
         return names
 
     @pytest.mark.parametrize("kind", ["containers", "initContainers"])

@@ -45,8 +45,8 @@ def test_parsed_job_has_key_queue_and_pod_names() -> None:
     assert parsed.queue == "team"
     assert parsed.pod_name("Worker", 1) == "train-worker-1"
     assert (parsed.spec.members("Worker"), parsed.spec.members("Master")) == (1, 1)
-    assert parsed.submitted == 1767225600.0
-    assert (parsed.admission, parsed.finished, parsed.deleting, parsed.status.attempt) == (None, False, False, 0)
+    assert parsed.submission_time == 1767225600.0
+    assert (parsed.admission, parsed.is_finished, parsed.is_deleting, parsed.status.attempt) == (None, False, False, 0)
     assert torchjob.parse(job(schedulingPolicy={"queue": "gold"})).queue == "gold"
 
 

@@ -119,40 +119,40 @@ NAMES = st.lists(st.sampled_from("abcd"), unique=True, max_size=4)
 def test_apply_sets_the_items_of_its_manager_and_keeps_those_of_others(
     live: list[str], first: list[str], second: list[str]
 ) -> None:
-    def wish(who: str, names: list[str], image: str) -> server_side_apply.Application:
+    def wish(who: str, names: list[str], image: str) -> server_side_apply.ApplyRequest:
         manager = server_side_apply.Manager(server_side_apply.APPLY, who, "v1")
         containers = [{"name": name, "image": image} for name in names]
-        return server_side_apply.Application(pod(containers=containers), SCHEMA, manager, "now", force=True)
+        return server_side_apply.ApplyRequest(pod(containers=containers), SCHEMA, manager, "now", force=True)
 
-    made = server_side_apply.applied(
+    made = server_side_apply.apply(
         pod(containers=[{"name": name, "image": "0"} for name in live]), wish("one", first, "1")
     )
-    made = server_side_apply.applied(made, wish("two", second, "2"))
+    made = server_side_apply.apply(made, wish("two", second, "2"))
     images = {each["name"]: each["image"] for each in made.get("spec", {}).get("containers") or ()}
     assert images == {**dict.fromkeys(live, "0"), **dict.fromkeys(first, "1"), **dict.fromkeys(second, "2")}
-    assert server_side_apply.applied(made, wish("two", second, "2")) == made
+    assert server_side_apply.apply(made, wish("two", second, "2")) == made
     for owned in server_side_apply.owners(made).values():
         assert frozenset(field_sets.from_fields_v1(field_sets.to_fields_v1(owned.fields))) == owned.fields
-    left = server_side_apply.applied(made, wish("two", [], "2"))
+    left = server_side_apply.apply(made, wish("two", [], "2"))
     kept = {each["name"] for each in left.get("spec", {}).get("containers") or ()}
     assert kept == set(live) | set(first)
 
 
 def test_list_item_with_fields_of_another_manager_keeps_its_key() -> None:
-    def wish(names: list[str]) -> server_side_apply.Application:
+    def wish(names: list[str]) -> server_side_apply.ApplyRequest:
         config = pod(containers=[{"name": name, "image": "1"} for name in names])
-        return server_side_apply.Application(
+        return server_side_apply.ApplyRequest(
             config, SCHEMA, server_side_apply.Manager(server_side_apply.APPLY, "one", "v1"), "now", force=True
         )
 
-    live = server_side_apply.applied(pod(containers=[]), wish(["a", "b"]))
+    live = server_side_apply.apply(pod(containers=[]), wish(["a", "b"]))
     image = ("f:spec", "f:containers", 'k:{"name":"b"}', "f:image")
     owners = server_side_apply.owners(live)
     owners[server_side_apply.Manager(server_side_apply.UPDATE, "two", "v1")] = server_side_apply.OwnedFields(
         frozenset([image]), "now"
     )
-    live["metadata"]["managedFields"] = server_side_apply.written(owners)
-    left = server_side_apply.applied(live, wish([]))
+    live["metadata"]["managedFields"] = server_side_apply.managed_fields(owners)
+    left = server_side_apply.apply(live, wish([]))
     assert left["spec"]["containers"] == [{"name": "b", "image": "1"}]
 
 

@@ -16,7 +16,7 @@ from crds import generate, tenantqueue
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from crds.resources import resource_names
 from crds.schema import change_rules
-from crds.schema.change_rules import DEADLINE, TABLE, Field, State
+from crds.schema.change_rules import DEADLINE, TABLE, SpecField, State
 from crds.torchjob import checks, processes
 from crds.torchjob.tasks import TASK_TYPE
 from kube import errors
@@ -67,7 +67,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 @pytest.mark.parametrize("state", STATUS)
 @pytest.mark.parametrize("field", TABLE, ids=lambda field: field.path)
 def test_job_field_changes_only_in_the_states_of_the_field_table(
-    server: Server, cluster: KubernetesCluster, namespace: str, field: Field, state: State
+    server: Server, cluster: KubernetesCluster, namespace: str, field: SpecField, state: State
 ) -> None:
     statuses = STATUS[state][-1:] if server.embedded else STATUS[state]  # tests/crds tests each without a server
     for status, (before, after) in itertools.product(statuses, changes(field.path)):

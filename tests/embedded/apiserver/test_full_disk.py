@@ -15,7 +15,7 @@ import pytest
 
 from crds.api_resources import PODS, Resource
 from embedded import preallocation
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage import disk_reserve
 from embedded.apiserver.storage.disk import Disk, DiskFull
 from embedded.apiserver.storage.store import Store
@@ -40,12 +40,12 @@ def manifest(name: str, size: int = 100, **more: Any) -> dict[str, Any]:
     return {"metadata": own, "text": os.urandom(size // 2).hex(), **more}
 
 
-async def fill_store(store: Store) -> tuple[int, Refusal]:
+async def fill_store(store: Store) -> tuple[int, StatusError]:
     """Create objects until the store refuses one; return the number of objects and the refusal."""
     for made in range(10_000):
         try:
             store.put("things", manifest(f"more{made}", 50_000))
-        except Refusal as refusal:
+        except StatusError as refusal:
             return made, refusal
         await store.durable()
     raise AssertionError("it is never full")
@@ -106,7 +106,7 @@ def test_full_disk_accepts_deletions_and_small_changes(
                     await store.durable()
             large = store.get("things", "n", "t0")
             assert large
-            with pytest.raises(Refusal, match="no object can be created or grow"):
+            with pytest.raises(StatusError, match="no object can be created or grow"):
                 store.put("things", {**large.manifest(), "text": "x" * 20_000})
             for number in range(50):
                 stored = store.get("things", "n", f"t{number}")

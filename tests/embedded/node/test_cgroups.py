@@ -8,7 +8,7 @@ import pytest
 from embedded.layout import Layout
 from embedded.node.runs import cgroups, shim
 from embedded.node.runs.cgroups import ControlGroups
-from embedded.node.runs.container_runs import Order, RunKey, Runs
+from embedded.node.runs.container_runs import ContainerRuns, Order, RunKey
 from tests.support.waiting import until
 
 MIB = 1024 * 1024
@@ -76,7 +76,7 @@ def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
 def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
     # The simulated group has no cgroup.procs file. The command must run and end as usual without it.
     layout = Layout(tmp_path / "data")
-    runs = Runs(layout, groups=ControlGroups(tmp_path))
+    runs = ContainerRuns(layout, groups=ControlGroups(tmp_path))
     try:
         assert runs.start(KEY, Order(("sh", "-c", "exit 5"), {"PATH": os.environ["PATH"]}, str(tmp_path), 5 * MIB))
         run = until(lambda: runs.read(KEY), lambda run: run is not None and run.ending is not None)

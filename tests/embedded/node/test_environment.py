@@ -175,8 +175,8 @@ def test_measure_reports_at_most_what_the_machine_has(tmp_path: Path) -> None:
 
 def test_options_override_the_measured_capacity() -> None:
     machine = Machine(2000, 1 << 30, ("0",))
-    assert node_machine.overridden(machine) == machine
-    assert node_machine.overridden(machine, "2500m", "8Gi", 2) == Machine(2500, 8 << 30, ("0", "1"))
-    assert node_machine.overridden(machine, gpus=0).gpus == ()
+    assert node_machine.override(machine) == machine
+    assert node_machine.override(machine, "2500m", "8Gi", 2) == Machine(2500, 8 << 30, ("0", "1"))
+    assert node_machine.override(machine, gpus=0).gpus == ()
     with pytest.raises(ValueError, match="'lots'"):
-        node_machine.overridden(machine, memory="lots")
+        node_machine.override(machine, memory="lots")

@@ -19,7 +19,7 @@ from embedded import log_files, log_times, log_writer
 from embedded.apiserver import server as apiserver
 from embedded.layout import Layout
 from embedded.log_files import LogReader
-from embedded.log_times import Times
+from embedded.log_times import LogTimes
 from embedded.log_writer import LogWriter
 from embedded.node.node import running_node
 from kube import client
@@ -210,7 +210,7 @@ def test_the_record_of_log_times_is_bounded_and_survives_a_full_disk(tmp_path: P
         if second == 10:
             times.write_bytes(times.read_bytes()[:-9])  # a full disk has cut the last note in half
     assert times.stat().st_size < 600 * KIB
-    found = Times(tmp_path)
+    found = LogTimes(tmp_path)
     assert found.of(10 * 19_999) == 1_000_000.0 + 19_999
     assert 1_000_000.0 <= found.of(0) < 1_000_010.0
 

@@ -118,7 +118,7 @@ def test_a_container_over_its_limit_is_killed_if_the_record_cannot_be_written() 
         watch = MemoryWatch(full)
         watch.check({UID: WatchedPod((replace(found, limit=MIB),))}, 1.0)
         until(found.process.alive, lambda alive: not alive)
-        assert "No space left" in watch.errors.shown
+        assert "No space left" in watch.errors.summary
 
 
 def test_text_formats_bytes_as_mebibytes_or_gibibytes() -> None:
@@ -135,7 +135,7 @@ def test_processes_are_matched_to_containers_by_mark_session_and_ancestry(tmp_pa
         ticks = int(Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
         leader = Process(process.pid, ticks)
         members = ContainerProcesses()
-        found = until(lambda: members.of({f"{UID}/c/0/": leader, f"{UID}/d/0/": Process(1, 1)}), lambda seen: len(
+        found = until(lambda: members.find({f"{UID}/c/0/": leader, f"{UID}/d/0/": Process(1, 1)}), lambda seen: len(
             seen[f"{UID}/c/0/"]) == 3)  # fmt: skip
         assert found[f"{UID}/d/0/"] == set()
     finally:

@@ -141,13 +141,13 @@ def test_a_pod_keeps_its_deadline_and_gets_one_sigterm_over_a_node_restart(
     (folder / "go").touch()
     assert node.wait(SECONDS) == 0
     assert not asked(folder)
-    assert shutdown_record.left(bare.layout) is None
+    assert shutdown_record.ending_pods(bare.layout) is None
     assert nobodys_failure(bare.status(name))
 
 
 def left(stage: Stage) -> EndingPod:
     """Wait until the only ending pod has got SIGTERM, and return it."""
-    [found] = until(lambda: shutdown_record.left(stage.layout), lambda found: found and found[0].until)
+    [found] = until(lambda: shutdown_record.ending_pods(stage.layout), lambda found: found and found[0].until)
     assert isinstance(found, EndingPod)
     return found
 

@@ -159,7 +159,7 @@ def shown(containers: Containers, histories: Histories, wanted: str, *, stopping
 
 
 def told(status: dict[str, Any]) -> tuple[str, str, str] | None:
-    found = [each for each in status["conditions"] if each["type"] == labels.RESTARTED]
+    found = [each for each in status["conditions"] if each["type"] == labels.CONTAINERS_RESTARTED]
     return next(((each["status"], each["reason"], each["message"]) for each in found), None)
 
 

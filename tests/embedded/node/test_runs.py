@@ -12,7 +12,7 @@ import pytest
 from embedded.layout import Layout
 from embedded.node.resources.devices import Devices, share
 from embedded.node.runs import processes
-from embedded.node.runs.container_runs import Order, Run, RunKey, Runs, _lock
+from embedded.node.runs.container_runs import ContainerRuns, Order, Run, RunKey, _lock
 from embedded.node.runs.processes import Process
 from tests.support.waiting import until
 
@@ -27,8 +27,8 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def runs(layout: Layout) -> Iterator[Runs]:
-    runs = Runs(layout)
+def runs(layout: Layout) -> Iterator[ContainerRuns]:
+    runs = ContainerRuns(layout)
     yield runs
     runs.close()
 
@@ -49,7 +49,7 @@ def order(layout: Layout, *command: str) -> Order:
     return Order(command, {"PATH": os.environ["PATH"]}, str(layout.root))
 
 
-def finished(runs: Runs, key: RunKey = KEY) -> Run:
+def finished(runs: ContainerRuns, key: RunKey = KEY) -> Run:
     run: Run = until(lambda: runs.read(key), lambda run: run is not None and run.ending is not None)
     until(lambda: runs.has_live_shim(key.uid), lambda alive: not alive)
     return run
@@ -59,7 +59,7 @@ def folder(layout: Layout, key: RunKey = KEY) -> Path:
     return layout.container(key.uid, key.container, key.restart)
 
 
-def test_start_runs_a_command_only_once(runs: Runs, layout: Layout) -> None:
+def test_start_runs_a_command_only_once(runs: ContainerRuns, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "echo once"))
     assert not runs.start(KEY, order(layout, "sh", "-c", "echo twice"))
     assert finished(runs).ending
@@ -67,7 +67,7 @@ def test_start_runs_a_command_only_once(runs: Runs, layout: Layout) -> None:
     assert (folder(layout) / "output").read_text() == "once\n"
 
 
-def test_start_runs_the_command_if_the_last_node_died_before_the_spawn(runs: Runs, layout: Layout) -> None:
+def test_start_runs_the_command_if_the_last_node_died_before_the_spawn(runs: ContainerRuns, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     (folder(layout) / "lock").touch()
     assert runs.read(KEY) is None
@@ -75,7 +75,7 @@ def test_start_runs_the_command_if_the_last_node_died_before_the_spawn(runs: Run
     finished(runs)
 
 
-def test_start_does_nothing_while_a_shim_holds_the_lock(runs: Runs, layout: Layout) -> None:
+def test_start_does_nothing_while_a_shim_holds_the_lock(runs: ContainerRuns, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     with _lock(folder(layout)) as lock:
         assert lock is not None
@@ -84,14 +84,14 @@ def test_start_does_nothing_while_a_shim_holds_the_lock(runs: Runs, layout: Layo
     assert runs.read(KEY) is None
 
 
-def test_start_refuses_a_run_that_has_a_start_record(runs: Runs, layout: Layout) -> None:
+def test_start_refuses_a_run_that_has_a_start_record(runs: ContainerRuns, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     (folder(layout) / "started").write_text(json.dumps({"pid": 2**22 + 1, "startTicks": 1, "startedAt": 5.0}))
     assert not runs.start(KEY, order(layout, "touch", "here"))
     assert not (layout.root / "here").exists()
 
 
-def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: Runs, layout: Layout) -> None:
+def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: ContainerRuns, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
     # The recorded pid now belongs to another process, which is this one.
     (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
@@ -102,7 +102,7 @@ def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: Runs, layout: L
     assert runs.read(KEY) == run
 
 
-def test_a_command_dies_with_its_shim_and_has_an_unknown_status(runs: Runs, layout: Layout) -> None:
+def test_a_command_dies_with_its_shim_and_has_an_unknown_status(runs: ContainerRuns, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sleep", "600"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     assert run.process is not None
@@ -113,7 +113,7 @@ def test_a_command_dies_with_its_shim_and_has_an_unknown_status(runs: Runs, layo
     assert not run.process.alive()
 
 
-def test_environment_values_are_in_no_file_or_command_line_of_the_shim(runs: Runs, layout: Layout) -> None:
+def test_environment_values_are_in_no_file_or_command_line_of_the_shim(runs: ContainerRuns, layout: Layout) -> None:
     secret = "xyzzy-4711"
     wish = Order(("sleep", "600"), {"PATH": os.environ["PATH"], "TOKEN": secret}, str(layout.root))
     assert runs.start(KEY, wish)
@@ -129,7 +129,7 @@ def test_environment_values_are_in_no_file_or_command_line_of_the_shim(runs: Run
     assert (run.ending.exit_code, run.ending.signal) == (137, 9)
 
 
-def test_a_killed_fork_server_is_replaced_and_its_shims_survive(runs: Runs, layout: Layout) -> None:
+def test_a_killed_fork_server_is_replaced_and_its_shims_survive(runs: ContainerRuns, layout: Layout) -> None:
     gate = layout.root / "gate"
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 7"))
     until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
@@ -146,7 +146,7 @@ def test_a_killed_fork_server_is_replaced_and_its_shims_survive(runs: Runs, layo
 
 
 def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout) -> None:
-    runs = Runs(layout)
+    runs = ContainerRuns(layout)
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     zygote = runs._fork_server.pid
@@ -155,11 +155,11 @@ def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout
     assert parent(run.process.pid) != zygote
     assert runs.read(KEY) == run
     (layout.root / "gate").touch()
-    later = Runs(layout)
+    later = ContainerRuns(layout)
     assert finished(later).ending.exit_code == 0
 
 
-def test_the_fork_server_leaves_no_zombies(runs: Runs, layout: Layout) -> None:
+def test_the_fork_server_leaves_no_zombies(runs: ContainerRuns, layout: Layout) -> None:
     for number in range(5):
         key = RunKey(UID, "c", number)
         assert runs.start(key, order(layout, "true"))
@@ -167,7 +167,7 @@ def test_the_fork_server_leaves_no_zombies(runs: Runs, layout: Layout) -> None:
     until(lambda: children(runs._fork_server.pid), lambda found: not found)
 
 
-def test_prune_deletes_all_but_the_latest_runs(runs: Runs, layout: Layout) -> None:
+def test_prune_deletes_all_but_the_latest_runs(runs: ContainerRuns, layout: Layout) -> None:
     for restart in range(12):
         key = RunKey(UID, "c", restart)
         folder(layout, key).mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_prune_deletes_all_but_the_latest_runs(runs: Runs, layout: Layout) -> No
     assert kept == list(range(4, 12))
 
 
-def test_kill_marked_spares_a_run_whose_mark_has_the_same_prefix(runs: Runs, layout: Layout) -> None:
+def test_kill_marked_spares_a_run_whose_mark_has_the_same_prefix(runs: ContainerRuns, layout: Layout) -> None:
     longer = RunKey(UID, "c", 11)
     assert runs.start(longer, order(layout, "sleep", "600"))
     until(lambda: processes.members(longer.mark), bool)
@@ -216,7 +216,7 @@ def test_share_divides_the_gpus_of_the_pod_among_its_containers() -> None:
     assert parts == {"i": ("5", "6"), "a": ("5",), "b": ("6", "7"), "c": ()}
 
 
-def test_a_run_whose_output_cannot_be_written_fails_with_start_error(runs: Runs, layout: Layout) -> None:
+def test_a_run_whose_output_cannot_be_written_fails_with_start_error(runs: ContainerRuns, layout: Layout) -> None:
     (folder(layout) / "output").mkdir(parents=True)
     assert runs.start(KEY, order(layout, "true"))
     run = finished(runs)
@@ -234,7 +234,7 @@ def test_a_run_whose_output_cannot_be_written_fails_with_start_error(runs: Runs,
     ],
 )
 def test_a_program_that_cannot_be_executed_has_a_message_with_the_cause(
-    runs: Runs, layout: Layout, program: str, hint: str
+    runs: ContainerRuns, layout: Layout, program: str, hint: str
 ) -> None:
     assert runs.start(KEY, Order((program,), {}, "/"))
     run = finished(runs)
@@ -242,7 +242,7 @@ def test_a_program_that_cannot_be_executed_has_a_message_with_the_cause(
     assert run.ending.message == f"cannot execute {program!r}: {hint}"
 
 
-def test_a_command_starts_with_no_signal_ignored_or_blocked(runs: Runs, layout: Layout) -> None:
+def test_a_command_starts_with_no_signal_ignored_or_blocked(runs: ContainerRuns, layout: Layout) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"))
     finished(runs)
     _, blocked, _, ignored = (folder(layout) / "output").read_text().split()
@@ -251,7 +251,7 @@ def test_a_command_starts_with_no_signal_ignored_or_blocked(runs: Runs, layout: 
 
 
 def test_the_exit_record_is_written_to_space_reserved_at_the_start(
-    runs: Runs, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    runs: ContainerRuns, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)

@@ -14,7 +14,7 @@ from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Report, Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
-from embedded.node.runs.container_runs import Ending, Run, Runs
+from embedded.node.runs.container_runs import ContainerRuns, Ending, Run
 from embedded.node.runs.processes import Process
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown import NEAR_SECONDS, NodeShutdown
@@ -93,15 +93,15 @@ def test_has_ended_before_is_true_if_all_containers_had_finished(
 
 def test_shutdown_records_read_back_as_written(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    assert (shutdown_record.read(layout, "u"), shutdown_record.left(layout)) == (None, None)
+    assert (shutdown_record.read(layout, "u"), shutdown_record.ending_pods(layout)) == (None, None)
     for mark in (Mark(1.5), Mark(1.5, 2.5, (("a", 0), ("b", 3)))):
         shutdown_record.write(layout, "u", mark)
         assert shutdown_record.read(layout, "u") == mark
     pods = (EndingPod("team", "a", "digits", None), EndingPod("team", "b", "", 3.5))
-    shutdown_record.write_left(layout, pods)
-    assert shutdown_record.left(layout) == pods
-    shutdown_record.clear_left(layout)
-    assert shutdown_record.left(layout) is None
+    shutdown_record.write_ending_pods(layout, pods)
+    assert shutdown_record.ending_pods(layout) == pods
+    shutdown_record.clear_ending_pods(layout)
+    assert shutdown_record.ending_pods(layout) is None
 
 
 class Recorder:
@@ -135,7 +135,7 @@ def made(name: str, folder: Path) -> LocalPod:
 def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "data")
     recorder = Recorder(layout)
-    runs, errors = Runs(layout), ObjectErrors()
+    runs, errors = ContainerRuns(layout), ObjectErrors()
     ground = NodeContext(
         layout=layout,
         runs=runs,

@@ -23,7 +23,7 @@ LIMITED = (
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """Yield the URL and the process id of a server whose append-only file soon reaches its limit."""
-    plan = server.plan(Layout(tmp_path), redis_server.program())
+    plan = server.prepare(Layout(tmp_path), redis_server.program())
     with subprocess.Popen([sys.executable, "-c", LIMITED, *plan.command], stdout=subprocess.DEVNULL) as process:
         try:
             until(lambda: server.answers(plan.url))

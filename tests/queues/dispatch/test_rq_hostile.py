@@ -108,7 +108,7 @@ def test_worker_refuses_hostile_jobs_and_runs_valid_ones(stage: Stage, tmp_path:
     assert failed == hostile.failed
     assert not [name for name in hostile.gone if stage.client.exists(f"rq:job:{name}")]
     log = [line for line in stage.log() if not line.startswith("INFO")]
-    assert all(line.startswith("WARNING queues.rq_") and "refused" in line for line in log), log
+    assert all(line.startswith("WARNING queues.dispatch.rq_") and "refused" in line for line in log), log
     for job in hostile.failed | hostile.gone:
         assert sum(f"RQ job {job}:" in line for line in log) == 1, (job, log)
     assert not [line for line in log if SECRET in line]

@@ -11,7 +11,7 @@ from kube.stop import Stop
 from queues import errors
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.task_runner import TaskRunner
-from queues.redis.log_throttle import FailureLog, Outage
+from queues.redis.log_throttle import FailureLog, OutageLog
 from queues.values import Offer, Task
 from tests.doubles.memory_work import MemoryWork
 from tests.queues.dispatch.conftest import Clock
@@ -42,7 +42,7 @@ class Office:
 
     def runs(self, threads: int, *expected: type[Exception]) -> TaskRunner:
         return TaskRunner(
-            self.work, self.reconcile, threads, outage=Outage(logging.getLogger("test")), expected=expected
+            self.work, self.reconcile, threads, outage=OutageLog(logging.getLogger("test")), expected=expected
         )
 
     def leases(self, *keys: JobKey) -> list[tuple[JobKey, str]]:
@@ -125,7 +125,7 @@ def test_lease_renewer_renews_running_leases_and_registers_free_threads(office: 
     [lease] = leases = office.leases(KEYS[0])
     runs.run_batch(leases, lambda: False, 1)
     stop = Stop()
-    keeper = LeaseRenewer("w2", office.work, runs, pause=5.0, stop=stop, outage=Outage(logging.getLogger("test")))
+    keeper = LeaseRenewer("w2", office.work, runs, pause=5.0, stop=stop, outage=OutageLog(logging.getLogger("test")))
     for _ in range(4):
         office.clock.step(10)
         assert keeper.renew() == 5.0
@@ -140,11 +140,11 @@ def test_lease_renewer_renews_running_leases_and_registers_free_threads(office: 
 
 
 def test_hanging_run_loses_its_lease_and_its_fence(office: Office, caplog: pytest.LogCaptureFixture) -> None:
-    runs = TaskRunner(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
+    runs = TaskRunner(office.work, office.reconcile, 2, outage=OutageLog(log), longest=120.0, clock=office.clock)
     [lease] = leases = office.leases(KEYS[0])
     runs.run_batch(leases, lambda: False, 1)
     stop = Stop()
-    keeper = LeaseRenewer("w1", office.work, runs, pause=5.0, stop=stop, outage=Outage(log))
+    keeper = LeaseRenewer("w1", office.work, runs, pause=5.0, stop=stop, outage=OutageLog(log))
     for _ in range(12):
         office.clock.step(10)
         keeper.renew()
@@ -161,9 +161,9 @@ def test_hanging_run_loses_its_lease_and_its_fence(office: Office, caplog: pytes
 
 
 def test_worker_stops_when_all_its_threads_hang(office: Office) -> None:
-    runs = TaskRunner(office.work, office.reconcile, 2, outage=Outage(log), longest=120.0, clock=office.clock)
+    runs = TaskRunner(office.work, office.reconcile, 2, outage=OutageLog(log), longest=120.0, clock=office.clock)
     stop = Stop()
-    keeper = LeaseRenewer("w1", office.work, runs, pause=5.0, stop=stop, outage=Outage(log))
+    keeper = LeaseRenewer("w1", office.work, runs, pause=5.0, stop=stop, outage=OutageLog(log))
     begun = []
     for key in KEYS[:2]:
         runs.run_batch(office.leases(key), lambda: False, 1)
@@ -180,14 +180,14 @@ def test_worker_stops_when_all_its_threads_hang(office: Office) -> None:
 
 def test_outage_is_logged_at_its_start_every_minute_and_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    outage = Outage(logging.getLogger("test"), clock)
+    outage = OutageLog(logging.getLogger("test"), clock)
     caplog.set_level(logging.INFO)
-    outage.over()
+    outage.report_recovery()
     for _ in range(130):
-        outage.met(errors.StoreUnreachable("Redis is down"))
+        outage.report_failure(errors.StoreUnreachable("Redis is down"))
         clock.step(1)
-    outage.over()
-    outage.over()
+    outage.report_recovery()
+    outage.report_recovery()
     down = "Redis is down; trying again"
     assert caplog.messages == [down, down, down, "over after 130 s: Redis is down"]
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +177,8 @@ def test_inspect_changes_nothing(redis_place: RedisPlace) -> None:
 
 def test_schema_documents_every_key_of_the_scripts() -> None:
     """A reset would treat a key that the schema lacks as an unknown key, and delete it."""
-    folder = resources.files("queues.lua")
-    text = "\n".join(each.read_text() for each in Path(str(folder)).rglob("*.lua"))
+    folder = Path(redis_keys.__file__).parent / "lua"
+    text = "\n".join(path.read_text() for path in folder.rglob("*.lua"))
     named = set(re.findall(r"'((?:torchq|rq):[a-z:_]*)'", text))
     assert len(named) > 20
     assert {name for name in named if not redis_keys.is_documented(name + "x" if name.endswith(":") else name)} == {

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking.backfill import LOANS, End, JobEnds, Shadows, shadow_time
 from queues.picking.picker import Picker
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import QueueStore
 from queues.values import Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, entry, key, reservation, resources, spec
 
-RULES = Rules(cost=GPU)
+RULES = PickRules(cost=GPU)
 
 
 # The shadow time
@@ -128,8 +128,8 @@ class Room:
         assert self.pick() == SMALL
         assert self.record() is not None
 
-    def leader(self) -> Rounds:
-        return Rounds(self.store, RULES, self.forecast)
+    def leader(self) -> PickCycle:
+        return PickCycle(self.store, RULES, self.forecast)
 
     def forecast(self) -> JobEnds:
         held = self.store.reservations()
@@ -148,7 +148,7 @@ class Room:
     def pick(self, at: float = 0.0, limit: int = 99) -> list[str]:
         made: list[str] = []
         for _ in range(9):
-            found = self.rounds.round(START + at, limit, 99)
+            found = self.rounds.run(START + at, limit, 99)
             assert not found.refused
             made += [each.key.name for each in found.reservations]
         return made
@@ -168,7 +168,7 @@ def test_reserved_room_is_lent_only_to_jobs_that_end_by_the_shadow_time() -> Non
 
 def test_without_known_job_ends_there_are_no_loans() -> None:
     room = Room()
-    room.rounds = Rounds(room.store, RULES)
+    room.rounds = PickCycle(room.store, RULES)
     room.put(entry("short", "b", gpu=1), short=1.0)
     assert room.pick() == []
 
@@ -331,7 +331,7 @@ class Cluster:
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.store.configure([spec(name) for name in "abc"], {GPU: self.pool})
-        self.rounds = Rounds(self.store, RULES, self.forecast)
+        self.rounds = PickCycle(self.store, RULES, self.forecast)
 
     def forecast(self) -> JobEnds | None:
         ends = sorted(self.known.values(), key=lambda end: end[0])
@@ -359,7 +359,7 @@ class Cluster:
             for job in ended:
                 del self.ends[job]
                 self.known.pop(job, None)
-            while self.rounds.round(START + self.now, 99, 99).picked:
+            while self.rounds.run(START + self.now, 99, 99).picked:
                 self._begin()
             self.used += self.store.snapshot(0).pool_usage.get(GPU, 0)
 

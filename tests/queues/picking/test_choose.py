@@ -11,8 +11,8 @@ from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
 from queues.picking.fair_share import lag
 from queues.picking.picker import Picker
-from queues.rules import Patience, Rules
-from queues.values import Entry, QueueSpec, QueueView, Reservation, Snapshot, Waiting
+from queues.rules import Patience, PickRules
+from queues.values import Entry, QueueSnapshot, QueueSpec, Reservation, Snapshot, WaitingEntry
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -193,11 +193,11 @@ def test_a_heavy_queue_that_leaves_behind_its_share_loses_its_claim(deleted: boo
 
 def test_queue_that_runs_out_of_jobs_changes_few_other_accounts() -> None:
     views = [
-        QueueView(
+        QueueSnapshot(
             spec=spec(name, weight=1 + number % 5),
             usage={},
             waiting=4,
-            heads=tuple(Waiting(each, 4 * number + version) for version, each in enumerate(entries(name, 4))),
+            heads=tuple(WaitingEntry(each, 4 * number + version) for version, each in enumerate(entries(name, 4))),
         )
         for number, name in enumerate(f"q{number:03}" for number in range(1000))
     ]
@@ -258,7 +258,7 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
     for step in range(steps):
         if running:
             store.remove([running.pop(0)])
-        batch = choose(store.snapshot(4), START + step * seconds, 8, Rules(cost=GPU, patience=patience))
+        batch = choose(store.snapshot(4), START + step * seconds, 8, PickRules(cost=GPU, patience=patience))
         for each in commit(store, batch).reservations:
             admitted.append(each.key.name)
             running.append(each.key)
@@ -268,11 +268,11 @@ def stream(patience: Patience, steps: int, seconds: float) -> list[str]:
 def test_a_queue_with_only_unrunnable_known_jobs_needs_more_entries() -> None:
     hopeless = [entry(f"hopeless-{number}", "a", submitted=START + number, gpu=9) for number in range(4)]
     store = opened([spec("a")], [*hopeless, entry("small", "a", submitted=START + 9, gpu=1)], pool={GPU: 8})
-    assert Picker(store.snapshot(4), Rules()).only_unrunnable
-    assert not Picker(store.snapshot(5), Rules()).only_unrunnable
+    assert Picker(store.snapshot(4), PickRules()).only_unrunnable
+    assert not Picker(store.snapshot(5), PickRules()).only_unrunnable
     assert [pick.waiting.entry.key.name for pick in choose(store.snapshot(5), START, 9, "jobs").picks] == ["small"]
     everything = opened([spec("a")], hopeless, pool={GPU: 8})
-    assert not Picker(everything.snapshot(4), Rules()).only_unrunnable
+    assert not Picker(everything.snapshot(4), PickRules()).only_unrunnable
 
 
 def test_large_job_is_overtaken_at_most_patience_times() -> None:
@@ -295,7 +295,7 @@ def test_reserved_room_is_only_what_the_job_needs() -> None:
     store = opened(queues, waiting, {GPU: 8, "cpu": 8})
     held = reservation("runs", "other", gpu=1)
     store.rebuild(2, [held], waiting)
-    picks = choose(store.snapshot(9), START, 9, Rules(cost=GPU, patience=Patience(times=1))).picks
+    picks = choose(store.snapshot(9), START, 9, PickRules(cost=GPU, patience=Patience(times=1))).picks
     names = [pick.waiting.entry.key.name for pick in picks]
     assert names == ["other-0000", "other-0001", "other-0002"]
 

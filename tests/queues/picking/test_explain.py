@@ -8,12 +8,12 @@ import pytest
 from crds.resources.amounts import Amounts
 from queues.picking.explain import Code
 from queues.picking.forecast import Forecast, suppose
-from queues.rules import Patience, Rules
-from queues.values import Batch, Entry, Place, QueueSpec, Reservation
+from queues.rules import Patience, PickRules
+from queues.values import Batch, Entry, QueuePosition, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, reservation, spec
 
-RULES = Rules(patience=Patience(times=1))
+RULES = PickRules(patience=Patience(times=1))
 COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
 
 
@@ -26,7 +26,7 @@ def opened(
     return store
 
 
-def place(store: MemoryStore, name: str) -> Place:
+def place(store: MemoryStore, name: str) -> QueuePosition:
     position = store.place(key(name))
     assert position is not None
     return position

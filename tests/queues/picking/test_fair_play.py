@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from bench.support.games import Fluid
 from crds.keys import JobKey
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking.fair_share import FairShare, lag
 from queues.picking.lines import Bid
 from queues.picking.picker import Picker
 from queues.redis import codec
-from queues.rules import Patience, Rules
-from queues.values import LAW, Account, Clock, QueueSpec
+from queues.rules import Patience, PickRules
+from queues.values import ACCOUNT_SCHEME, Account, Clock, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -39,7 +39,7 @@ from tests.support.queues.builders import (
 
 LARGE = 64
 PLAYER = "player"
-BY_GPU = Rules(cost=GPU)
+BY_GPU = PickRules(cost=GPU)
 
 
 class Table:
@@ -280,7 +280,7 @@ def test_a_turn_won_by_a_small_job_does_not_go_to_a_large_one() -> None:
     waiting = [small, entry("x-large", "x", START + 1, gpu=LARGE), *entries("y", 900, gpu=1)]
     store.rebuild(1, [reservation("runs", "y", cpu=1)], waiting)
     store.configure([spec("x", 1), spec("y", 9)], {GPU: 10_000, "cpu": 2})
-    rules = Rules(cost=GPU, patience=Patience(times=10_000, seconds=1e9))
+    rules = PickRules(cost=GPU, patience=Patience(times=10_000, seconds=1e9))
     picks = Picker(store.snapshot(2_000), rules).picks(START, 600).picks
     names = [pick.waiting.entry.key.name for pick in picks]
     assert 100 < names.index("x-large") < 160
@@ -362,13 +362,13 @@ def test_debt_of_an_idle_queue_ends_when_the_others_have_caught_up() -> None:
 def test_accounts_of_an_earlier_version_are_ignored() -> None:
     clock = codec.decode_clock(b"1200 -3 6 swrr")
     accounts = {"a": codec.decode_account(b"-7200 5 1"), "b": codec.decode_account(b"99 1 1")}
-    assert clock.law != LAW
+    assert clock.scheme != ACCOUNT_SCHEME
     ledger = FairShare(clock, accounts)
     for name, weight in (("a", 5), ("b", 1)):
         ledger.bid(name, Bid(weight, 1))
     ledger.settle()
     assert following(ledger, 1, 6) == "aaabaa"
-    assert ledger.clock.law == LAW
+    assert ledger.clock.scheme == ACCOUNT_SCHEME
     for text in ("x", "1 2 swrr", "a b c swrr"):
         with pytest.raises(ValueError, match=r".+"):
             codec.decode_clock(text)
@@ -393,9 +393,9 @@ def test_other_queues_share_by_weight_while_one_queue_blocks_itself() -> None:
     large = entry("large", "blocked", gpu=16)
     small = [entry(f"{queue}-{number}", queue, gpu=1) for queue in "ab" for number in range(500)]
     store.put([large, *small])
-    rounds, picked = Rounds(store, BY_GPU), Counter[str]()
+    rounds, picked = PickCycle(store, BY_GPU), Counter[str]()
     for step in range(40):
-        assert rounds.round(START + step, 512, 512).picked == 15
+        assert rounds.run(START + step, 512, 512).picked == 15
         ended = [each for each in store.reservations().values() if each.queue != "blocked"]
         picked.update(each.queue for each in ended)
         store.remove([each.key for each in ended])
@@ -410,11 +410,11 @@ def test_no_room_is_reserved_for_a_job_that_must_borrow() -> None:
     store.rebuild(1, [reservation("long", "a", gpu=1)], [])
     store.configure([*members, spec("a")], {GPU: 16})
     store.put([entry("large", "borrower", gpu=16), *(entry(f"a-{number}", "a", gpu=1) for number in range(300))])
-    rounds = Rounds(store, BY_GPU)
+    rounds = PickCycle(store, BY_GPU)
     for step in range(10):
-        assert rounds.round(START + 100 * step, 512, 512).picked == 15
+        assert rounds.run(START + 100 * step, 512, 512).picked == 15
         store.remove([each.key for each in store.reservations().values() if each.key.name != "long"])
     [borrower] = [each for each in store.snapshot(1).queues if each.spec.name == "borrower"]
     assert borrower.overtaken is None or borrower.overtaken.kept is None
     store.remove([each.key for each in store.reservations().values()])
-    assert [each.key.name for each in rounds.round(START + 2000, 512, 512).reservations] == ["large"]
+    assert [each.key.name for each in rounds.run(START + 2000, 512, 512).reservations] == ["large"]

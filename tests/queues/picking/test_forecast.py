@@ -1,12 +1,12 @@
 """A forecast picks and explains as the picker does, and leaves the store as it is."""
 
 from queues.picking.forecast import Forecast
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Batch
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, choose, entries, entry, key, reservation, spec, specs
 
-RULES = Rules()
+RULES = PickRules()
 
 
 def filled(heads_of_a: int = 4) -> MemoryStore:

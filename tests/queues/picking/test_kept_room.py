@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from crds.keys import JobKey
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.picking.picker import Picker
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import QueueStore
-from queues.values import Account, Batch, Clock, Overtaken, QueueSpec, Settlement
+from queues.values import Account, Batch, Clock, OvertakenJob, QueueSpec, Settlement
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, resources, spec, specs
 
@@ -27,7 +27,7 @@ class Cluster:
     """A simulated pool of GPUs. Jobs of the other queues use one GPU each and run about equally long."""
 
     queues: list[QueueSpec]
-    rules: Rules
+    rules: PickRules
     others: str
     now: float = START
     idle: int = 0
@@ -39,7 +39,7 @@ class Cluster:
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.store.configure(self.queues, {GPU: POOL})
-        self.rounds = Rounds(self.store, self.rules)
+        self.rounds = PickCycle(self.store, self.rules)
 
     @property
     def free(self) -> int:
@@ -53,7 +53,7 @@ class Cluster:
         for each in ended:
             del self.ends[each]
         self._fill()
-        while self.rounds.round(self.now, 512, 512).picked:
+        while self.rounds.run(self.now, 512, 512).picked:
             self._fill()
         for each, held in self.store.reservations().items():
             # The ends are spread in time, as if the jobs had begun at many moments.
@@ -181,7 +181,7 @@ def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
     """Return a cluster after `seconds` of an attack; all queues have weight 1."""
     queues = {name: spec(name) for name in (*attackers, *OTHERS)}
     queues |= {each.name: each for each in (LIMITED.get(attack, []) if attack else [])}
-    cluster = Cluster(list(queues.values()), Rules(cost=GPU), OTHERS)
+    cluster = Cluster(list(queues.values()), PickRules(cost=GPU), OTHERS)
     moves = attack(cluster) if attack else None
     for _ in range(seconds):
         if moves is not None:
@@ -255,8 +255,8 @@ def test_a_passing_job_leaves_the_first_one_its_room_while_another_queue_has_the
     store.rebuild(1, [reservation("runs", "a", gpu=4, cpu=1)], waiting)
     store.configure(specs(a=1, x=1, y=1), {GPU: 8, "cpu": 2})
     store._content.overtaken |= {
-        "x": Overtaken(key=LARGE.key, times=2, since=START - 1, kept=LARGE.demand),
-        "y": Overtaken(key=key("urgent"), times=2, since=START - 9, kept=waiting[2].demand),
+        "x": OvertakenJob(key=LARGE.key, times=2, since=START - 1, kept=LARGE.demand),
+        "y": OvertakenJob(key=key("urgent"), times=2, since=START - 9, kept=waiting[2].demand),
     }
     assert pick(store, RULES) == ["small"]
 
@@ -266,17 +266,17 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
     small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [], [entry("own", "x", START - 99, gpu=1), *small])
     store.configure(specs(a=1, x=1), {GPU: 8})
-    rounds = Rounds(store, RULES)
-    assert rounds.round(START, 9, 9).picked == 8
+    rounds = PickCycle(store, RULES)
+    assert rounds.run(START, 9, 9).picked == 8
     store.put([LARGE])
     for number in range(9):
         store.remove([key(f"small-{number:02}")])
-        assert rounds.round(START, 9, 9).picked == 1
+        assert rounds.run(START, 9, 9).picked == 1
 
 
 # Charges for reserved room
 
-RULES = Rules(cost=GPU)
+RULES = PickRules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)
 NEXT = entry("next", "x", START - 8, gpu=8)
@@ -288,12 +288,12 @@ def waiting_for_room(
     patient: bool = False,
     strict: bool = True,
     **quota: int,
-) -> tuple[MemoryStore, Rules]:
+) -> tuple[MemoryStore, PickRules]:
     """Return a pool of 8 GPUs, reserved whole for a job of queue x, and its rules.
 
     With `patient`, the job has not been overtaken often enough, and no room is reserved for it.
     """
-    rules = Rules(cost=GPU)
+    rules = PickRules(cost=GPU)
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
@@ -305,7 +305,7 @@ def waiting_for_room(
     return store, rules
 
 
-def pick(store: QueueStore, rules: Rules, now: float = START, limit: int = 99) -> list[str]:
+def pick(store: QueueStore, rules: PickRules, now: float = START, limit: int = 99) -> list[str]:
     """Commit the picks of one snapshot, even if there are none, and return the names of the admitted jobs."""
     committed = commit(store, choose(store.snapshot(99), now, limit, rules))
     assert not committed.refused
@@ -475,10 +475,10 @@ def test_refused_batch_charges_nothing_and_the_next_one_charges_all() -> None:
 
 def test_a_round_without_picks_commits_debts() -> None:
     store, rules = waiting_for_room()
-    rounds = Rounds(store, rules)
+    rounds = PickCycle(store, rules)
     before = accounts(store)
     store.remove([LARGE.key, *(key(f"small-{number}") for number in range(3, 40))])
-    assert rounds.round(START, 0, 9).picked == 0
+    assert rounds.run(START, 0, 9).picked == 0
     assert accounts(store) != before
     assert all(view.overtaken is None for view in store.snapshot(0).queues)
 
@@ -487,7 +487,7 @@ def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> N
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
-    kept = Overtaken(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
+    kept = OvertakenJob(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
     paid = Account(base=-7, weight=1, largest=8)
     clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)

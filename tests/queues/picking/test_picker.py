@@ -12,7 +12,7 @@ from crds.resources.amounts import OTHERS, Amounts
 from queues.picking import quotas
 from queues.picking.fair_share import lag
 from queues.picking.picker import Picker
-from queues.rules import Patience, Rules, from_settings
+from queues.rules import Patience, PickRules, from_settings
 from queues.values import Batch, Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
@@ -31,7 +31,7 @@ from tests.support.queues.builders import (
 )
 
 EVERYTHING = 99
-PLAIN = Rules()
+PLAIN = PickRules()
 
 
 def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
@@ -42,12 +42,12 @@ def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amo
     return store
 
 
-def names(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+def names(store: MemoryStore, rules: PickRules = PLAIN, limit: int = 99) -> list[str]:
     """Return the names of the jobs that would be picked next."""
     return [pick.waiting.entry.key.name for pick in choose(store.snapshot(EVERYTHING), START, limit, rules).picks]
 
 
-def admit(store: MemoryStore, rules: Rules = PLAIN, limit: int = 99) -> list[str]:
+def admit(store: MemoryStore, rules: PickRules = PLAIN, limit: int = 99) -> list[str]:
     """Admit the jobs that are picked next, and return their names."""
     committed = commit(store, choose(store.snapshot(EVERYTHING), START, limit, rules))
     assert not committed.refused
@@ -116,7 +116,7 @@ def step(store: MemoryStore, data: st.DataObject) -> None:
 @given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
 def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.DataObject, cost: str) -> None:
     patience = Patience(times=data.draw(st.integers(1, 2)))
-    rules = Rules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
+    rules = PickRules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
     snapshot, now = store.snapshot(EVERYTHING), START
     picker, change = Picker(snapshot, rules), snapshot.change
@@ -178,7 +178,7 @@ def test_a_picker_that_knows_few_entries_needs_more_in_time(heads: int, limit: i
 
 @given(data=st.data(), heads=st.integers(1, 6))
 def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st.DataObject, heads: int) -> None:
-    rules = Rules(queue_bypasses=data.draw(st.integers(0, 3)))
+    rules = PickRules(queue_bypasses=data.draw(st.integers(0, 3)))
     queues, pool = data.draw(queue_specs()), data.draw(POOLS)
     alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
     drawn = data.draw(st.lists(jobs(), max_size=40))
@@ -206,7 +206,7 @@ def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st
 
 def test_batch_ends_where_the_next_entry_of_a_queue_is_unknown() -> None:
     store = opened(specs(a=1, b=1), [*entries("a", 5), *entries("b", 2)])
-    picker = Picker(store.snapshot(3), Rules())
+    picker = Picker(store.snapshot(3), PickRules())
     batch = picker.picks(START, 99)
     assert [pick.waiting.entry.queue for pick in batch.picks] == list("abababa"[:5])
     assert set(picker.needs_entries) == {"a"}
@@ -214,7 +214,7 @@ def test_batch_ends_where_the_next_entry_of_a_queue_is_unknown() -> None:
 
 
 def test_refund_reverses_a_pick() -> None:
-    rules = Rules(cost=GPU)
+    rules = PickRules(cost=GPU)
     waiting = [*entries("a", 9, gpu=4), *entries("b", 9, gpu=4)]
     untouched = choose(opened(specs(a=2, b=1), waiting).snapshot(EVERYTHING), START, 6, rules)
     store = opened(specs(a=2, b=1), waiting)
@@ -227,7 +227,7 @@ def test_refund_reverses_a_pick() -> None:
 
 @pytest.mark.parametrize("weights", [{"a": 2, "b": 1}, {"a": 1, "b": 5, "c": 2}])
 def test_refund_to_a_queue_without_another_job_reverses_the_pick(weights: dict[str, int]) -> None:
-    rules = Rules(cost=GPU)
+    rules = PickRules(cost=GPU)
     waiting = [each for name in weights for each in entries(name, 1 if name == "a" else 9, gpu=4)]
     store = opened(specs(**weights), waiting)
     snapshot = store.snapshot(EVERYTHING)
@@ -265,7 +265,7 @@ def test_strict_queue_waits_for_its_first_runnable_job() -> None:
 @pytest.mark.parametrize("pool", [None, {GPU: 8}])
 @pytest.mark.parametrize("bypasses", [0, 1, 5])
 def test_a_large_job_is_passed_up_to_the_limit_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
-    rules = Rules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
+    rules = PickRules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
     waiting = [entry("large", submitted=START - 1, gpu=8), *entries("a", 40, gpu=1)]
     store = opened([spec("a", **({} if pool else {"gpu": 8}))], waiting, pool)
     store.rebuild(2, [reservation(f"runs-{number}", gpu=1) for number in range(8)], waiting)
@@ -362,7 +362,7 @@ def test_a_queue_that_cannot_run_in_its_own_quota_claims_nothing(kept: str) -> N
 def test_lag_is_the_distance_from_the_share() -> None:
     weights = {"a": 5, "b": 3, "c": 1}
     store = opened(specs(**weights), [each for name in weights for each in entries(name, 60, gpu=3)])
-    taken = [each[0] for each in admit(store, Rules(cost=GPU), 40)]
+    taken = [each[0] for each in admit(store, PickRules(cost=GPU), 40)]
     snapshot = store.snapshot(0)
     for view in snapshot.queues:
         name = view.spec.name
@@ -375,7 +375,7 @@ def test_lag_is_the_distance_from_the_share() -> None:
 
 
 def test_large_jobs_are_overtaken_one_at_a_time_and_all_start_in_the_end() -> None:
-    rules = Rules(cost=GPU, patience=Patience(times=3, seconds=1e9))
+    rules = PickRules(cost=GPU, patience=Patience(times=3, seconds=1e9))
     large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
     store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
     running = admit(store, rules)

@@ -3,14 +3,14 @@
 import pytest
 
 from crds.keys import JobKey
-from queues.pick_cycle import Rounds
-from queues.rules import Rules
+from queues.pick_cycle import PickCycle
+from queues.rules import PickRules
 from queues.store import PendingCommit
 from queues.values import Batch
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entry, key, order, spec
 
-BY_MEMORY = Rules(cost="memory")
+BY_MEMORY = PickRules(cost="memory")
 
 
 @pytest.fixture
@@ -22,32 +22,32 @@ def store() -> MemoryStore:
     return store
 
 
-def go(store: MemoryStore, rounds: Rounds, first: int, count: int) -> str:
+def go(store: MemoryStore, rounds: PickCycle, first: int, count: int) -> str:
     """Submit `count` jobs of cost 1 to each queue, and return the queues of the picks in order."""
     store.put([entry(f"job-{number:02}", queue, namespace=queue, memory=1)
                for queue in "ab" for number in range(first, first + count)])  # fmt: skip
-    return order(rounds.round(START, 4, 16).reservations)
+    return order(rounds.run(START, 4, 16).reservations)
 
 
 def test_charged_queue_waits_until_the_other_has_caught_up(store: MemoryStore) -> None:
-    rounds = Rounds(store, BY_MEMORY)
+    rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
     rounds.charge([("a", 4)])
     assert go(store, rounds, 1, 8)[:8] == "bbbb" + "abab"
 
 
 def test_charge_survives_a_round_without_picks_and_a_new_leader(store: MemoryStore) -> None:
-    rounds = Rounds(store, BY_MEMORY)
+    rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
     store.configure([spec("a", memory=1), spec("b", memory=1)], None)
     rounds.charge([("a", 4)])
     assert go(store, rounds, 1, 8) == ""
     store.configure([spec("a"), spec("b")], None)
-    assert go(store, Rounds(store, BY_MEMORY), 9, 1)[:4] == "bbbb"
+    assert go(store, PickCycle(store, BY_MEMORY), 9, 1)[:4] == "bbbb"
 
 
 def test_charge_to_a_deleted_queue_changes_nothing(store: MemoryStore) -> None:
-    rounds = Rounds(store, BY_MEMORY)
+    rounds = PickCycle(store, BY_MEMORY)
     rounds.charge([("gone", 4)])
     assert go(store, rounds, 0, 2) == "abab"
 
@@ -65,10 +65,10 @@ class Meanwhile(MemoryStore):
         return super().pending_commit(batch)
 
 
-def filled(store: MemoryStore) -> Rounds:
+def filled(store: MemoryStore) -> PickCycle:
     """Run one job of each queue, let more jobs wait for room in the pool, and return the rounds."""
     store.configure([spec("a"), spec("b")], {"memory": 2})
-    rounds = Rounds(store, BY_MEMORY)
+    rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 8) == "ab"
     return rounds
 
@@ -84,13 +84,13 @@ def test_refused_commit_keeps_charges_and_refunds(cost: int, expected: str) -> N
         rounds.charge([("a", cost)])
     else:
         rounds.refund("a", -cost)
-    assert rounds.round(START, 4, 16).refused == "entry"
-    assert order(rounds.round(START, 4, 16).reservations)[:4] == expected
+    assert rounds.run(START, 4, 16).refused == "entry"
+    assert order(rounds.run(START, 4, 16).reservations)[:4] == expected
 
 
 def test_refund_survives_a_round_without_picks_and_a_new_leader(store: MemoryStore) -> None:
     rounds = filled(store)
     rounds.refund("a", 1)
-    assert rounds.round(START, 4, 16).picked == 0
+    assert rounds.run(START, 4, 16).picked == 0
     store.configure([spec("a"), spec("b")], None)
-    assert order(Rounds(store, BY_MEMORY).round(START, 4, 16).reservations)[:4] == "aaba"
+    assert order(PickCycle(store, BY_MEMORY).run(START, 4, 16).reservations)[:4] == "aaba"

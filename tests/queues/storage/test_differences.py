@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues import errors, redis_keys
-from queues.pick_cycle import Rounds
+from queues.pick_cycle import PickCycle
 from queues.redis import connection
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, Place, QueueSpec, QueueView, Snapshot
+from queues.values import Batch, QueuePosition, QueueSnapshot, QueueSpec, Snapshot
 from tests.doubles.memory_store import MemoryStore
 from tests.queues import conftest
 from tests.queues.storage.test_store_twins import Step, answer, steps
@@ -48,7 +48,7 @@ class Follower:
         self.shown = found
         return replace(found, whole=True, departed={}, queues=tuple(self.views[name] for name in sorted(self.views)))
 
-    def _by_name(self, snapshot: Snapshot) -> dict[str, QueueView]:
+    def _by_name(self, snapshot: Snapshot) -> dict[str, QueueSnapshot]:
         return {view.spec.name: view for view in snapshot.queues}
 
 
@@ -237,9 +237,9 @@ def test_difference_shows_a_changed_queue_from_its_first_entry(store: QueueStore
 def test_place_returns_rank_and_number_of_waiting_jobs(store: QueueStore, known: Snapshot) -> None:
     first = replace(entry("first", "a", START + 99), returning=True)
     store.put([first, entry("elsewhere", "nobody")])
-    assert store.place(first.key) == Place(entry=first, rank=0, waiting=3)
-    assert store.place(key("a-0001")) == Place(entry=entries("a", 2)[1], rank=2, waiting=3)
-    assert store.place(key("elsewhere")) == Place(entry=entry("elsewhere", "nobody"), rank=0, waiting=1)
+    assert store.place(first.key) == QueuePosition(entry=first, rank=0, waiting=3)
+    assert store.place(key("a-0001")) == QueuePosition(entry=entries("a", 2)[1], rank=2, waiting=3)
+    assert store.place(key("elsewhere")) == QueuePosition(entry=entry("elsewhere", "nobody"), rank=0, waiting=1)
     assert store.place(key("unknown")) is None
     commit(store, picked(store, 9))
     assert store.place(first.key) is None
@@ -379,12 +379,12 @@ def test_rounds_pick_the_same_jobs_as_fresh_snapshots(place: conftest.Place, lim
                 found += names
         return found
 
-    rounds: list[Rounds] = []
+    rounds: list[PickCycle] = []
 
     def kept(store: QueueStore) -> tuple[str, ...]:
         if not rounds:
-            rounds.append(Rounds(store, Rules()))
-        return tuple(each.key.name for each in rounds[0].round(START, limit, 5).reservations)
+            rounds.append(PickCycle(store, PickRules()))
+        return tuple(each.key.name for each in rounds[0].run(START, limit, 5).reservations)
 
     def fresh(store: QueueStore) -> tuple[str, ...]:
         return tuple(
@@ -397,10 +397,10 @@ def test_rounds_pick_the_same_jobs_as_fresh_snapshots(place: conftest.Place, lim
 def test_refused_batch_ends_the_round_and_drops_later_batches(store: QueueStore) -> None:
     store.configure(specs(a=1), None)
     store.put(entries("a", 12))
-    rounds = Rounds(Meddled(store), Rules())
-    first = rounds.round(START, 2, 99)
+    rounds = PickCycle(Meddled(store), PickRules())
+    first = rounds.run(START, 2, 99)
     assert ([each.key.name for each in first.reservations], first.refused) == (["a-0000", "a-0001", "a-0002"], "entry")
-    then = rounds.round(START, 4, 99)
+    then = rounds.run(START, 4, 99)
     assert [each.key.name for each in then.reservations] == [f"a-{number:04}" for number in range(4, 12)]
 
 
@@ -441,8 +441,8 @@ def test_rounds_handle_entries_that_arrive_before_each_commit(store: QueueStore)
     store.configure(specs(a=1, b=1), None)
     store.put([each for name in "ab" for each in entries(name, 40)])
     crowded = Crowded(store)
-    rounds, picked = Rounds(crowded, Rules()), 0
-    while (made := rounds.round(START, 4, 99)).picked or made.refused:
+    rounds, picked = PickCycle(crowded, PickRules()), 0
+    while (made := rounds.run(START, 4, 99)).picked or made.refused:
         assert not made.refused
         picked += made.picked
         if crowded.added > 99:
@@ -472,13 +472,13 @@ def check_rounds(
     for store in (rounds, whole):
         store.rebuild(1, [], [each for name in "abc" for each in entries(name, 9)])
         store.configure([spec("a", 3), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)
-    leader = Rounds(rounds, Rules())
+    leader = PickCycle(rounds, PickRules())
     for step in history:
         for store in (rounds, whole):
             for change in step:
                 if change[0] != "huge" or most > HUGE:
                     happen(store, *change)
-        taken = leader.round(START, 3, most).reservations
+        taken = leader.run(START, 3, most).reservations
         expected = commit(whole, choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
         assert taken == expected
         assert taken or not choose(whole.snapshot(99), START, 1, "jobs").picks

@@ -6,7 +6,7 @@ from crds.resources.amounts import OTHERS, Amounts
 from queues import limits
 from queues.picking.picker import Picker
 from queues.redis import connection
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Entry, QueueSpec, Reservation
@@ -97,7 +97,7 @@ def test_new_limit_on_a_resource_counts_jobs_already_admitted(
     for settings in ((queues, pool), (plain, None), (queues, pool)):
         store.configure(*settings)
         seen = store.inspect()
-        assert seen.counted == limits.counted_resources(*settings)
+        assert seen.counted == limits.usage_resources(*settings)
         sums = used(held, seen.counted)
         assert {"": seen.pool_usage, **seen.usage} == sums
     store.remove([each.key for each in held[:3]])
@@ -137,7 +137,7 @@ def test_resources_named_in_settings_are_counted(place: Place) -> None:
     store.configure(specs(a=1), None)
     admit(store, odd(0, **{TPU: 3}))
     assert store.inspect().usage == {"a": {"cpu": 1, "jobs": 1}}
-    assert limits.counted_resources([], {OTHERS: 0, "x": 1}, {TPU}) == {*limits.STANDARD_RESOURCES, "x", TPU}
+    assert limits.usage_resources([], {OTHERS: 0, "x": 1}, {TPU}) == {*limits.STANDARD_RESOURCES, "x", TPU}
     assert StoreSettings().counted == frozenset()
 
 
@@ -152,7 +152,7 @@ def test_configure_with_equal_settings_changes_nothing(store: QueueStore) -> Non
 def test_picker_does_not_count_resources_that_no_limit_names(store: QueueStore) -> None:
     store.configure([spec("a", cpu=99)], {"cpu": 99})
     store.put([odd(number) for number in range(50)])
-    picker = Picker(store.snapshot(50), Rules())
+    picker = Picker(store.snapshot(50), PickRules())
     assert len(picker.picks(START, 50).picks) == 50
     queue = picker.queue("a", START)
     assert queue is not None

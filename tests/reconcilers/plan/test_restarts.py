@@ -126,7 +126,7 @@ class TestLocal:
         (mark,) = scene(MASTER).job_step().actions
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
-            "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_ASKED: "2026-01-02T03:04:05Z"}
+            "annotations": {labels.RESTART_CONTAINERS: "1", labels.RESTART_REQUESTED_AT: "2026-01-02T03:04:05Z"}
         }
         step = scene(self.ASKED).job_step()
         assert (step.actions, step.requeue_after, step.blocked) == ((), 50.0, True)
@@ -167,7 +167,7 @@ class TestKruise:
         metadata, spec = make.manifest["metadata"], make.manifest["spec"]
         assert (metadata["name"], metadata["namespace"]) == ("digits-master-0-1", "team")
         assert metadata["labels"] == {labels.JOB_NAME: "digits", labels.JOB_UID: KEY.uid, labels.RESTART: "1"}
-        assert metadata["annotations"] == {labels.POD_UID: "master-0", labels.RESTARTS_SETTLED: "2"}
+        assert metadata["annotations"] == {labels.POD_UID: "master-0", labels.RESTARTS_HANDLED: "2"}
         assert metadata["ownerReferences"][0]["uid"] == "master-0"
         assert spec == {
             "podName": "digits-master-0",
@@ -186,7 +186,7 @@ class TestKruise:
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "labels": {labels.RESTART: "1"},
-            "annotations": {labels.RESTARTS_SETTLED: "1", labels.RESTART_CONTAINERS: "1"},
+            "annotations": {labels.RESTARTS_HANDLED: "1", labels.RESTART_CONTAINERS: "1"},
         }, "and so that it is no proof that its upstreams are there"
         assert self.judge(MASTER, verdict="Done").actions == ()
         assert self.judge(MASTER, verdict="Done", created=T - 61).failed
@@ -230,7 +230,7 @@ class TestKruise:
             .actions
         )
         assert isinstance(mark, PatchPodMetadata)
-        assert mark.metadata["annotations"] == {labels.RESTARTS_SETTLED: "5"}
+        assert mark.metadata["annotations"] == {labels.RESTARTS_HANDLED: "5"}
 
 
 class TestSinglePods:
@@ -270,7 +270,7 @@ def test_mark_counted_marks_counted_restarts_of_node() -> None:
     counted = job(status=status("Running", replacing=["worker-0/2", "master-0"]), restartScope="Task")
     (mark,) = restarts.mark_counted(counted, (MASTER, replace(WORKER, restarts=2, counted_restarts=1)))
     assert isinstance(mark, PatchPodMetadata)
-    assert (mark.pods[0].name, mark.metadata) == ("digits-worker-0", {"annotations": {labels.RESTARTS_SETTLED: "2"}})
+    assert (mark.pods[0].name, mark.metadata) == ("digits-worker-0", {"annotations": {labels.RESTARTS_HANDLED: "2"}})
     assert restarts.mark_counted(counted, (replace(WORKER, counted_restarts=2),)) == ()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crds.resources.amounts import Amounts, add
 from crds.torchjob import demand, torchjob
-from crds.torchjob.status import Measured
+from crds.torchjob.status import PodMeasurements
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Refusal
 from reconcilers.plan.plan import plan
@@ -63,7 +63,7 @@ class TestExcess:
         assert found is not None
         assert found.charge == {**CHARGED, GPU: 16}
         assert found.more == {GPU: 16}
-        assert found.measured == Measured(templates=ADMITTED.spec.digest, pods={"Worker": dict(LARGE)})
+        assert found.measured == PodMeasurements(templates=ADMITTED.spec.digest, pods={"Worker": dict(LARGE)})
         assert str(found) == (
             "as the API server created them, its pods request more than their templates: nvidia.com/gpu 16 more"
         )

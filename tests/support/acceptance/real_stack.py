@@ -44,7 +44,7 @@ class RealStack(Stack):
     def start(self) -> None:
         """Apply deploy/rbac, write the kubeconfigs of the accounts, start all processes, and wait until they work."""
         self._accounts()
-        self.process("redis", *embedded_redis.plan(self.layout).command)
+        self.process("redis", *embedded_redis.prepare(self.layout).command)
         self.come(lambda: embedded_redis.answers(self.redis_url))
         node = ["--data", str(self.data), "--kubeconfig", str(self.layout.kubeconfig), "--stop-pods"]
         machine = ["--cpus", "4", "--memory", "8Gi", "--gpus", "0"]

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from coordinator.cache.job_waits import Refusal, Waits
+from coordinator.cache.job_waits import QuotaRefusal, WaitState
 from coordinator.cache.views import JobView, NodeView, PodView
 from crds.keys import JobKey
 from crds.resources import quantities
 from crds.torchjob import resource_quota
-from crds.torchjob.resource_quota import Limit, Needs, Quota, Scope
+from crds.torchjob.resource_quota import Limit, NamespaceDemand, Quota, Scope
 from crds.torchjob.status import Admission
 
 KEY = JobKey("team", "train", "u1")
@@ -70,9 +70,9 @@ def quota(name: str = "compute", scopes: tuple[Scope, ...] = (), **limits: tuple
     return Quota("team", name, tuple(found), scopes)
 
 
-def refused(until: float = 0.0, needs: Needs | None = None, **changes: Any) -> Waits:
+def refused(until: float = 0.0, needs: NamespaceDemand | None = None, **changes: Any) -> WaitState:
     """Return the state of a waiting job that ResourceQuota compute refused while its limit was 9 cores."""
     given = needs or resource_quota.of_charge({"cpu": 2000, "jobs": 1})
     fields: dict[str, Any] = {"quota": "compute", "hard": (("cpu", "9"),), "needs": given, **changes}
     retry = fields.pop("retry", 0.0)
-    return Waits(queue="a", until=until, dated=True, retry=retry, refusal=Refusal(**fields))
+    return WaitState(queue="a", until=until, dated=True, retry=retry, refusal=QuotaRefusal(**fields))

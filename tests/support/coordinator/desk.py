@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.cache import optional_kinds
 from coordinator.cache.watches import Watches
-from coordinator.leader.control_loop import Term
+from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 from coordinator.settings import Settings
@@ -22,7 +22,7 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import QueueStore, StoreSettings
 from queues.values import Task
 from reconcilers.reconcile import Reconciler
@@ -68,7 +68,7 @@ class Desk:
             self.watching, nodes=self.settings.pool == "nodes", clock=self.settling, foreign=optional_kinds.KINDS
         )
         self.paused: list[float] = []
-        picking = Rules(cost=self.settings.cost)
+        picking = PickRules(cost=self.settings.cost)
         self.reasons = ReasonWriter(
             self.watching,
             self.watches,
@@ -104,10 +104,10 @@ class Desk:
         ports = StoreSettings(ports=(20_000, 20_099))
         return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
 
-    def new_term(self, store: QueueStore | None = None) -> Term:
+    def new_term(self, store: QueueStore | None = None) -> ControlLoop:
         """Return a term as a new leader creates it."""
         self.store = store or self.store
-        return Term(
+        return ControlLoop(
             self.watches,
             self.store,
             self.work,
@@ -128,7 +128,7 @@ class Desk:
         for informer in self.informers:
             assert informer.wait_synced(SECONDS)
         self.caches.wait()
-        assert self.watches.foreign.wait_asked(SECONDS)
+        assert self.watches.foreign.wait_discovered(SECONDS)
         self.reconciler = self.new_reconciler()
         return self
 
@@ -169,7 +169,7 @@ class Desk:
         for task in tasks:
             holds = partial(self.work.holds, task.key, task.token)
             after = self.reconciler(task, holds, self.work.raise_charge)
-            made, settled = self.reconciler.left(task.key)
+            made, settled = self.reconciler.run_versions(task.key)
             self.work.finish(task.key, task.token, requeue_after=after, pods_version=made, settled_version=settled)
         return len(tasks)
 

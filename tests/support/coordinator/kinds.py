@@ -18,7 +18,7 @@ def definition(resource: Resource) -> Manifest:
     return {
         "apiVersion": CRDS.api_version,
         "kind": CRDS.kind,
-        "metadata": {"name": optional_kinds.name(resource), "annotations": approved},
+        "metadata": {"name": optional_kinds.kind_name(resource), "annotations": approved},
         "spec": {"group": resource.group, "scope": "Namespaced", "versions": [version], "names": names},
     }
 
@@ -49,5 +49,5 @@ def install_gangs(cluster: Cluster) -> None:
 def uninstall(cluster: Cluster, *kinds: Resource) -> None:
     """Delete the kinds with their objects."""
     for each in kinds:
-        remove(cluster, CRDS, optional_kinds.name(each), "")
+        remove(cluster, CRDS, optional_kinds.kind_name(each), "")
     until(lambda: not any(cluster.serves(each) for each in kinds))

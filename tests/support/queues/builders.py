@@ -7,9 +7,9 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking.forecast import Forecast
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.store import QueueStore
-from queues.values import Batch, Committed, Entry, Kind, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, CommitResult, Entry, Kind, QueueSpec, Reservation, Snapshot
 from tests.support.clock import START
 
 GPU = "nvidia.com/gpu"
@@ -72,12 +72,12 @@ def specs(**weights: int) -> list[QueueSpec]:
     return [spec(name, weight) for name, weight in weights.items()]
 
 
-def choose(snapshot: Snapshot, now: float, limit: int, rules: Rules | str) -> Batch:
+def choose(snapshot: Snapshot, now: float, limit: int, rules: PickRules | str) -> Batch:
     """Return the picks that one snapshot allows. `rules` may be the name of the cost alone."""
-    return Forecast(snapshot, Rules(cost=rules) if isinstance(rules, str) else rules).picks(now, limit)
+    return Forecast(snapshot, PickRules(cost=rules) if isinstance(rules, str) else rules).picks(now, limit)
 
 
-def commit(store: QueueStore, batch: Batch) -> Committed:
+def commit(store: QueueStore, batch: Batch) -> CommitResult:
     """Commit a batch, and return everything that the store answers."""
     pending = store.pending_commit(batch)
     pending.begin(batch.change)
@@ -110,7 +110,7 @@ def used(reservations: Iterable[Reservation], names: Container[str] | None = Non
     total: dict[str, Amounts] = {"": {}}
     for each in reservations:
         for name in ("", each.queue):
-            total[name] = amounts.add(total.get(name, {}), amounts.only(each.charge, names))
+            total[name] = amounts.add(total.get(name, {}), amounts.select(each.charge, names))
     return {name: {resource: amount for resource, amount in use.items() if amount} for name, use in total.items()}
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import yaml
 
 from coordinator.rbac import manifests
-from coordinator.rbac.permissions import ROLES, USER, WORKER, Role, Rule
+from coordinator.rbac.permissions import ROLES, USER, WORKER, PolicyRule, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client
 from kube.api import Cluster
@@ -58,7 +58,7 @@ class Access(Protocol):
     def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
         """Yield the path of a kubeconfig of an account of this role, for other programs."""
 
-    def without(self, role: Role, rule: Rule, verb: str) -> contextlib.AbstractContextManager[None]:
+    def without(self, role: Role, rule: PolicyRule, verb: str) -> contextlib.AbstractContextManager[None]:
         """Remove one permission for the duration of the block."""
 
     def name(self, role: Role) -> str:
@@ -93,7 +93,7 @@ class Gated:
             yield path
 
     @contextlib.contextmanager
-    def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
+    def without(self, role: Role, rule: PolicyRule, verb: str) -> Iterator[None]:
         self._taken[role.name] = (of_rule(rule), verb)
         yield
         del self._taken[role.name]
@@ -127,10 +127,10 @@ class Granted:
     @contextlib.contextmanager
     def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
         name, pods = manifests.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
-        for document in manifests.role_manifests(WORKER, manifests.Places(), namespaces):
+        for document in manifests.role_manifests(WORKER, manifests.RoleNamespaces(), namespaces):
             apply(self.server, document)
         wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
-        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.Places(), namespaces)
+        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.RoleNamespaces(), namespaces)
                     if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
         self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
         until(lambda: not self._may(WORKER, pods, "create"))
@@ -158,7 +158,7 @@ class Granted:
         return path
 
     @contextlib.contextmanager
-    def without(self, role: Role, rule: Rule, verb: str) -> Iterator[None]:
+    def without(self, role: Role, rule: PolicyRule, verb: str) -> Iterator[None]:
         resource, name, namespace = self._holder(role, rule)
         found = self.admin.get(resource, name, namespace)["rules"]
         wanted = {"apiGroups": [rule.resource.group], "resources": [rule.target]}
@@ -179,14 +179,14 @@ class Granted:
     def _home(self, role: Role) -> str:
         return TENANT if role is USER else manifests.SYSTEM_NAMESPACE
 
-    def _holder(self, role: Role, rule: Rule) -> tuple[Resource, str, str]:
+    def _holder(self, role: Role, rule: PolicyRule) -> tuple[Resource, str, str]:
         """Return the object that grants a rule."""
         if rule in role.lease:
             return ROLES_OF_NAMESPACES, manifests.full_name(role), manifests.LEASE_NAMESPACE
         name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else manifests.full_name(role)
         return CLUSTER_ROLES, name, ""
 
-    def _may(self, role: Role, rule: Rule, verb: str) -> bool:
+    def _may(self, role: Role, rule: PolicyRule, verb: str) -> bool:
         """Return whether the API server allows the account the verb."""
         namespace = manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
         asked = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,

@@ -6,7 +6,7 @@ One rule: a gatekeeper stands in front of an embedded API server, whose only acc
 from collections.abc import Callable, Collection
 from typing import Any
 
-from coordinator.rbac.permissions import Role, Rule
+from coordinator.rbac.permissions import PolicyRule, Role
 from coordinator.rbac.preflight import REVIEWS
 from crds.api_resources import PODS, SERVICES, Resource
 from kube import status
@@ -25,7 +25,7 @@ def named(group: str, plural: str, subresource: str = "") -> str:
     return f"{resource}/{subresource}" if subresource else resource
 
 
-def of_rule(rule: Rule) -> str:
+def of_rule(rule: PolicyRule) -> str:
     """Return the resource of a rule."""
     return named(rule.resource.group, rule.resource.plural, rule.subresource)
 

@@ -21,14 +21,14 @@ from click.testing import CliRunner
 from coordinator.cache import optional_kinds
 from coordinator.cache.watches import Watches
 from coordinator.cli import main, session
-from coordinator.doctor.collect import Looker
+from coordinator.doctor.collect import Collector
 from coordinator.leader import rebuild_request
-from coordinator.leader.election import Leadership
+from coordinator.leader.election import LeaderElection
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.manifests import LEASE_NAMESPACE
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, LEASE, QUEUE_ADMIN, USER, WORKER, Role
-from coordinator.routing.eligibility import Standing
+from coordinator.routing.eligibility import Eligibility
 from crds import labels
 from crds.api_resources import (
     ALPHA_POD_GROUPS,
@@ -49,7 +49,7 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from queues.errors import StoreLost
-from queues.rules import Rules
+from queues.rules import PickRules
 from queues.values import Reservation, Task
 from reconcilers.apply.apply import Application
 from reconcilers.errors import NameTaken
@@ -291,20 +291,20 @@ def _queues_say_how_they_do(stage: Stage) -> str:
 def _jobs_say_why_they_wait(stage: Stage) -> str:
     key = stage.job()
     watches = Watches(stage.admin, nodes=False)
-    reasons = ReasonWriter(stage.access.cluster(COORDINATOR), watches, Nothing(), Rules(), after=1.0)  # type: ignore[arg-type]
+    reasons = ReasonWriter(stage.access.cluster(COORDINATOR), watches, Nothing(), PickRules(), after=1.0)  # type: ignore[arg-type]
     with watches.jobs, stage.log.at_level(logging.WARNING):
         until(lambda: watches.job(key) is not None)
         for _ in range(3):
             job = watches.job(key)
             assert job is not None
-            reasons.note(job, Standing("Held", "held back by its owner"))
+            reasons.note(job, Eligibility("Held", "held back by its owner"))
             reasons.step()
     assert len(stage.log.records) <= 1, "said once"
     return stage.log.text
 
 
 def leadership(stage: Stage, times: int) -> str:
-    leader = Leadership(
+    leader = LeaderElection(
         stage.access.cluster(COORDINATOR),
         identity="me",
         namespace=LEASE_NAMESPACE,
@@ -673,7 +673,7 @@ class Nothing:
     """An empty store and work queue, since the scenes with it read the cluster only."""
 
     def inspect(self) -> None:
-        """Return None; see Looker."""
+        """Return None; see Collector."""
 
     def snapshot(self, *_: object) -> None:
         """Raise StoreLost; see ReasonWriter."""
@@ -690,9 +690,9 @@ class Nothing:
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:
     stage.job()
-    looker = Looker(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
+    looker = Collector(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
     try:
-        looker.look()
+        looker.collect()
     except errors.ClusterError as error:
         return str(error)
     return ""
@@ -703,8 +703,8 @@ def _ask_the_leader(stage: Stage) -> str:
     body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}}
     stage.admin.create(LEASES, body | {"spec": {"holderIdentity": "somebody"}}, LEASE_NAMESPACE)
     try:
-        rebuild_request.ask(stage.access.cluster(DOCTOR), LEASE, LEASE_NAMESPACE, seconds=0.0)
-    except rebuild_request.NoRepair:  # the request was made; no leader runs here to answer it
+        rebuild_request.request_rebuild(stage.access.cluster(DOCTOR), LEASE, LEASE_NAMESPACE, seconds=0.0)
+    except rebuild_request.RebuildNotDone:  # the request was made; no leader runs here to answer it
         return ""
     except errors.ClusterError as error:
         return str(error)

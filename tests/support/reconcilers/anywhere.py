@@ -136,7 +136,7 @@ class Anywhere(GangSimulation):
         """Reserve resources for a waiting job, and release those of an ended one."""
         job = self.job
         occupied = any(pod_view.occupies(pod) for pod in self.pods.values())
-        if job is None or job.finished or job.spec.suspend:
+        if job is None or job.is_finished or job.spec.suspend:
             self.reservation = self.reservation if occupied else None
             return
         if job.admission is None:
@@ -185,7 +185,7 @@ class Anywhere(GangSimulation):
         """Run the job to its end: all components work, and pods succeed once nothing else changes."""
         for _ in range(ROUNDS):
             job = self.job
-            if job is None or job.finished:
+            if job is None or job.is_finished:
                 return
             before = self.state()
             self.coordinator()

@@ -110,7 +110,7 @@ class Simulation:
                     self._mark(pod, metadata)
             case DeleteJob():
                 assert self.job is not None
-                assert self.job.finished
+                assert self.job.is_finished
                 self.manifest = None
             case _:
                 self._carry_out_beside(action)
@@ -142,7 +142,7 @@ class Simulation:
     def _may_go(self, pod: PodView) -> bool:
         """Return whether the pod may be deleted: the status of a running job has to record the cause first."""
         job = self.job
-        if job is None or job.finished or job.spec.suspend or job.admission is None or self.reservation is None:
+        if job is None or job.is_finished or job.spec.suspend or job.admission is None or self.reservation is None:
             return True
         current = pod.attempt == job.admission.attempt == self.reservation.attempt
         expected = pod.name in task_members.members(job, job.admission.attempt)
@@ -158,9 +158,9 @@ class Simulation:
             there,
             restart=int(marks.get(labels.RESTART, there.restart)),
             requested_restart=notes.get(labels.RESTART_CONTAINERS, there.requested_restart),
-            restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_ASKED))
+            restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT))
             or there.restart_requested_at,
-            counted_restarts=int(notes.get(labels.RESTARTS_SETTLED, there.counted_restarts)),
+            counted_restarts=int(notes.get(labels.RESTARTS_HANDLED, there.counted_restarts)),
         )
 
     def _make(self, manifest: Mapping[str, Any]) -> None:
@@ -182,8 +182,8 @@ class Simulation:
         self.manifest["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
         after = self.job
         assert after is not None
-        assert after.status.phase == before.status.phase or not before.finished, "nothing follows the end"
-        assert change.keys() <= {"conditions", "observedGeneration"} or not before.finished
+        assert after.status.phase == before.status.phase or not before.is_finished, "nothing follows the end"
+        assert change.keys() <= {"conditions", "observedGeneration"} or not before.is_finished
         assert set(TRUE_IN[after.status.phase]) == {
             each.type for each in after.status.conditions if each.status == "True"
         }
@@ -203,7 +203,7 @@ class Simulation:
     def _create(self, manifest: Mapping[str, Any]) -> None:
         job = self.job
         assert job is not None
-        assert not job.finished
+        assert not job.is_finished
         assert not job.spec.suspend
         assert job.admission is not None, "a pod without an admission"
         assert self.reservation is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages, pod_columns
-from embedded.apiserver.kinds.printing.columns import Cells, age, name, plain, timed
+from embedded.apiserver.kinds.printing.columns import PrintedColumn, age_column, column, name_column, time_column
 from kube.api import Manifest
 
 NONE = "<none>"
@@ -53,15 +53,15 @@ def _info(field: str) -> Callable[[Manifest], str]:
 
 
 _NODES = [
-    plain("Status", _node_state),
-    plain("Roles", _roles),
-    age(),
-    plain("Version", lambda body: (_status(body).get("nodeInfo") or {}).get("kubeletVersion", "")),
-    plain("Internal-IP", _address("InternalIP"), wide=True),
-    plain("External-IP", _address("ExternalIP"), wide=True),
-    plain("OS-Image", _info("osImage"), wide=True),
-    plain("Kernel-Version", _info("kernelVersion"), wide=True),
-    plain("Container-Runtime", _info("containerRuntimeVersion"), wide=True),
+    column("Status", _node_state),
+    column("Roles", _roles),
+    age_column(),
+    column("Version", lambda body: (_status(body).get("nodeInfo") or {}).get("kubeletVersion", "")),
+    column("Internal-IP", _address("InternalIP"), wide=True),
+    column("External-IP", _address("ExternalIP"), wide=True),
+    column("OS-Image", _info("osImage"), wide=True),
+    column("Kernel-Version", _info("kernelVersion"), wide=True),
+    column("Container-Runtime", _info("containerRuntimeVersion"), wide=True),
 ]
 
 
@@ -78,12 +78,12 @@ def _ports(body: Manifest) -> str:
 
 
 _SERVICES = [
-    plain("Type", lambda body: _spec(body).get("type", "")),
-    plain("Cluster-IP", lambda body: _spec(body).get("clusterIP") or NONE),
-    plain("External-IP", lambda body: ",".join(_spec(body).get("externalIPs") or ()) or NONE),
-    plain("Port(s)", _ports),
-    age(),
-    plain("Selector", lambda body: _pairs(_spec(body).get("selector")), wide=True),
+    column("Type", lambda body: _spec(body).get("type", "")),
+    column("Cluster-IP", lambda body: _spec(body).get("clusterIP") or NONE),
+    column("External-IP", lambda body: ",".join(_spec(body).get("externalIPs") or ()) or NONE),
+    column("Port(s)", _ports),
+    age_column(),
+    column("Selector", lambda body: _pairs(_spec(body).get("selector")), wide=True),
 ]
 
 
@@ -112,16 +112,16 @@ def _object_reference(body: Manifest) -> str:
 
 
 _EVENTS = [
-    timed("Last Seen", _last_seen),
-    plain("Type", lambda body: body.get("type", "")),
-    plain("Reason", lambda body: body.get("reason", "")),
-    plain("Object", _object_reference),
-    plain("Subobject", lambda body: (body.get("involvedObject") or {}).get("fieldPath", ""), wide=True),
-    plain("Source", _source, wide=True),
-    plain("Message", lambda body: str(body.get("message", "")).strip()),
-    timed("First Seen", lambda body, now: ages.ago(_first(body), now), wide=True),
-    plain("Count", lambda body: (body.get("series") or {}).get("count") or body.get("count") or 1, wide=True),
-    name(wide=True),
+    time_column("Last Seen", _last_seen),
+    column("Type", lambda body: body.get("type", "")),
+    column("Reason", lambda body: body.get("reason", "")),
+    column("Object", _object_reference),
+    column("Subobject", lambda body: (body.get("involvedObject") or {}).get("fieldPath", ""), wide=True),
+    column("Source", _source, wide=True),
+    column("Message", lambda body: str(body.get("message", "")).strip()),
+    time_column("First Seen", lambda body, now: ages.ago(_first(body), now), wide=True),
+    column("Count", lambda body: (body.get("series") or {}).get("count") or body.get("count") or 1, wide=True),
+    name_column(wide=True),
 ]
 
 
@@ -138,37 +138,41 @@ def _amounts(body: Manifest, prefix: str) -> str:
     return ", ".join(f"{key}: {used.get(key, 0)}/{hard[key]}" for key in sorted(hard) if key.startswith(prefix))
 
 
-TABLES: dict[str, list[Cells]] = {
-    "pods": [name(), *pod_columns.COLUMNS],
-    "nodes": [name(), *_NODES],
-    "services": [name(), *_SERVICES],
-    "namespaces": [name(), plain("Status", lambda body: _status(body).get("phase", "")), age()],
+TABLES: dict[str, list[PrintedColumn]] = {
+    "pods": [name_column(), *pod_columns.COLUMNS],
+    "nodes": [name_column(), *_NODES],
+    "services": [name_column(), *_SERVICES],
+    "namespaces": [name_column(), column("Status", lambda body: _status(body).get("phase", "")), age_column()],
     "events": _EVENTS,
-    "configmaps": [name(), plain("Data", _size("data", "binaryData")), age()],
+    "configmaps": [name_column(), column("Data", _size("data", "binaryData")), age_column()],
     "secrets": [
-        name(),
-        plain("Type", lambda body: body.get("type", "")),
-        plain("Data", _size("data"), kind="integer"),
-        age(),
+        name_column(),
+        column("Type", lambda body: body.get("type", "")),
+        column("Data", _size("data"), kind="integer"),
+        age_column(),
     ],
-    "serviceaccounts": [name(), plain("Secrets", lambda body: len(body.get("secrets") or ())), age()],
+    "serviceaccounts": [name_column(), column("Secrets", lambda body: len(body.get("secrets") or ())), age_column()],
     "resourcequotas": [
-        name(),
-        plain("Request", lambda body: _amounts(body, "")),
-        plain("Limit", lambda body: _amounts(body, "limits.")),
-        age(),
+        name_column(),
+        column("Request", lambda body: _amounts(body, "")),
+        column("Limit", lambda body: _amounts(body, "limits.")),
+        age_column(),
     ],
-    "leases.coordination.k8s.io": [name(), plain("Holder", lambda body: _spec(body).get("holderIdentity", "")), age()],
+    "leases.coordination.k8s.io": [
+        name_column(),
+        column("Holder", lambda body: _spec(body).get("holderIdentity", "")),
+        age_column(),
+    ],
     "priorityclasses.scheduling.k8s.io": [
-        name(),
-        plain("Value", lambda body: body.get("value", 0), kind="integer"),
-        plain("Global-Default", lambda body: bool(body.get("globalDefault")), kind="boolean"),
-        age(),
-        plain("PreemptionPolicy", lambda body: body.get("preemptionPolicy", "PreemptLowerPriority")),
+        name_column(),
+        column("Value", lambda body: body.get("value", 0), kind="integer"),
+        column("Global-Default", lambda body: bool(body.get("globalDefault")), kind="boolean"),
+        age_column(),
+        column("PreemptionPolicy", lambda body: body.get("preemptionPolicy", "PreemptLowerPriority")),
     ],
     "customresourcedefinitions.apiextensions.k8s.io": [
-        name(),
-        plain("Created At", lambda body: body["metadata"].get("creationTimestamp", ""), kind="date"),
+        name_column(),
+        column("Created At", lambda body: body["metadata"].get("creationTimestamp", ""), kind="date"),
     ],
 }
 """The columns of each resource, by its storage name."""

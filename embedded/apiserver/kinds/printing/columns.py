@@ -14,7 +14,7 @@ from kube.api import Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class PrintedColumn:
     """A column, and the function that computes its cell from an object and the current time."""
 
     column: Column
@@ -22,34 +22,34 @@ class Cells:
     format: str = ""
 
 
-def plain(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, kind: str = "string") -> Cells:
+def column(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, kind: str = "string") -> PrintedColumn:
     """Return a column that does not depend on the time."""
 
     def cell(body: Manifest, now: float) -> Any:  # noqa: ARG001
         return read(body)
 
-    return Cells(Column(title, kind, "", 1 if wide else 0), cell)
+    return PrintedColumn(Column(title, kind, "", 1 if wide else 0), cell)
 
 
-def timed(title: str, read: Callable[[Manifest, float], Any], *, wide: bool = False) -> Cells:
+def time_column(title: str, read: Callable[[Manifest, float], Any], *, wide: bool = False) -> PrintedColumn:
     """Return a column that shows the time since an event."""
-    return Cells(Column(title, "string", "", 1 if wide else 0), read)
+    return PrintedColumn(Column(title, "string", "", 1 if wide else 0), read)
 
 
-def name(*, wide: bool = False) -> Cells:
+def name_column(*, wide: bool = False) -> PrintedColumn:
     """Return the column with the object's name."""
-    return replace(plain("Name", lambda body: body["metadata"]["name"], wide=wide), format="name")
+    return replace(column("Name", lambda body: body["metadata"]["name"], wide=wide), format="name")
 
 
-def age() -> Cells:
+def age_column() -> PrintedColumn:
     """Return the column with the age of the object, the last one of most tables."""
-    return timed("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
+    return time_column("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
 
 
-def defined(kind: Kind) -> list[Cells]:
+def crd_columns(kind: Kind) -> list[PrintedColumn]:
     """Return the columns of a kind's definition; without any, the column of the age."""
     columns = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
-    return [name(), *(Cells(_with_description(column), _reader(column)) for column in columns)]
+    return [name_column(), *(PrintedColumn(_with_description(column), _reader(column)) for column in columns)]
 
 
 def _with_description(column: Column) -> Column:
@@ -68,7 +68,7 @@ def _reader(column: Column) -> Callable[[Manifest, float], Any]:
 def _cell(value: Any, kind: str, now: float) -> Any:
     match kind, value:
         case "string", _:
-            return words(value)
+            return format_go(value)
         case "date", str():
             return ages.ago(value, now)
         case (("integer" | "number"), bool()):
@@ -82,7 +82,7 @@ def _cell(value: Any, kind: str, now: float) -> Any:
     return None
 
 
-def words(value: Any) -> str:
+def format_go(value: Any) -> str:
     """Return a value as text, in the format of Go."""
     match value:
         case None:
@@ -90,9 +90,9 @@ def words(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case Mapping():
-            return "map[" + " ".join(f"{key}:{words(value[key])}" for key in sorted(value)) + "]"
+            return "map[" + " ".join(f"{key}:{format_go(value[key])}" for key in sorted(value)) + "]"
         case list():
-            return "[" + " ".join(map(words, value)) + "]"
+            return "[" + " ".join(map(format_go, value)) + "]"
         case float() if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
         case _:

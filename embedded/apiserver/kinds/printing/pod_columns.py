@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages
-from embedded.apiserver.kinds.printing.columns import age, plain, timed
+from embedded.apiserver.kinds.printing.columns import age_column, column, time_column
 from kube.api import Manifest
 
 NONE = "<none>"
@@ -131,12 +131,12 @@ def _gates(pod: Manifest) -> str:
 
 
 COLUMNS = [
-    plain("Ready", _ready),
-    plain("Status", status_of),
-    timed("Restarts", _restarts),
-    age(),
-    plain("IP", lambda pod: _status(pod).get("podIP") or NONE, wide=True),
-    plain("Node", lambda pod: _spec(pod).get("nodeName") or NONE, wide=True),
-    plain("Nominated Node", lambda pod: _status(pod).get("nominatedNodeName") or NONE, wide=True),
-    plain("Readiness Gates", _gates, wide=True),
+    column("Ready", _ready),
+    column("Status", status_of),
+    time_column("Restarts", _restarts),
+    age_column(),
+    column("IP", lambda pod: _status(pod).get("podIP") or NONE, wide=True),
+    column("Node", lambda pod: _spec(pod).get("nodeName") or NONE, wide=True),
+    column("Nominated Node", lambda pod: _status(pod).get("nominatedNodeName") or NONE, wide=True),
+    column("Readiness Gates", _gates, wide=True),
 ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crds.api_resources import PODS, Resource
 from embedded.apiserver.kinds.printing import ages, pod_columns
 from embedded.apiserver.schema import json_paths
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.wire import encoding, protobuf
 from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, widget
@@ -197,5 +197,5 @@ def test_protobuf_bodies_are_read_or_refused(embedded_server: Server, namespace:
 
 @given(st.binary(max_size=60), st.sampled_from(["ConfigMap", "Service", "Secret", "Eviction"]))
 def test_any_bytes_in_a_protobuf_body_are_read_or_refused(content: bytes, kind: str) -> None:
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(StatusError):
         assert protobuf.read(_body(kind, content))["kind"] == kind

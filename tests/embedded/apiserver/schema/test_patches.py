@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedded.apiserver.schema import patches
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b/c~d"]),
@@ -85,7 +85,7 @@ def test_json_patch_applies_its_operations_in_order(target: Any, operations: Any
     ],
 )
 def test_json_patch_that_does_not_apply_is_refused(operation: Any, code: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         patches.apply_json({"a": [1, 2], "n": 1}, [operation])
     assert caught.value.code == code
 
@@ -99,5 +99,5 @@ def test_any_json_patch_is_applied_or_refused(target: dict[str, Any], paths: lis
         for op in ("add", "copy", "move", "replace", "test", "remove")
     ]
     for operation in operations:
-        with contextlib.suppress(Refusal):
+        with contextlib.suppress(StatusError):
             target = patches.apply_json(target, [copy.deepcopy(operation)])

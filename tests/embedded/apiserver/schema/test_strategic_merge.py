@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crds.api_resources import PODS
 from embedded.apiserver.kinds import builtins
 from embedded.apiserver.schema import strategic_merge
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from tests.support.kube.servers import Server
 
 TYPE = strategic_merge.MEDIA_TYPE
@@ -105,7 +105,7 @@ def test_merge_applies_each_directive(original: Any, patch: Any, result: Any) ->
     ],
 )
 def test_invalid_strategic_patch_is_refused(patch: Any) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         strategic_merge.merge(_pod(containers=_named("a"), volumes=_named("v")), patch, SCHEMA)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embedded.apiserver.status_errors import Refusal
+from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.disk import Disk, DiskFailed, Row
 from embedded.apiserver.storage.journal import Change, Journal
 from embedded.apiserver.storage.store import Store
@@ -107,7 +107,7 @@ def test_store_reads_its_objects_back_from_disk(tmp_path: Path) -> None:
     assert store.revision == revision == 4
     assert [item.name for item in store.items("things")] == ["a", "b"]
     assert [place.name for place in store.dependents("uid-a")] == ["b"]
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         store.journal("things").since(3, store.revision)
     assert store.journal("things").since(4, store.revision) == []
     disk.close()
@@ -141,7 +141,7 @@ def test_journal_forgets_its_oldest_changes(tmp_path: Path) -> None:
         assert [change.object.name for change in journal.since(2, 5)] == ["c", "d", "e"]
         assert journal.since(5, 5) == []
         for version in (0, 1, 6):
-            with pytest.raises(Refusal) as caught:
+            with pytest.raises(StatusError) as caught:
                 journal.since(version, 5)
             assert caught.value.code == 410
         disk.close()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from embedded.apiserver.status_errors import Refusal
-from embedded.apiserver.storage.objects import Stored
+from embedded.apiserver.status_errors import StatusError
+from embedded.apiserver.storage.objects import StoredObject
 from embedded.apiserver.wire import selectors
 
 
-def _stored(labels: dict[str, str], **fields: str) -> Stored:
-    return Stored("space", "name", "uid", 1, b"{}", labels, fields, (), False)
+def _stored(labels: dict[str, str], **fields: str) -> StoredObject:
+    return StoredObject("space", "name", "uid", 1, b"{}", labels, fields, (), False)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_label_selector_matches(selector: str, labels: dict[str, str], selected:
     "selector", ["a in x", "a in (x", "=a", "a b", "a=1=2", "a,,b", ",", "a>x", "(a)", "a in x,y)"]
 )
 def test_invalid_label_selector_is_refused(selector: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         selectors.parse(selector, "", ())
     assert caught.value.code == 400
 
@@ -60,5 +60,5 @@ def test_field_selector_matches_or_is_refused() -> None:
     assert selected("metadata.name=name,metadata.namespace=space,status.phase=Running")
     assert not selected("status.phase!=Running")
     for text in ("spec.x=1", "status.phase", "status.phase in (Running)"):
-        with pytest.raises(Refusal):
+        with pytest.raises(StatusError):
             selected(text)
