@@ -1,44 +1,99 @@
-"""Rules for the source code that no linter checks: lengths, imports at the top of a module, and package files."""
+"""Rules of the code that no linter knows: sizes, names, docstrings of packages, references in documents."""
 
 import ast
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
+import click
+import pytest
+
+from coordinator.cli.main import main
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "cluster", "gang", "queues", "reconcilers", "coordinator", "bench")
+PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench")
+INSTALLED = PACKAGES[:-1]
 FILES = {
     str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
 }
 MODULES = {name: ast.parse(text, name) for name, text in FILES.items() if not name.endswith("__init__.py")}
 LONGEST_MODULE = 400
+LONGEST_CLASS = 220
 LONGEST_FUNCTION = 50
+MOST_MODULES = 20
+MOST_MUTABLE_FIELDS = 15
+MOST_SHARED_NAMES = 8
+LONGEST_SUMMARY = 45
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = re.compile(r"`([\w/]+\.py)(?::(\w+(?:\.\w+)*))?`")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = ast.Import | ast.ImportFrom
 
 
 def functions() -> Iterator[tuple[str, Function]]:
-    """Yield every function and method of the packages, with its place in the source."""
+    """Yield every function and method of the code with its place."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, Function):
                 yield f"{name}:{node.lineno} {node.name}", node
 
 
-def lines(node: Function) -> int:
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    """Yield every class of the code with its place."""
+    for name, module in MODULES.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                yield f"{name}:{node.lineno} {node.name}", node
+
+
+def lines(node: Function | ast.ClassDef) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def test_all_packages_are_checked() -> None:
+def mutable_fields(node: ast.ClassDef) -> set[str]:
+    """Return the attributes of `self` that a class assigns after `__init__`."""
+    return {
+        target.attr
+        for function in node.body
+        if isinstance(function, Function) and function.name not in {"__init__", "__post_init__"}
+        for target in ast.walk(function)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+        if isinstance(target.value, ast.Name) and target.value.id == "self"
+    }
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ("torchq",)) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command of the command line that help lists, with its name."""
+    context = click.Context(group, info_name=path[-1])
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if not command.hidden:
+            yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+def test_every_package_has_modules() -> None:
     assert {name.partition("/")[0] for name in MODULES} == set(PACKAGES)
 
 
-def test_package_files_are_empty() -> None:
-    assert [name for name, text in FILES.items() if name not in MODULES and text] == []
+def test_every_package_says_what_belongs_in_it_and_nothing_else() -> None:
+    packages = {name: ast.parse(text) for name, text in FILES.items() if name not in MODULES}
+    assert [name for name, module in packages.items() if not ast.get_docstring(module) or len(module.body) > 1] == []
 
 
-def test_every_module_docstring_has_one_rule() -> None:
+def test_every_module_says_what_it_is_for_and_its_one_rule() -> None:
     assert [name for name, module in MODULES.items() if "One rule:" not in (ast.get_docstring(module) or "")] == []
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    paths = [path for package in (*PACKAGES, "tests") for path in (ROOT / package).rglob("*.py")]
+    sizes = Counter(str(path.parent.relative_to(ROOT)) for path in paths if path.name != "__init__.py")
+    assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
 
 
 def test_no_module_is_too_long() -> None:
@@ -46,13 +101,52 @@ def test_no_module_is_too_long() -> None:
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 
+def test_no_class_is_too_long() -> None:
+    assert {name: lines(node) for name, node in classes() if lines(node) > LONGEST_CLASS} == {}
+
+
+def test_no_class_has_too_many_mutable_fields() -> None:
+    assert {name for name, node in classes() if len(mutable_fields(node)) > MOST_MUTABLE_FIELDS} == set()
+
+
 def test_no_function_is_too_long() -> None:
     assert {name: lines(node) for name, node in functions() if lines(node) > LONGEST_FUNCTION} == {}
 
 
-def test_no_function_contains_an_import() -> None:
-    assert [name for name, node in functions() if any(isinstance(each, Import) for each in ast.walk(node))] == []
+def test_few_public_classes_share_a_name() -> None:
+    homes = defaultdict(set)
+    for name, module in MODULES.items():
+        for node in module.body:
+            if name.startswith(INSTALLED) and isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(name)
+    shared = {name: sorted(places) for name, places in homes.items() if len(places) > 1}
+    assert len(shared) <= MOST_SHARED_NAMES, shared
 
 
-def test_no_module_imports_only_for_type_checkers() -> None:
+def test_no_import_hides_in_a_function() -> None:
+    assert [name for name, node in functions() if any(isinstance(part, Import) for part in ast.walk(node))] == []
+
+
+def test_no_import_is_for_type_checkers_alone() -> None:
     assert [name for name in MODULES if "TYPE_CHECKING" in FILES[name]] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_everything_that_a_document_names_exists(document: Path) -> None:
+    missing = []
+    for path, name in REFERENCE.findall(document.read_text()):
+        if "/" not in path:
+            continue
+        if not (ROOT / path).is_file():
+            missing.append(path)
+        elif name and path.partition("/")[0] in PACKAGES:
+            found = import_module(path.removesuffix(".py").replace("/", "."))
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            missing += [f"{path}:{name}"] * (found is None)
+    assert missing == []
+
+
+def test_every_help_summary_fits_in_one_line() -> None:
+    summaries = {name: command.get_short_help_str(limit=200) for name, command in commands(main)}
+    assert {name: text for name, text in summaries.items() if not 0 < len(text) <= LONGEST_SUMMARY} == {}

@@ -1,0 +1,4 @@
+"""One module for each benchmark.
+
+What several of them use is in `support`.
+"""

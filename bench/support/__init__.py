@@ -1,0 +1,4 @@
+"""What benchmarks share: servers, load, processes, reports.
+
+Nothing here is measured.
+"""

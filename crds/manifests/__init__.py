@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions as `python -m crds.generate` wrote them."""

@@ -1,0 +1,4 @@
+"""Amounts of resources: quantities, names, sums and comparisons.
+
+What a job asks for is in `crds.torchjob`.
+"""

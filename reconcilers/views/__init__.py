@@ -1,0 +1,4 @@
+"""Objects as a reconcile sees them: pods, nodes, groups and queues as frozen values. Pure.
+
+What follows from them is in `plan`.
+"""

@@ -1,0 +1,4 @@
+"""What the node has and what containers use of it: CPU, memory, GPUs.
+
+Whether a pod fits is decided in `scheduler`.
+"""
