@@ -18,9 +18,9 @@ from crds.torchjob.torchjob import TorchJob
 from kube.api import Cluster
 from queues.values import Refusal, Task
 from queues.work import RunVersions
+from reconcilers import failure_text
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.observe import Observer, PodCache
-from reconcilers.plan import failure_text
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, Observation, Plan

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
-from coordinator.routing import eligibility, pool_capacity, queue_specs, watched_state
+from coordinator.leader import watched_state
+from coordinator.routing import eligibility, pool_capacity, queue_specs
 from coordinator.settings import Settings, parse_pool
 from crds.resources.amounts import Amounts
 from queues.store import QueueStore

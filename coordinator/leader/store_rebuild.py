@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.cache.watches import Watches
-from coordinator.leader import quota_judgement
+from coordinator.leader import quota_judgement, watched_state
 from coordinator.leader.queue_configuration import QueueConfiguration
-from coordinator.routing import route, watched_state
+from coordinator.routing import route
 from coordinator.routing.rebuilt_state import RebuiltState
 from coordinator.settings import Settings
 from crds.keys import JobKey

@@ -8,12 +8,12 @@ import pytest
 
 from crds.api_resources import PODS
 from kube import errors
-from reconcilers.plan import failure_text
+from reconcilers import failure_text
 from tests.reconcilers.views.test_tracebacks import BEGIN, LOST, SHAPES, ranks, report
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task
 
-RECORDED = (Path(__file__).parent / "torchrun_logs" / "after.txt").read_text()
+RECORDED = (Path(__file__).parent / "views" / "torchrun_logs" / "after.txt").read_text()
 EVERY = ("digits-master-0", "digits-worker-0", "digits-worker-1")
 PERMANENT = {"Master": task(restartPolicy="Never"), "Worker": task(2, restartPolicy="Never", dependsOn=[])}
 
