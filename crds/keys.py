@@ -22,6 +22,6 @@ class JobKey:
 
     @classmethod
     def parse(cls, text: str) -> "JobKey":
-        """Return the key that ``namespace/name/uid`` stands for. ValueError for any other text."""
+        """Return the key that ``namespace/name/uid`` stands for. Raise ValueError for any other text."""
         namespace, name, uid = text.split("/")
         return cls(namespace, name, uid)

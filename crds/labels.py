@@ -13,7 +13,7 @@ TASK_INDEX = f"{GROUP}/task-index"
 ATTEMPT = f"{GROUP}/attempt"
 """Label: the admission attempt that a pod belongs to; a pod of another attempt is deleted."""
 RESTART = f"{GROUP}/restart"
-"""Label: the job's restart generation that a pod belongs to; a pod of an earlier one is restarted or replaced."""
+"""Label: the job's restart generation that a pod belongs to; pods of earlier generations are restarted or replaced."""
 QUEUE = f"{GROUP}/queue"
 """Label: the tenant queue whose quota the pod is charged to."""
 
@@ -32,8 +32,8 @@ FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
 The folder is empty, because neither the container nor the job names a folder. The message says what to do.
 """
 SUBMITTED = f"{GROUP}/submitted"
-"""Annotation on a TorchJob: the time of its submission by `torchq submit`, and its place in the list
-(`crds.torchjob.submission_order`).
+"""Annotation on a TorchJob: the time at which `torchq submit` submitted it, and its place in the
+submitted list (`crds.torchjob.submission_order`).
 
 It decides the order of jobs that were created in the same second.
 """

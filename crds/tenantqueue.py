@@ -124,7 +124,7 @@ class TenantQueue(StrictModel):
 
 
 def parse(manifest: Any) -> TenantQueue:
-    """Return a manifest as a TenantQueue with defaults. InvalidObject with every problem."""
+    """Return a manifest as a TenantQueue with defaults. Raise InvalidObject with every problem."""
     queue = read(manifest)
     queue_problems = problems.unique(ineffective(queue))
     if queue_problems:
@@ -135,7 +135,7 @@ def parse(manifest: Any) -> TenantQueue:
 def read(manifest: Any) -> TenantQueue:
     """Return a TenantQueue from an API server's manifest.
 
-    InvalidObject as for `parse`, except for problems that earlier versions accepted (`ineffective`).
+    Raise InvalidObject as for `parse`, except for problems that earlier versions accepted (`ineffective`).
     """
     try:
         queue = TenantQueue.model_validate(manifest, by_alias=True, by_name=False)

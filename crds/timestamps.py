@@ -23,13 +23,13 @@ def format_micro_time(moment: datetime | float) -> str:
 def parse(text: str) -> datetime:
     """Return the datetime that an RFC 3339 text stands for.
 
-    The other forms of ISO 8601 are read, too; only they may lack a time zone. ValueError for any other text.
+    The other forms of ISO 8601 are read, too; only they may lack a time zone. Raise ValueError for any other text.
     """
     return datetime.fromisoformat(text)
 
 
 def parse_seconds(text: str) -> float:
-    """Return the seconds since the epoch that an RFC 3339 text stands for. ValueError for any other text."""
+    """Return the seconds since the epoch that an RFC 3339 text stands for. Raise ValueError for any other text."""
     return datetime.fromisoformat(text).timestamp()
 
 

@@ -41,7 +41,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 def documents(text: str) -> Iterator[Any]:
     """Yield the documents of a stream.
 
-    yaml.YAMLError, in most cases with a mark, or ValueError for a text that is not YAML.
+    Raise yaml.YAMLError, in most cases with a mark, or ValueError for a text that is not YAML.
     """
     check_depth(text)
     loader = _Loader(text)

@@ -1,4 +1,5 @@
 """The embedded cluster: an API server, a scheduler, a node and a Redis for one machine.
 
-Modules here are what its parts share. Other packages meet the cluster over HTTP; only `coordinator.local` starts it.
+The modules of this folder are shared by the parts. Other packages use the cluster over HTTP; only `coordinator.local`
+starts it.
 """

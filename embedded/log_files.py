@@ -36,7 +36,7 @@ def files(folder: str | Path) -> list[LogFile]:
 
 
 def span(folder: str | Path) -> tuple[int, int]:
-    """Return the positions at which the existing files begin and end. FileNotFoundError if there is no log."""
+    """Return the positions at which the existing files begin and end. Raise FileNotFoundError if there is no log."""
     while log := files(folder):
         with suppress(FileNotFoundError):  # an older file was removed in between; the newest one never is
             return log[0].start, log[-1].start + os.stat(log[-1].path).st_size
@@ -44,7 +44,7 @@ def span(folder: str | Path) -> tuple[int, int]:
 
 
 def modification_time(folder: str | Path) -> float:
-    """Return when the log was last written, in seconds since the epoch. FileNotFoundError if there is no log."""
+    """Return when the log was last written, in seconds since the epoch. Raise FileNotFoundError if there is no log."""
     while log := files(folder):
         with suppress(FileNotFoundError):
             return os.stat(log[-1].path).st_mtime

@@ -3,7 +3,7 @@
 One rule: the node records at intervals how much has been printed. The file `times`, beside the log, has one note per
 line: a time in seconds and a number of bytes.
 
-The time of a log line is that of the first note that counts the line's first byte, else the log's own. So it is exact
+The time of a log line is that of the first note that counts the line's first byte, else that of the log. So it is exact
 to about a second, and it is never too early.
 
 The size of the notes is bounded, as that of the log is. Notes about removed output are dropped. If there are still too
@@ -30,7 +30,10 @@ _LONGEST_NOTE = 32
 
 
 def note(folder: str, now: float, last_length: int) -> int:
-    """Write a note if the log in a folder has grown since its last length; return its length in bytes. OSError."""
+    """Write a note if the log in a folder has grown since its last length; return its length in bytes.
+
+    Raise OSError if that fails.
+    """
     try:
         first, length = log_files.span(folder)
     except FileNotFoundError:

@@ -34,9 +34,9 @@ class LogWriter:
         self._lost = 0
 
     def open(self) -> str:
-        """Begin the first file. Return why that is impossible, or nothing.
+        """Begin the first file. Return the reason if that is impossible, else an empty text.
 
-        OSError if the disk is full: then the node starts the run later.
+        Raise OSError if the disk is full: then the node starts the run later.
         """
         try:
             self._begin(0)

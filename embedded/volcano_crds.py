@@ -30,7 +30,10 @@ _TEXT = {"type": "string"}
 
 
 def install(cluster: Cluster) -> None:
-    """Create or update both definitions, and create the queue `default` if it does not exist. ClusterError."""
+    """Create or update both definitions, and create the queue `default` if it does not exist.
+
+    Raise ClusterError if that fails.
+    """
     for definition in (pod_group(), queue()):
         try:
             cluster.create(CRDS, definition)

@@ -47,17 +47,17 @@ class Cluster(Protocol):
         """Return whether the server serves the resource; a foreign kind is served only where its CRD is installed."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """Return one object. NotFound if it does not exist."""
+        """Return one object. Raise NotFound if it does not exist."""
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """Return all objects of one namespace or of all. The list is read in pages."""
+        """Return all objects of one namespace or of all namespaces. The list is read in pages."""
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
-        """Yield the same list page by page, for a caller that need not hold all of it; all pages carry one version.
+        """Yield the objects of `list` page by page; all pages have one version. The caller need not hold all objects.
 
-        Any page may raise Expired, if reading took longer than the server remembers the list: begin again.
+        Reading any page raises Expired if the server does not remember the list any longer; the caller begins again.
         """
 
     def watch(
@@ -69,11 +69,16 @@ class Cluster(Protocol):
         label_selector: str = "",
         timeout_seconds: int = 240,
     ) -> Watch:
-        """Watch the changes after a resourceVersion, with bookmarks, until the server ends the watch. Expired if the
-        version is too old."""
+        """Watch the changes after a resourceVersion, with bookmarks, until the server ends the watch.
+
+        Raise Expired if the version is too old.
+        """
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
-        """Create an object and return it as stored. Invalid for unknown fields; AlreadyExists if its name is taken."""
+        """Create an object and return it as stored.
+
+        Raise Invalid for unknown fields, and AlreadyExists if its name is taken.
+        """
 
     def patch(
         self,
@@ -86,8 +91,10 @@ class Cluster(Protocol):
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if the object is
-        newer."""
+        """Change an object or its subresource.
+
+        With a resource_version (merge patch only), raise Conflict if the object is newer.
+        """
 
     def delete(
         self,
@@ -99,7 +106,7 @@ class Cluster(Protocol):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete an object, and its dependents in the background. Conflict if the object has another uid."""
+        """Delete an object, and its dependents in the background. Raise Conflict if the object has another uid."""
 
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
@@ -108,4 +115,4 @@ class Cluster(Protocol):
         before the last restart."""
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
-        """Yield a container's output in pieces as they come; with follow, until the output ends."""
+        """Yield a container's output in pieces as they come; with `follow`, until the output ends."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped objects) and name."""
+"""The namespace (empty for cluster-scoped objects) and the name of an object."""
 
 Change = tuple[T | None, T | None]
 """The value before and the value after; None where no object exists."""
@@ -37,7 +37,7 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> int:
-        """The newest resourceVersion read; 0 before the first, or if the server's are not numbers."""
+        """The newest resourceVersion that was read; 0 before the first, or if the server's versions are not numbers."""
         return self._version
 
     def get(self, key: Key) -> T | None:

@@ -36,15 +36,16 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _LIST_RESTARTS = 2
-"""How often a list whose pages expired begins again. The last attempt reads one single page, which cannot expire."""
+"""The number of times that a list with expired pages begins again. The last time, one page has the whole list."""
 _CREDENTIALS_SECONDS = 1.0
-"""How long a token is used before the loader is asked for a newer token; loaders renew minutes before expiry."""
+"""The time after which the loader is asked for a newer token; loaders renew a token minutes before it expires."""
 _WATCH_GRACE_SECONDS = 15
-"""A server ends a watch by itself. One that stays silent for this time after the end has failed."""
+"""The time that a server has to end a watch after the planned end. A watch that is silent for longer has failed."""
 
 
 def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
-    """Return the cluster that `settings` name, without sending a request. Misconfigured if no configuration is usable.
+    """Return the cluster that `settings` name, without sending a request. Raise Misconfigured if no
+    configuration is usable.
 
     Each process calls it for itself, after a fork: processes cannot share connections.
     """
@@ -75,7 +76,10 @@ def default_namespace(settings: ConnectionSettings) -> str:
 
 
 def context_user(settings: ConnectionSettings) -> str:
-    """Return the user of the kubeconfig's context; empty if there is no kubeconfig. Misconfigured."""
+    """Return the user of the kubeconfig's context; empty without a kubeconfig.
+
+    Raise Misconfigured if it is unusable.
+    """
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
@@ -85,7 +89,10 @@ def context_user(settings: ConnectionSettings) -> str:
 
 
 def context_name(settings: ConnectionSettings) -> str:
-    """Return the name of the kubeconfig's context; empty if there is no kubeconfig. Misconfigured."""
+    """Return the name of the kubeconfig's context; empty without a kubeconfig.
+
+    Raise Misconfigured if it is unusable.
+    """
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
@@ -135,13 +142,13 @@ class KubernetesCluster:
         return any(entry.get("name") == resource.plural for entry in group.get("resources") or ())
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """Return one object. NotFound if it does not exist."""
+        """Return one object. Raise NotFound if it does not exist."""
         return self._object(requests.get(resource, name, namespace))
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """Return all objects of one namespace or of all; begin again if they change faster than the pages come."""
+        """Return all objects of one namespace or of all. Begin the list again if its next page has expired."""
         for restart in range(_LIST_RESTARTS + 1):
             limit = self._settings.page_size if restart < _LIST_RESTARTS else 0
             try:
@@ -152,7 +159,10 @@ class KubernetesCluster:
         raise errors.Expired(f"the list of {resource.plural} expired again and again while it was read")
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
-        """Yield the same list page by page; Expired, at any page, if reading took longer than the server remembers."""
+        """Yield the objects of `list` page by page.
+
+        Any page raises Expired if the server no longer remembers the list.
+        """
         return self._pages(resource, namespace, label_selector, "", self._settings.page_size)
 
     def watch(
@@ -181,7 +191,10 @@ class KubernetesCluster:
         return Stream(response, streams.events(self._transport.pieces(response), request.action))
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
-        """Create an object and return it as stored. Invalid for unknown fields; AlreadyExists if its name is taken."""
+        """Create an object and return it as stored.
+
+        Raise Invalid for unknown fields, and AlreadyExists if its name is taken.
+        """
         return self._object(requests.create(resource, body, namespace, dry_run=dry_run))
 
     def patch(
@@ -195,8 +208,10 @@ class KubernetesCluster:
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource. With a resource_version (merge patch only), Conflict if the object is
-        newer."""
+        """Change an object or its subresource.
+
+        With a resource_version (merge patch only), raise Conflict if the object is newer.
+        """
         return self._object(
             requests.patch(
                 resource,
@@ -219,7 +234,7 @@ class KubernetesCluster:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete an object, and its dependents in the background. Conflict if the object has another uid."""
+        """Delete an object, and its dependents in the background. Raise Conflict if the object has another uid."""
         self._transport.send(
             requests.delete(
                 resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run
@@ -227,7 +242,7 @@ class KubernetesCluster:
         )
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Stream[bytes]:
-        """Yield a container's output in pieces as they come; with follow, until the output ends.
+        """Yield a container's output in pieces as they come; with `follow`, until the output ends.
 
         `close` ends the stream from any thread.
         """

@@ -52,7 +52,7 @@ class AlreadyExists(ClusterError):
 
 
 class Expired(ClusterError):
-    """The resourceVersion asked for is too old."""
+    """The requested resourceVersion is too old."""
 
 
 class TooManyRequests(ClusterError):

@@ -31,7 +31,7 @@ class Informer(Generic[T]):
     trim: Callable[[Manifest], T]
     """Returns the part of an object to keep. The cache forgets everything else."""
     on_change: Callable[[T | None, T | None], None] | None = None
-    """Called with the value before and after each change, in order, in the informer's thread. None: no such object.
+    """Called with the value before and after each change (None for no object), in order, in the informer's thread.
 
     An exception that it raises is logged. After a list it is called for the differences only. If a name comes to belong
     to another object (another uid), it is called for a deletion and for an addition.
@@ -56,11 +56,11 @@ class Informer(Generic[T]):
         self._reflector = Reflector(source, _CacheWriter(self, self._cache, self._synced), self.settings, self.clock)
 
     def start(self) -> None:
-        """Begin to list and watch. Once only."""
+        """Begin to list and watch. This may be called only once."""
         self._reflector.start()
 
     def stop(self) -> None:
-        """End the watch and the thread, and wait for it: at most one callback, or one unanswered request, long."""
+        """End the watch and the thread. Wait until the thread has finished its present callback or request."""
         self._reflector.stop()
 
     def __enter__(self) -> "Informer[T]":
@@ -86,11 +86,11 @@ class Informer(Generic[T]):
 
     @property
     def resource_version(self) -> int:
-        """The newest version read, in objects and bookmarks; 0 before the first, or if the server's are not numbers."""
+        """The newest version that was read, in objects and bookmarks; 0 before the first, or if it is not a number."""
         return self._cache.version
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has reached a version, say that of our own write; False after `timeout` seconds."""
+        """Wait until the cache has a version, such as that of the caller's own write; False after `timeout` seconds."""
         return self._cache.wait_for(resource_version, timeout)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -120,7 +120,7 @@ class _CacheWriter(Generic[T]):
         self.resync_at = informer.clock() + self._period
 
     def replace(self, pages: Iterable[Listing]) -> str:
-        """Take the whole list, trimming page by page; return the version to watch from."""
+        """Put a whole list into the cache, page by page; return the version to watch from."""
         entries: dict[Key, CacheEntry[T]] = {}
         version, absent = "", set(self._unreadable)
         for page in pages:
@@ -138,7 +138,7 @@ class _CacheWriter(Generic[T]):
         return version
 
     def apply(self, event: WatchEvent) -> None:
-        """Take one event. A bookmark only moves the version on."""
+        """Apply one event to the cache. A bookmark only advances the version."""
         version = _number(event.object["metadata"]["resourceVersion"])
         if event.kind == "BOOKMARK":
             self._cache.advance(version)

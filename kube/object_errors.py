@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from crds import excerpts
 
 REMEMBERED = 1000
-"""Objects that are remembered by name. Of more than these, only the number is kept, and no line is logged."""
+"""The most objects that are remembered by name. Further objects are only counted, and not logged."""
 SHOWN = 3
 LONGEST = 200
-"""The characters of an error that are shown."""
+"""The most characters of an error in a message."""
 logger = logging.getLogger(__name__)
 
 

@@ -41,7 +41,7 @@ def next_limit(limit: int, size: int, most: int) -> int:
 
 def read(text: bytes, limit: int) -> Any:
     """Return the parsed page of at most `limit` objects (0: of all objects); None if it is too large to be parsed at
-    once. orjson.JSONDecodeError if the text is not JSON."""
+    once. Raise orjson.JSONDecodeError if the text is not JSON."""
     if limit <= 1:
         return (_read_single(text) if limit else None) or jsontext.loads(text)
     if len(text) > MOST_BYTES or (len(text) > FEW_BYTES and _values(text) > MOST_VALUES):

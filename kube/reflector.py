@@ -90,11 +90,11 @@ class Reflector:
         self._thread = threading.Thread(target=self._run, name=f"informer-{source.resource.plural}")
 
     def start(self) -> None:
-        """Begin to list and watch. Once only."""
+        """Begin to list and watch. This may be called only once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch and the thread, and wait for it: at most one callback, or one unanswered request, long."""
+        """End the watch and the thread. Wait until the thread has finished its present callback or request."""
         self._stopping.set()
         with self._watch_lock:
             if self._watch is not None:
@@ -115,7 +115,7 @@ class Reflector:
         return retries.backoff(settings.backoff_base, settings.backoff_cap, attempt=failures, jitter=random.random())
 
     def _list_and_watch(self) -> WatchOutcome:
-        """List if there is no resourceVersion to resume from, watch until the watch ends, and return how it went."""
+        """List if there is no resourceVersion to resume from, watch until the watch ends, and return the outcome."""
         self._objects = 0
         self._watch_planned = 0.0
         try:
@@ -125,7 +125,7 @@ class Reflector:
         except errors.ClusterError as e:
             self._fail(str(e))
             if not isinstance(e, _KEEP_VERSION):
-                # Not only Expired: a server restored from a backup may refuse our version for other reasons.
+                # Expired is not the only reason: a server restored from a backup may refuse the version for others.
                 self._version = None
             return self._outcome(failed=True)
         except _Stopped:

@@ -176,7 +176,10 @@ def _namespace(resource: Resource, namespace: str) -> str:
 
 
 def _segment(text: str, field: str) -> str:
-    """Return a quoted path segment. Invalid, as in Kubernetes, if the name is empty, `.` or `..`, or has `/` or `%`."""
+    """Return a quoted path segment.
+
+    Raise Invalid, as in Kubernetes, if the name is empty, `.` or `..`, or has `/` or `%`.
+    """
     if text in ("", ".", "..") or "/" in text or "%" in text:
         raise _invalid(field, f"{text!r} cannot be a name")
     return quote(text, safe="")

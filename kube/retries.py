@@ -1,4 +1,4 @@
-"""Whether a failed request is sent again, and when; and when a watch that ended counts as a failure.
+"""Decides whether and when a failed request is sent again, and whether a watch that ended counts as a failure.
 
 One rule: pure. A request whose fate is unknown (the connection broke, the server answered 5xx) is sent again only if
 sending it twice does what sending it once does. A request that certainly did nothing (not sent, or 429) is always sent
@@ -21,7 +21,7 @@ class Failure:
 
     status: int = 0
     sent: bool = True
-    """False if the server cannot have seen the request, since there was no connection."""
+    """Whether the server may have seen the request. It has not if there was no connection."""
     retry_after: float | None = None
     """The seconds that the server asks the client to wait."""
 
@@ -70,7 +70,7 @@ def _is_worthwhile(failure: Failure, repeatable: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WatchOutcome:
-    """The course of one watch; all zero if the server never opened it."""
+    """The course of one watch; all fields are 0 if the server never opened it."""
 
     seconds: float = 0.0
     planned_seconds: float = 0.0

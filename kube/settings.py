@@ -11,13 +11,13 @@ class RetrySettings:
     """The retries of a request that failed for a temporary reason."""
 
     attempts: int = 6
-    """How often a request is sent at most. Six attempts, with the waits below, outlast some three seconds."""
+    """The most attempts to send a request. Six attempts, with the waits below, take some three seconds."""
     base_seconds: float = 0.1
     """The wait before the second attempt; it doubles from attempt to attempt."""
     cap_seconds: float = 5.0
     """The longest wait between two attempts, without the server's Retry-After."""
     retry_after_cap_seconds: float = 30.0
-    """The longest Retry-After that is waited for. If the server asks for more, the error is raised at once."""
+    """The longest Retry-After for which the client waits. If the server asks for more, the error is raised at once."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -40,18 +40,20 @@ class ConnectionSettings:
     context: str = ""
     """The context within the kubeconfig; empty for its current context."""
     connect_timeout: float = 5.0
-    """Seconds to wait for a connection."""
+    """The seconds to wait for a connection."""
     read_timeout: float = 30.0
     """The seconds that the server may be silent within one answer. Watches have their own limit, followed logs none."""
     pool_connections: int = 64
-    """Idle connections to keep for reuse. Use more than there are threads and watches: a TLS handshake costs 22 ms of
-    CPU time."""
+    """The number of idle connections to keep for reuse.
+
+    Use more than there are threads and watches: a TLS handshake costs 22 ms of CPU time.
+    """
     page_size: int = 500
     """The objects per page of a list."""
     requests_per_second: float = 0.0
     """A limit on our own requests; 0 means none, since the server limits them itself (priority and fairness, 429)."""
     burst: int = 100
-    """How many requests may go out at once before requests_per_second limits them."""
+    """The number of requests that may go out at once before requests_per_second limits them."""
     user_agent: str = "torchq"
     """The name of this client in the server's audit log."""
     permission_hint: str = ""

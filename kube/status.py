@@ -1,4 +1,4 @@
-"""The errors for the API server's answers.
+"""Converts error answers of the API server to exceptions (`kube.errors`).
 
 One rule: pure and total. Any status with any body (also a proxy's HTML page) becomes an error whose message says what
 to do.

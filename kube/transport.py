@@ -91,7 +91,7 @@ class Transport:
         self._closed = threading.Event()
 
     def send(self, request: Request) -> Any:
-        """Return the parsed JSON of an answer, after as many attempts as the policy allows. `kube.errors`."""
+        """Return the parsed JSON of an answer, after as many attempts as the policy allows. Raise any ClusterError."""
         body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
         return self._parse(body, jsontext.loads)
 
@@ -144,7 +144,7 @@ class Transport:
         return response
 
     def pieces(self, response: Response) -> Iterator[bytes]:
-        """Yield the bytes of an open answer as they come; Unreachable if the connection breaks before its end."""
+        """Yield the bytes of an open answer as they come. Raise Unreachable if the connection breaks before its end."""
         try:
             while piece := response.read1():
                 yield piece

@@ -49,7 +49,7 @@ _POOL_CLASSES = {urllib3.HTTPConnectionPool: _HttpPool, urllib3.HTTPSConnectionP
 
 
 def use(pool: urllib3.PoolManager) -> None:
-    """Have the pool make such connections from now on. Connections through SOCKS do not change."""
+    """Let the pool make connections that send a request in one write. Connections through SOCKS do not change."""
     classes = pool.pool_classes_by_scheme
     pool.pool_classes_by_scheme = {
         scheme: _POOL_CLASSES.get(pool_class, pool_class) for scheme, pool_class in classes.items()

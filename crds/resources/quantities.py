@@ -38,7 +38,7 @@ def canonical(name: str) -> str:
 def parse(name: str, quantity: str | int | float) -> int:
     """Return a quantity of a canonical resource in thousandths of a core for `cpu`, else in whole units, rounded up.
 
-    ValueError, with the text, for a value that is not a quantity, is negative or does not fit into 64 bits.
+    Raise ValueError, with the text, for a value that is not a quantity, is negative or does not fit into 64 bits.
     """
     amount = _amount(name, quantity)
     if amount > _LARGEST:
@@ -59,7 +59,10 @@ def _amount(name: str, quantity: str | int | float) -> int:
 
 
 def exact(quantity: str | int | float) -> Fraction:
-    """Return the number that a quantity stands for, in the grammar of k8s.io/apimachinery. ValueError with the text."""
+    """Return the number that a quantity stands for, in the grammar of k8s.io/apimachinery.
+
+    Raise ValueError, with the text, for any other text.
+    """
     return _exact(_as_text(quantity))
 
 
@@ -109,7 +112,10 @@ def format_amount(name: str, amount: int) -> str:
 
 @lru_cache(_REMEMBERED, typed=True)
 def format_canonical(quantity: str | int | float) -> str:
-    """Return a quantity as an API server writes it: with the largest suffix that leaves a whole number. ValueError."""
+    """Return a quantity as an API server writes it: with the largest suffix that leaves a whole number.
+
+    Raise ValueError for a value that is not a quantity.
+    """
     value, text = exact(quantity), str(quantity)
     if text.endswith("i") and abs(value) >= 1024:
         return _with_suffix(-(-value.numerator // value.denominator), 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))

@@ -37,7 +37,7 @@ class _SharedSpec:
 
 
 def parse(manifest: Any) -> TorchJob:
-    """Return a manifest of JSON values as a TorchJob with defaults. InvalidObject with every problem."""
+    """Return a manifest of JSON values as a TorchJob with defaults. Raise InvalidObject with every problem."""
     if not isinstance(manifest, LargeObject):
         return _parse_shared(manifest) or torchjob.parse(manifest)
     large, metadata = size_limits.problem(manifest), manifest.get("metadata")

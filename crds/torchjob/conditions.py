@@ -100,8 +100,8 @@ def enter(
 ) -> Conditions:
     """Return the conditions of a job that enters a phase.
 
-    The conditions of the phase become True with this reason; any other True condition becomes False. ValueError for a
-    job that leaves Succeeded or Failed: no phase follows them.
+    The conditions of the phase become True with this reason; any other True condition becomes False. Raise ValueError
+    for a job that leaves Succeeded or Failed: no phase follows them.
     """
     after = tuple(conditions)
     old = phase_of(after)

@@ -43,7 +43,7 @@ NO_TASKS: Mapping[str, Amounts] = MappingProxyType({})
 def read_resources(resources: Mapping[str, Any] | None) -> dict[str, int]:
     """Return a Kubernetes resource list in canonical names and units.
 
-    ValueError with the text that is not a quantity.
+    Raise ValueError with the text that is not a quantity.
     """
     totals: dict[str, int] = {}
     if not resources:
@@ -125,9 +125,9 @@ def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
 
 
 def _pod_level_only(amounts: Amounts) -> dict[str, int]:
-    """Return the resources that Kubernetes supports for a whole pod.
+    """Return the amounts of the resources that Kubernetes supports for a whole pod.
 
-    As IsSupportedPodLevelResource in k8s.io/component-helpers/resource.
+    The rule is that of IsSupportedPodLevelResource in k8s.io/component-helpers/resource.
     """
     return {name: amount for name, amount in amounts.items() if name in WHOLE_POD or name.startswith("hugepages-")}
 
@@ -149,7 +149,7 @@ class ChargedSpec(Protocol):
 
     @property
     def charge(self) -> Amounts:
-        """The result of `job_charge`. ValueError for a text that is not a quantity."""
+        """The result of `job_charge`. Raise ValueError for a text that is not a quantity."""
 
 
 def pod_charge(task: TaskSpec) -> dict[str, int]:

@@ -30,7 +30,7 @@ def _most_restarts(limit: Any) -> Any:
 
 
 GangScheduler = Literal["", "none", "volcano", "koordinator", "coscheduling", "kubernetes"]
-"""The value none: the pods are created once the pool has room for all of them, and bound one by one."""
+"""A gang scheduler. With `none`, the pods are created once the pool has room for all of them, and bound one by one."""
 
 Tasks = Annotated[dict[TaskType, TaskSpec], BeforeValidator(with_defaults)]
 
@@ -100,7 +100,7 @@ class TorchJobSpec(StrictModel):
     def charge(self) -> Amounts:
         """What the admitted job takes from its queue's quota and the pool (`demand.job_charge`).
 
-        ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
+        Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """
         return demand.job_charge(self)
 

@@ -57,7 +57,7 @@ def main_container(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
 def gpus(pod_spec: Mapping[str, Any]) -> int:
     """Return the number of whole GPUs that the main container requests, by its requests or its limits.
 
-    ValueError for a text that is not a quantity.
+    Raise ValueError for a text that is not a quantity.
     """
     requests = demand.requests(main_container(pod_spec))
     return sum(amount for name, amount in requests.items() if name.endswith(_SUFFIX) or name in _OTHER_GPUS)

@@ -156,7 +156,7 @@ def read(manifest: Mapping[str, Any]) -> Quota:
 
 
 def amount(name: str, quantity: Any) -> int:
-    """Return a quantity of a limit in its canonical unit. ValueError for a value that is not a quantity."""
+    """Return a quantity of a limit in its canonical unit. Raise ValueError for a value that is not a quantity."""
     return quantities.parse_capped(_unit(name), quantity)
 
 
@@ -241,7 +241,7 @@ def _services(job: TorchJob) -> int:
 def has_room(charge: Amounts, quotas: Iterable[Quota]) -> bool:
     """Return whether ResourceQuotas have room for a job with this charge.
 
-    The result is that of `shortage` for `of_charge`, but faster for many jobs.
+    The result agrees with that of `shortage` for the demand from `of_charge`; this function is faster for many jobs.
     """
     for quota in quotas:
         for limit in () if quota.scopes else quota.limits:

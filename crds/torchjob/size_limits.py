@@ -26,7 +26,7 @@ MOST_FIELDS = 64
 MOST_TASK_TYPES = 16
 MOST_METADATA = 5_000
 """Maximum number of labels, annotations, finalizers or owners of a job."""
-MOST_MARKS = 64
+MOST_LABELS = 64
 """Number of labels or annotations up to which all are kept.
 
 Of a larger map, only the entries that torchq reads are kept.
@@ -146,7 +146,7 @@ def _list_problems(at: str, task: dict[Any, Any]) -> Iterator[Problem]:
     bounded = (
         (at, task, MOST_FIELDS),
         (f"{at}.dependsOn", task.get("dependsOn"), MOST_TASK_TYPES),
-        (f"{at}.spotTaskSpec.labels", spot.get("labels") if isinstance(spot, dict) else None, MOST_MARKS),
+        (f"{at}.spotTaskSpec.labels", spot.get("labels") if isinstance(spot, dict) else None, MOST_LABELS),
         (f"{at}.template.spec.containers", spec.get("containers"), MOST_CONTAINERS),
         (f"{at}.template.spec.initContainers", spec.get("initContainers"), MOST_CONTAINERS),
     )
@@ -180,10 +180,10 @@ def _quantity_maps(spec: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
 
 
 def _is_long(name: str, value: Any) -> bool:
-    return name in _SHORTENED and isinstance(value, dict | list) and len(value) > MOST_MARKS
+    return name in _SHORTENED and isinstance(value, dict | list) and len(value) > MOST_LABELS
 
 
 def _shorten(value: dict[str, Any] | list[Any]) -> dict[str, Any] | list[Any]:
     if isinstance(value, list):
-        return value[:MOST_MARKS]
+        return value[:MOST_LABELS]
     return {name: value[name] for name in _READ_BY_TORCHQ if name in value}

@@ -143,7 +143,7 @@ class TorchJob(StrictModel):
 
 
 def parse(manifest: Any) -> TorchJob:
-    """Return a manifest as a TorchJob with defaults. InvalidObject with every problem."""
+    """Return a manifest as a TorchJob with defaults. Raise InvalidObject with every problem."""
     large = size_limits.problem(manifest)
     if large is not None:
         raise InvalidObject((large,))

@@ -41,12 +41,13 @@ class ShutdownProgress:
         self._shutdown = shutdown
         self._hurried = False
         self._unmarked: tuple[int, float] | None = None
-        """The number of pods that the API server does not show as marked, and the time since which it is the same."""
+        """The number of pods that the API server does not show as marked, and the time of its last change."""
 
     def step(self, workers: Collection[PodWorker], now: float) -> bool:
         """Update the shutdown's state; return whether every pod has to be synced now.
 
-        This is so when the shutdown begins, when containers may be asked to end, and when the rest is to be killed.
+        The pods are synced when the shutdown begins, when containers may be sent SIGTERM, and when the rest is to be
+        killed.
         """
         shutdown = self._shutdown
         if shutdown.since is None:
@@ -97,8 +98,10 @@ class Kubelet:
         self._thread = threading.Thread(target=self._run, name="kubelet")
 
     def start(self, pods: Iterable[LocalPod]) -> None:
-        """Start the thread. Given all pods of the API server, it removes the folders of others and kills their
-        processes."""
+        """Start the thread. `pods` are all pods of the API server.
+
+        The thread kills the processes of all other pods and removes their folders.
+        """
         uids = {pod.uid for pod in pods}
         with suppress(FileNotFoundError):
             self._deleted = set(os.listdir(self._context.layout.root / "pods")) - uids

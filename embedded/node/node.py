@@ -114,10 +114,10 @@ class LocalNode:
     def start(self) -> None:
         """Register the node and start its threads.
 
-        ClusterError if the API server does not answer or refuses a request, NodeFailed if it is slow.
+        Raise ClusterError if the API server does not answer or refuses a request, and NodeFailed if it is slow.
         """
         if self._runs_pods:
-            volcano_crds.install(self._cluster)  # first, so that they exist as soon as a client sees the node
+            volcano_crds.install(self._cluster)  # the kinds come first: they exist as soon as a client sees the node
             registration.register(self._cluster, self._node, time.time())
         for cache in self._caches:
             cache.start()
@@ -138,7 +138,7 @@ class LocalNode:
     def shut_down(self, order: PatientStop) -> None:
         """End the pods, each with its whole grace, as a node that shuts down does.
 
-        Return when they have ended, or when the order changes so that they are to go on.
+        The method returns when they have ended, or when `order` changes so that they are to go on.
         """
         self._stop_scheduler()
         self._heartbeat.shut_down()
@@ -199,7 +199,10 @@ def _observed_node(node: Manifest) -> ObservedNode:
 
 @contextmanager
 def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
-    """Run a node for the time of the block, as the only one on its data folder. NodeFailed, ClusterError."""
+    """Run a node for the time of the block, as the only one on its data folder.
+
+    Raise NodeFailed or ClusterError if it fails.
+    """
     with _exclusive_lock(layout):
         node = LocalNode(cluster, layout, settings)
         node.start()
@@ -268,7 +271,10 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
 
 @contextmanager
 def _exclusive_lock(layout: Layout) -> Iterator[None]:
-    """Hold the lock of the only node of a data folder; it ends with the process. NodeFailed if another node has it."""
+    """Hold the lock of the only node of a data folder; it ends with the process.
+
+    Raise NodeFailed if another node has it.
+    """
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""A Redis server for this machine, and the care for its files.
+"""A Redis server for this machine, and its files on a full disk.
 
 What torchq keeps in Redis is in `queues`.
 """

@@ -50,7 +50,7 @@ class RedisFailed(Exception):
 
 
 def server() -> str:
-    """Return the path of the server program. RedisFailed if there is none."""
+    """Return the path of the server program. Raise RedisFailed if there is none."""
     path = package_server() or next(filter(None, map(shutil.which, SERVERS)), None)
     if path is None:
         raise RedisFailed(
@@ -73,7 +73,7 @@ def package_server() -> str | None:
 def prepare(layout: Layout, program: str = "") -> RedisCommand:
     """Prepare the Redis folder of a data folder, and return the command. `program` is by default that of `server()`.
 
-    The URL is the same at every start. RedisFailed if there is no server, or no folder for its socket.
+    The URL is the same at every start. Raise RedisFailed if there is no server, or no folder for its socket.
     """
     layout.redis.mkdir(parents=True, exist_ok=True, mode=0o700)
     layout.redis.chmod(0o700)
@@ -134,7 +134,7 @@ def answers(url: str, timeout: float = _ANSWER_SECONDS) -> bool:
 def ask(url: str, *arguments: str, timeout: float = _ANSWER_SECONDS) -> str:
     """Send a command to a Redis without a password, and return its text reply; an error begins with `-`.
 
-    OSError, or ValueError if the reply is not text.
+    Raise OSError if the Redis does not answer, and ValueError if the reply is not text.
     """
     parts = [argument.encode() for argument in arguments]
     request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)

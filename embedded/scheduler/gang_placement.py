@@ -25,7 +25,7 @@ class PodGroupMembers:
     name: str
     """The name of the PodGroup."""
     group: PodGroup | None
-    """None if the PodGroup does not exist."""
+    """The PodGroup; None if it does not exist."""
     waiting: Sequence[LocalPod]
     """The pods that are to be bound."""
     satisfied: Sequence[LocalPod]

@@ -47,7 +47,7 @@ class PodGroupCache:
         return Gangs(groups, dict(self._queues.values())) if groups else podgroups.NO_GANGS
 
     def write(self, group: PodGroup, status: Mapping[str, Any]) -> None:
-        """Write a group's status. ClusterError, except for errors that mean that the group has changed or is gone."""
+        """Write a group's status. Raise ClusterError, unless the error means that the group has changed or is gone."""
         patch = {"metadata": {"uid": group.uid}, "status": status}
         try:
             written = self._cluster.patch(POD_GROUPS, group.name, patch, group.namespace)

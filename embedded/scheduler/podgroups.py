@@ -25,9 +25,9 @@ class PodGroup:
     version: int = 0
     """The resourceVersion."""
     minimum: int = 0
-    """The number of its pods that must run for any to run."""
+    """The number of pods of the PodGroup that must run for any to run."""
     tasks: Mapping[str, int] = field(default_factory=dict)
-    """The same number for each task."""
+    """The number of pods of each task that must run for any to run."""
     resources: Amounts = field(default_factory=dict)
     """The resources that the minimum needs, as `spec.minResources` states."""
     queue: str = DEFAULT_QUEUE
@@ -59,7 +59,7 @@ NO_GANGS = Gangs()
 
 
 def read(manifest: Manifest) -> PodGroup:
-    """Return the PodGroup of a manifest. LookupError if it has no name."""
+    """Return the PodGroup of a manifest. Raise LookupError if it has no name."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     resources, problem = _resources(spec)
     return PodGroup(

@@ -113,7 +113,7 @@ class Scheduler:
     def cycle(self) -> None:
         """Decide once about all waiting pods and carry the decisions out.
 
-        ClusterError if the API server fails; pods that are bound by then stay bound.
+        Raise ClusterError if the API server fails; pods that are bound by then stay bound.
         """
         gangs, view = self.pod_groups.gangs(), self._view()
         node = replace(self._node, labels={**view.labels, **self._node.labels})

@@ -27,9 +27,9 @@ _LONGEST_LINE = 64 * 1024
 """The most bytes of a request's first line, or of one header: a selector may be long."""
 _LARGEST_BODY = 3 * 1024 * 1024
 _ANONYMOUS_BYTES = 1024 * 1024
-"""The most bytes that a connection may send before it sends the token: headers, and the part of a body behind them."""
+"""The most bytes of headers and body that a connection may send before it sends the token."""
 _HANG_UP_SECONDS = 1.0
-"""How long `hang_up` waits for the connections to close; the end of the process closes the others."""
+"""The time that `hang_up` waits for the connections to close; the end of the process closes the others."""
 _LONGEST_EXCERPT = 200
 
 
@@ -133,7 +133,7 @@ def close_if_anonymous(request: web.BaseRequest, response: web.StreamResponse) -
 
 
 def decoded_path(request: web.BaseRequest) -> str:
-    """Return a request's path. BadRequest if the URL has bytes that are not UTF-8."""
+    """Return a request's path. Raise StatusError (BadRequest) if the URL has bytes that are not UTF-8."""
     try:
         f"{request.path}?{request.query_string}".encode()
     except UnicodeEncodeError:

@@ -34,7 +34,7 @@ _VIRTUAL_GROUPS = (reviews.AUTHENTICATION, reviews.AUTHORIZATION)
 
 
 def answer(path: str, catalog: Catalog) -> dict[str, Any]:
-    """Return the document at a discovery path. NotFound for any other path."""
+    """Return the document at a discovery path. Raise StatusError (NotFound) for any other path."""
     match path.strip("/").split("/"):
         case ["version"]:
             return _version()

@@ -2,14 +2,14 @@
 
 One rule: counting is one addition per request; the text is produced on request.
 
-The names are those of Kubernetes where it has the same metric. The first word of its User-Agent names a client.
+The names are those of Kubernetes where it has the same metric. A client is named by the first word of its User-Agent.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 RequestLabels = tuple[str, str, str, str]
-"""Client, verb, resource, subresource."""
+"""The labels of a request: client, verb, resource, subresource."""
 
 _COLLECTION_VERBS = {"GET": "LIST", "POST": "CREATE", "DELETE": "DELETECOLLECTION"}
 _OBJECT_VERBS = {"PUT": "UPDATE"}

@@ -33,7 +33,7 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def answer(self, path: str) -> bytes:
-        """Return the document at a path below /openapi. NotFound for any other path."""
+        """Return the document at a path below /openapi. Raise StatusError (NotFound) for any other path."""
         kinds = self._catalog.kinds()
         if len(kinds) != len(self._kinds) or any(new is not old for new, old in zip(kinds, self._kinds, strict=True)):
             self._kinds, self._documents = kinds, {}

@@ -43,7 +43,10 @@ class PodLogOptions:
 
 
 def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOptions:
-    """Return the options of a log request. BadRequest if the container does not exist or has not started."""
+    """Return the options of a log request.
+
+    Raise StatusError (BadRequest) if the container does not exist or has not started.
+    """
     container = _container(pod, query.get("container", ""))
     return PodLogOptions(
         folder=_run(pod, container, layout, previous=options.flag(query, "previous")),
@@ -114,7 +117,7 @@ def _restarts(status: Mapping[str, Any], container: str) -> int:
 
 
 def start(log_options: PodLogOptions) -> int:
-    """Return the position from which a log is sent. FileNotFoundError if the log was deleted."""
+    """Return the position from which a log is sent. Raise FileNotFoundError if the log was deleted."""
     position = 0 if log_options.tail is None else log_files.tail_start(log_options.folder, log_options.tail)
     if log_options.since is None:
         return position

@@ -21,7 +21,7 @@ _BINDING = replace(PODS, plural="pods/binding")
 def read_pod_name(body: Manifest, kind: str, api_version: str, name: str) -> str:
     """Return the name of the pod in the body of a subresource request; `name` is that of the path, or empty.
 
-    BadRequest if the body is of another kind or names another pod.
+    Raise StatusError (BadRequest) if the body is of another kind or names another pod.
     """
     for key, expected in (("kind", (kind,)), ("apiVersion", (api_version, f"{api_version}beta1"))):
         if body.get(key, expected[0]) not in expected[: 1 if api_version == "v1" else 2]:
@@ -40,7 +40,7 @@ def read_pod_name(body: Manifest, kind: str, api_version: str, name: str) -> str
 
 
 def read_node_name(body: Manifest) -> str:
-    """Return the node that a binding names. A failure without a reason, as with a Kubernetes API server."""
+    """Return the node that a binding names. Raise a StatusError without a reason, as a Kubernetes API server does."""
     target: Any = body.get("target") or {}
     if not isinstance(target, dict):
         raise status_errors.bad_request("target is not a JSON object")
@@ -55,7 +55,10 @@ def read_node_name(body: Manifest) -> str:
 
 
 def bind(kind: Kind, current: StoredObject, body: Manifest, now: float, *, dry_run: bool = False) -> Manifest:
-    """Return the pod, bound to the binding's target. Conflict if the pod has a node or is being deleted."""
+    """Return the pod, bound to the binding's target.
+
+    Raise StatusError (Conflict) if the pod has a node or is being deleted.
+    """
     node, binding_metadata = read_node_name(body), body.get("metadata") or {}
     preconditions.check(
         kind, current, binding_metadata.get("uid") or "", binding_metadata.get("resourceVersion") or "", dry_run=dry_run

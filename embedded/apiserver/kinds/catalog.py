@@ -97,7 +97,7 @@ class Kind:
     check: Check = field(default=_no_check)
 
     vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=_vet_nothing)
-    """Returns the errors that the nodes would find in a new object; called in a dry run, for a client that asks."""
+    """Returns the errors that the nodes would find in a new object; called only in a dry run."""
 
     @property
     def storage(self) -> str:

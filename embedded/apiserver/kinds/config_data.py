@@ -59,7 +59,7 @@ def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
     kind = new.get("type", "")
     required = _NEEDED.get(kind, ())
     if kind == "kubernetes.io/basic-auth" and any(key in data for key in required):
-        required = ()  # one of both keys is enough
+        required = ()  # one of the two keys is enough
     yield from (status_errors.required(f"data[{key}]") for key in required if key not in data)
     for key in _JSON.keys() & data.keys() if kind in _JSON.values() else ():
         try:

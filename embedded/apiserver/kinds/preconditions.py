@@ -11,14 +11,17 @@ _KEPT_AS = {"services": "services/specs", "nodes": "minions"}
 
 
 def check(kind: Kind, current: StoredObject, uid: str, version: str, *, dry_run: bool = False) -> None:
-    """Raise Conflict unless the object has this uid and this resourceVersion; an empty value is not checked."""
+    """Raise StatusError (Conflict) unless the object has this uid and this resourceVersion.
+
+    An empty value is not checked.
+    """
     for field, expected, actual in (("UID", uid, current.uid), ("ResourceVersion", version, str(current.version))):
         if expected and expected != actual:
             raise_conflict(kind, (current.namespace, current.name), (field, expected, actual), dry_run=dry_run)
 
 
 def raise_conflict(kind: Kind, place: tuple[str, str], demand: tuple[str, str, str], *, dry_run: bool) -> None:
-    """Raise Conflict for the object at a place (namespace, name).
+    """Raise StatusError (Conflict) for the object at a place (namespace, name).
 
     The demand is the name of the field, the expected value, and the actual value.
     """

@@ -46,7 +46,10 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
 
 
 def admit(pod: Manifest, look: ObjectGetter) -> None:
-    """Set the priority of a new pod from its PriorityClass. Forbidden if the class does not exist."""
+    """Set the priority of a new pod from its PriorityClass.
+
+    Raise StatusError (Forbidden) if the class does not exist.
+    """
     spec: Any = pod.get("spec")
     if not isinstance(spec, dict):
         return  # the schema validation reports it

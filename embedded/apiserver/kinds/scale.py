@@ -15,7 +15,10 @@ _API_VERSION, _KIND = "autoscaling/v1", "Scale"
 
 
 def show(kind: Kind, current: StoredObject) -> Manifest:
-    """Return the Scale of an object. InternalError, as in a Kubernetes API server, if the object has no such field."""
+    """Return the Scale of an object.
+
+    Raise StatusError (InternalError) if the object has no such field, as a Kubernetes API server does.
+    """
     paths, manifest = _paths(kind), current.manifest()
     metadata = manifest["metadata"]
     metadata_fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -36,7 +39,7 @@ def show(kind: Kind, current: StoredObject) -> Manifest:
 
 
 def check(scale: Manifest, namespace: str, name: str) -> None:
-    """Raise BadRequest unless the body of a PUT is a Scale of the object on the URL."""
+    """Raise StatusError (BadRequest) unless the body of a PUT is a Scale of the object on the URL."""
     for key, expected in (("kind", _KIND), ("apiVersion", _API_VERSION)):
         if scale.get(key, expected) != expected:
             raise status_errors.bad_request("no kind is registered for the type v1.Scale")
@@ -60,7 +63,7 @@ def _check_name(body_name: Any, name: str) -> None:
 
 
 def _replicas(scale: Manifest) -> int:
-    """Return the number of replicas in a Scale. BadRequest if it is not an integer of 32 bits."""
+    """Return the number of replicas in a Scale. Raise StatusError (BadRequest) if it is not an integer of 32 bits."""
     spec: Any = scale.get("spec") or {}
     replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not -(2**31) <= replicas < 2**31:
@@ -69,7 +72,10 @@ def _replicas(scale: Manifest) -> int:
 
 
 def apply(kind: Kind, current: StoredObject, scale: Manifest, *, patch: bool) -> Manifest:
-    """Return the object with a Scale's number of replicas. BadRequest; Invalid if the result of a patch is no Scale."""
+    """Return the object with a Scale's number of replicas.
+
+    Raise StatusError (BadRequest) for a wrong body, and StatusError (Invalid) if the result of a patch is no Scale.
+    """
     if patch:
         if (scale.get("kind"), scale.get("apiVersion")) != (_KIND, _API_VERSION):
             raise status_errors.unreadable_patch(f"no kind is registered for the type {scale.get('kind')}")

@@ -134,7 +134,10 @@ def _need(needs: dict[str, Needs], chain: tuple[str, ...]) -> None:
 
 
 def compile_rule(raw: Mapping[str, Any]) -> CompiledRule:
-    """Compile one entry of `x-kubernetes-validations`. ValueError with the part that this server does not support."""
+    """Compile one entry of `x-kubernetes-validations`.
+
+    Raise ValueError with the part that this server does not support.
+    """
     source = raw.get("rule")
     if not isinstance(source, str) or not source.strip():
         raise ValueError("rule: Required value")
@@ -193,7 +196,7 @@ def _chains(source: str) -> list[tuple[str, ...]]:
 
 
 def _reads(source: str) -> Iterator[FieldRead]:
-    """Yield what a rule reads of the value and of the old value; of a path in `has()`, only whether it exists."""
+    """Yield the fields that a rule reads from the value and the old value; `has()` only tests that a field exists."""
     plain = _STRINGS.sub('""', source)
     for root, path in _HAS.findall(plain):
         yield FieldRead(root == "oldSelf", tuple("".join(path.split()).split(".")[1:]), shape=True)
@@ -229,7 +232,7 @@ def _message(rule: CompiledRule, context: Any) -> str:
     if rule.message_program is not None:
         try:
             text = rule.message_program.execute(context)
-        except Exception:  # as a Kubernetes API server: fall back to the fixed message
+        except Exception:  # a Kubernetes API server falls back to the fixed message, too
             text = ""
         if isinstance(text, str) and text.strip():
             return text

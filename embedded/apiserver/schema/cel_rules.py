@@ -63,17 +63,17 @@ def _identity(item: Any, node: SchemaNode) -> tuple[Any, ...]:
 
 def _run(value: Any, before: Any, node: SchemaNode, path: str, changed: bool) -> Iterator[Cause]:
     plan = node.create_plan if before is None else node.update_plan if changed else node.unchanged_plan
-    open_questions = plan.memory.missing(plan.rules, value, before)
-    if not open_questions:
+    uncached = plan.memory.missing(plan.rules, value, before)
+    if not uncached:
         return
     old_value = None if before is None else visible(before, node, plan.needs)
     context = cel.context(visible(value, node, plan.needs), old_value)
-    for rule, question in open_questions:
+    for rule, key in uncached:
         cause = cel.run(rule, context, path, value)
         if cause:
             yield cause
         else:
-            plan.memory.add(question)
+            plan.memory.add(key)
 
 
 def _root_view(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,10 @@ _RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59),
 
 
 def normalize(text: str, form: str) -> str:
-    """Return a time in its stored form. BadRequest with the message of Go for a text that is no time."""
+    """Return a time in its stored form.
+
+    Raise StatusError (BadRequest) with the message of Go for a text that is no time.
+    """
     if form == SECONDS and _PLAIN.fullmatch(text):
         try:
             timestamps.parse(text)

@@ -36,7 +36,7 @@ class PathStep:
 def compile_path(path: str) -> tuple[PathStep, ...]:
     """Return the steps of a path such as `.status.conditions[?(@.type=="Ready")].status`.
 
-    ValueError for other syntax.
+    Raise ValueError for other syntax.
     """
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     position, steps = 0, []

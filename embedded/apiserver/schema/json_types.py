@@ -1,6 +1,6 @@
 """The types of JSON values, by their names in a schema.
 
-One rule: Python calls true an integer; a schema does not.
+One rule: in Python, True is an integer; in a schema, it is not.
 """
 
 from typing import Any

@@ -50,7 +50,7 @@ def merge(target: Any, patch: Any) -> Any:
 def apply_json(target: Manifest, operations: Any) -> Manifest:
     """Apply a JSON patch (RFC 6902) to the target in place, and return the result.
 
-    BadRequest if the patch is malformed, 422 if it does not apply to this object.
+    Raise StatusError (BadRequest) if the patch is malformed, and StatusError (422) if it does not apply to this object.
     """
     if operations is None:
         return target
@@ -180,7 +180,7 @@ def _index(items: list[Any], step: str, highest: int) -> int:
 
 
 def _same(first: Any, second: Any) -> bool:
-    # Not ==, because 1 equals true in Python.
+    # The operator == does not suffice: 1 == True in Python.
     return _canonical(first) == _canonical(second)
 
 

@@ -26,7 +26,7 @@ class FieldRead(NamedTuple):
     """A field that a rule reads."""
 
     before: bool
-    """Whether the rule reads the field of the value before (`oldSelf`)."""
+    """Whether the rule reads the field of the old value (`oldSelf`)."""
     chain: Chain
     """The path of the field; empty for the whole value."""
     shape: bool
@@ -55,16 +55,16 @@ class RuleCache:
         self._keys: set[CacheKey] = set()
 
     def missing(self, rules: Iterable[AnyRule], value: Any, before: Any) -> list[tuple[AnyRule, CacheKey]]:
-        """Return the rules that have to run on a value and on the value before it, each with its cache key."""
+        """Return the rules that have to run on a value and its old value, each with its cache key."""
         read: dict[FieldRead, bytes] = {}
-        questions = [(rule, cache_key(rule, value, before, read)) for rule in rules]
-        return [(rule, key) for rule, key in questions if key not in self._keys]
+        candidates = [(rule, cache_key(rule, value, before, read)) for rule in rules]
+        return [(rule, key) for rule, key in candidates if key not in self._keys]
 
-    def add(self, question: CacheKey) -> None:
-        """Cache that a rule holds."""
+    def add(self, key: CacheKey) -> None:
+        """Record the cache key of a rule that holds."""
         if len(self._keys) >= MOST:
             self._keys.clear()
-        self._keys.add(question)
+        self._keys.add(key)
 
 
 def cache_key(rule: CacheableRule, value: Any, before: Any, read: dict[FieldRead, bytes]) -> CacheKey:

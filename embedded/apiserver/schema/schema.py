@@ -101,7 +101,7 @@ ANY = SchemaNode(properties={}, open=True)
 
 
 def compile_schema(raw: Mapping[str, Any]) -> SchemaNode:
-    """Compile a schema without `structure.problems`. ValueError if a rule does not compile."""
+    """Compile a schema without `structure.problems`. Raise ValueError if a rule does not compile."""
     properties = {name: compile_schema(child) for name, child in (raw.get("properties") or {}).items()}
     if raw.get("x-kubernetes-embedded-resource"):
         properties = {name: compile_schema(child) for name, child in _EMBEDDED.items()} | properties

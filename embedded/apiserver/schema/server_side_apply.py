@@ -121,7 +121,8 @@ class ApplyRequest:
 def apply(live: Manifest | None, request: ApplyRequest) -> Manifest:
     """Return the object with the applied configuration and its owners.
 
-    Conflict; a failure without a reason for a configuration that is not an object.
+    Raise StatusError (Conflict) if other managers own the fields. For a configuration that is not an object, raise a
+    StatusError without a reason.
     """
     _check(request)
     config, schema, manager = request.config, request.schema, request.manager
@@ -163,7 +164,7 @@ def _section(config: Manifest, section: str) -> Manifest:
 
 
 def _refuse(conflicts: Mapping[Manager, frozenset[Path]]) -> None:
-    """Raise Conflict if there are conflicts."""
+    """Raise StatusError (Conflict), with all conflicts, if there are any."""
     conflicting = sorted(
         (str(manager), sorted(map(field_sets.format_path, fields))) for manager, fields in conflicts.items() if fields
     )

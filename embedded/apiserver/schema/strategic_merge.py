@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 
 
 def merge(original: dict[str, Any], patch: Any, schema: Schema) -> dict[str, Any]:
-    """Return the object with the patch applied; the original is changed. Raise StatusError for an invalid patch."""
+    """Return the object with the patch applied; `original` may change. Raise StatusError for an invalid patch."""
     if not isinstance(patch, dict):
         raise bad_request("a strategic merge patch is a JSON object")
     typed: dict[str, Any] = {name: original[name] for name in ("apiVersion", "kind") if name in original}

@@ -14,7 +14,10 @@ from embedded.apiserver.storage.disk_reserve import DiskReserve
 
 _FORMAT = 1
 _MAGIC, _HEADER_BYTES, _USER_VERSION = b"SQLite format 3\0", 100, 60
-"""The header of a SQLite file, and where PRAGMA user_version is in it (www.sqlite.org/fileformat.html, 1.3)."""
+"""The header of a SQLite file: its beginning, its length, and the position of PRAGMA user_version.
+
+The format is described in section 1.3 of www.sqlite.org/fileformat.html.
+"""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
@@ -122,7 +125,10 @@ class Disk:
         return newest, (Row(*columns) for columns in cursor)
 
     def commit(self, rows: Iterable[Row], newest: int) -> None:
-        """Write changes in order, all or none. DiskFailed if they are not stored, DiskFull if the disk has no room."""
+        """Write changes in order, all or none.
+
+        Raise DiskFailed if they are not stored, and DiskFull if the reason is that the disk has no room.
+        """
         changes = tuple(rows)
         size = sum(len(row.body) for row in changes if row.body is not None)
         try:

@@ -81,12 +81,15 @@ class DiskReserve:
         return False
 
     def _extend_log(self) -> None:
-        """Extend the log to its full length. SQLite does not read the bytes behind the last commit. OSError."""
+        """Extend the log to its full length. SQLite does not read the bytes behind the last commit.
+
+        Raise OSError if that fails.
+        """
         if not self._is_log_long():
             allocate(self._log, _LOG_BYTES)
 
     def _grow(self, size: int) -> None:
-        """Add free pages to the database file. OSError, sqlite3.Error.
+        """Add free pages to the database file. Raise OSError or sqlite3.Error if that fails.
 
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.

@@ -59,7 +59,10 @@ class Journal:
             subscriber(change)
 
     def since(self, version: int, newest: int) -> list[Change]:
-        """Return all changes after a resourceVersion, oldest first. Expired (410) if some of them are forgotten."""
+        """Return all changes after a resourceVersion, oldest first.
+
+        Raise StatusError (Expired) if some of them are forgotten.
+        """
         if version < self._floor or version > newest:
             raise expired(f"too old resource version: {version} ({newest})")
         return list(self._newer(version))[::-1]

@@ -40,7 +40,10 @@ class StoredObject:
 
 
 def encode(manifest: Mapping[str, Any]) -> bytes:
-    """Return an object's canonical bytes. BadRequest for an object that is nested too deeply to be written."""
+    """Return an object's canonical bytes.
+
+    Raise StatusError (BadRequest) for an object that is nested too deeply to be written.
+    """
     try:
         if not isinstance(manifest, dict) or not manifest.keys() >= {"apiVersion", "kind"}:
             return orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)

@@ -103,7 +103,8 @@ class Store:
     def put(self, resource: str, manifest: Manifest) -> StoredObject:
         """Store a new version of an object and return it; its resourceVersion is the next one.
 
-        InsufficientStorage (507) if the disk is full and the change creates an object, or makes an object grow.
+        Raise StatusError (InsufficientStorage) if the disk is full and the change creates an object, or makes an object
+        grow.
         """
         after = objects.seal(manifest, self.revision + 1, self._selectable(resource))
         before = self.get(resource, after.namespace, after.name)
@@ -154,7 +155,7 @@ class Store:
     # Committing
 
     async def durable(self) -> None:
-        """Wait until all changes so far are on disk. DiskFailed if they could not be stored."""
+        """Wait until all changes so far are on disk. Raise DiskFailed if they could not be stored."""
         if self._batch is not None:
             await asyncio.shield(self._batch)
 

@@ -48,7 +48,10 @@ class ApiRequest:
     def write_options(
         self, verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False
     ) -> WriteOptions:
-        """Return the options of a write. Without a field manager, the client's program is the manager. Invalid."""
+        """Return the options of a write. Without a field manager, the client's program is the manager.
+
+        Raise StatusError (Invalid) if an option is wrong.
+        """
         write_options = options.write_options(self.query, verb, apply=apply)
         if write_options.manager:
             return write_options
@@ -104,7 +107,7 @@ class Handlers:
         return self._store.get(target.kind.storage, target.namespace, target.name) is not None
 
     def find(self, target: Target) -> StoredObject:
-        """Return the object that a path names. NotFound."""
+        """Return the object that a path names. Raise StatusError (NotFound) if it does not exist."""
         stored = self._store.get(target.kind.storage, target.namespace, target.name)
         if stored is None:
             raise status_errors.not_found(target.kind.resource, target.name)

@@ -47,7 +47,7 @@ class Lister:
         self._rests: OrderedDict[str, _Rest] = OrderedDict()
 
     def list(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
-        """Return the List object for a request. Expired for a page of a forgotten list."""
+        """Return the List object for a request. Raise StatusError (Expired) for a page of a forgotten list."""
         list_options = options.list_options(query)
         limit = max(0, list_options.limit)
         rest = self._resume(list_options) if list_options.token else self._begin(kind, namespace, query, list_options)
@@ -67,7 +67,9 @@ class Lister:
         return _Rest(items, 0, self._store.revision)
 
     def _check_version(self, list_options: ListOptions) -> None:
-        """Raise BadRequest for a malformed version, and Timeout for a version that is newer than the newest."""
+        """Raise StatusError (BadRequest) for a malformed version, and StatusError (Timeout) for a version that is newer
+        than the newest.
+        """
         if not list_options.version:
             return
         version = integers.parse_uint(list_options.version)
@@ -78,7 +80,10 @@ class Lister:
             raise status_errors.too_large(version, self._store.revision)
 
     def _list_at(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
-        """Return the list as it was at a version, by undoing the changes since then. Expired."""
+        """Return the list as it was at a version, by undoing the changes since then.
+
+        Raise StatusError (Expired) if some of these changes are forgotten.
+        """
         self._store.flush()
         present = {(item.namespace, item.name): item for item in self._store.items(kind.storage, namespace)}
         for change in reversed(list(self._store.journal(kind.storage).since(version, self._store.revision))):

@@ -42,15 +42,15 @@ class WatchRequest:
     namespace: str
     selector: Selector
     since: int
-    """The resourceVersion to begin after; 0: begin with the existing objects."""
+    """The resourceVersion after which the watch begins; with 0, it begins with the existing objects."""
     initial: bool | None
-    """Whether the existing objects are sent first, and a bookmark behind them; None: depending on `since`."""
+    """Whether the existing objects are sent first, followed by a bookmark. If None, `since` decides."""
     bookmarks: bool
     seconds: int
 
 
 def parse(kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
-    """Return the request of a watch from its query. BadRequest, Invalid."""
+    """Return the request of a watch from its query. Raise StatusError (BadRequest, Invalid) if it is wrong."""
     list_options = options.list_options(query, watching=True)
     selector = request.selector(query, kind)
     since = integers.resource_version(list_options.version or "0")
@@ -126,7 +126,10 @@ class WatchServer:
         self.ended = False
 
     def begin(self) -> None:
-        """Queue the events that the reader has missed, then subscribe to new ones. Expired if some are forgotten."""
+        """Queue the events that the reader has missed, then subscribe to new ones.
+
+        Raise StatusError (Expired) if some are forgotten.
+        """
         watch_request = self._request
         if watch_request.since:
             changes = self._journal.since(watch_request.since, self._store.revision)

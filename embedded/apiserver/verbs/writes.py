@@ -143,7 +143,10 @@ def can_be_removed(manifest: Manifest) -> bool:
 
 
 def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
-    """Set the request's namespace in an object's metadata. BadRequest if it has another namespace."""
+    """Set the request's namespace in an object's metadata.
+
+    Raise StatusError (BadRequest) if it has another namespace.
+    """
     if not kind.resource.namespaced:
         meta.pop("namespace", None)
     elif meta.setdefault("namespace", namespace) != namespace:
@@ -152,7 +155,7 @@ def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
 
 
 def check_name(kind: Kind, meta: dict[str, Any], namespace: str, name: str) -> None:
-    """Raise BadRequest unless an update's object is the object in the URL."""
+    """Raise StatusError (BadRequest) unless the object of an update is the object that the URL names."""
     check_namespace(kind, meta, namespace)
     if not meta.get("name"):
         why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -163,7 +166,10 @@ def check_name(kind: Kind, meta: dict[str, Any], namespace: str, name: str) -> N
 
 
 def check_upsert(kind: Kind, key: tuple[str, str], meta: dict[str, Any], options: WriteOptions) -> None:
-    """Raise Conflict unless a PUT may create its object: a uid means that the client knows an older object."""
+    """Raise StatusError (Conflict) unless a PUT may create its object.
+
+    A uid in the metadata means that the client knows an older object.
+    """
     _check_number(meta.get("resourceVersion", ""))
     if meta.get("uid"):
         preconditions.raise_conflict(kind, key, ("UID", meta["uid"], ""), dry_run=options.dry_run)
@@ -214,7 +220,7 @@ def changes(new: Manifest, old: Manifest) -> set[str]:
 
 
 def _validate(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str], section: str = "") -> None:
-    """Raise Invalid with all errors of an object; complete the object if its shape is correct."""
+    """Raise StatusError (Invalid) with all errors of an object; complete the object if its shape is correct."""
     problems = [status_errors.required(name) for name in kind.schema.required if name not in new]
     for name, child in kind.schema.properties.items():
         if name in changed and name in new:

@@ -53,13 +53,16 @@ _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def check_media_type(content_type: str) -> None:
-    """Raise UnsupportedMediaType unless a body of this type can be read."""
+    """Raise StatusError (UnsupportedMediaType) unless a body of this type can be read."""
     if content_type not in (*_JSON, YAML):
         raise unsupported_media_type(_ACCEPTED)
 
 
 def parse(body: bytes, content_type: str = "") -> Any:
-    """Return the body's value. BadRequest if it is not JSON (or not YAML, with that content type)."""
+    """Return the body's value.
+
+    Raise StatusError (BadRequest) if it is not JSON (or not YAML, with that content type).
+    """
     try:
         return _yaml(body) if content_type == YAML else orjson.loads(body)
     except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
@@ -67,7 +70,7 @@ def parse(body: bytes, content_type: str = "") -> Any:
 
 
 def patch(body: bytes) -> Any:
-    """Return the value of a patch. BadRequest."""
+    """Return the value of a patch. Raise StatusError (BadRequest) if it cannot be parsed."""
     try:
         return orjson.loads(body)
     except ValueError as error:
@@ -83,7 +86,10 @@ def _yaml(body: bytes) -> Any:
 
 
 def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
-    """Return the object of a create or update. BadRequest, UnsupportedMediaType."""
+    """Return the object of a create or update.
+
+    Raise StatusError (BadRequest, UnsupportedMediaType) if it is unreadable.
+    """
     check_media_type(content_type)
     try:
         value = parse(body, content_type)
@@ -100,7 +106,10 @@ def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def apply_configuration(kind: Kind, body: bytes) -> dict[str, Any]:
-    """Return the object of a server-side apply, from JSON or YAML. BadRequest."""
+    """Return the object of a server-side apply, from JSON or YAML.
+
+    Raise StatusError (BadRequest) if it is unreadable.
+    """
     try:
         value = _yaml(body) if body[:1] not in b"{" else orjson.loads(body)
     except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:

@@ -75,7 +75,7 @@ class Representation:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, include: str = "Metadata") -> Representation:
-    """Return the best form that the client accepts. 406 if the server supports none of them."""
+    """Return the best form that the client accepts. Raise StatusError (406) if the server supports none of them."""
     for media_range in media_ranges(accept):
         if media_range.type not in _ANY:
             continue
@@ -105,7 +105,7 @@ def likes_yaml(accept: str) -> bool:
 
 
 def as_yaml(body: bytes) -> bytes:
-    """Convert a JSON answer to YAML. 406 if it is too large."""
+    """Convert a JSON answer to YAML. Raise StatusError (406) if it is too large."""
     if len(body) > _LARGEST_YAML:
         message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not available in YAML: request JSON"
         raise StatusError(406, "NotAcceptable", message)
@@ -140,7 +140,7 @@ class Encoder:
         return orjson.dumps({**self._head("PartialObjectMetadataList"), **content})
 
     def _check(self, *, is_list: bool) -> None:
-        """Raise a 406 for a list in a form for objects, and for an object in a form for lists."""
+        """Raise StatusError (406) for a list in a form for objects, and for an object in a form for lists."""
         if self.representation.is_list in {None, is_list}:
             return
         if self.kind.custom and not is_list:

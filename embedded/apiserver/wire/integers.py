@@ -31,7 +31,7 @@ def parse_int(text: str) -> int | None:
 
 
 def resource_version(text: str) -> int:
-    """Return a resourceVersion as a number. BadRequest if it is not a number of 64 bits."""
+    """Return a resourceVersion as a number. Raise StatusError (BadRequest) if it is not a number of 64 bits."""
     number = parse_uint(text)
     if number is None:
         value = format_value(excerpt(text, _LONGEST_EXCERPT))
@@ -40,7 +40,10 @@ def resource_version(text: str) -> int:
 
 
 def query_integer(name: str, text: str) -> int:
-    """Return a parameter of the query as a number. BadRequest, with its name, if it is not a number of 64 bits."""
+    """Return a parameter of the query as a number.
+
+    Raise StatusError (BadRequest), with the name of the parameter, if it is not a number of 64 bits.
+    """
     number = parse_int(text)
     if number is None:
         raise bad_request(f"{name}: {_problem('ParseInt', text)}")

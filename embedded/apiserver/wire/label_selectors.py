@@ -52,7 +52,7 @@ class Requirement:
 
 
 def parse(text: str) -> tuple[Requirement, ...]:
-    """Return the terms of a selector. BadRequest."""
+    """Return the terms of a selector. Raise StatusError (BadRequest) if it cannot be parsed."""
     return _Parser(text).terms()
 
 

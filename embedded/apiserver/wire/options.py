@@ -69,7 +69,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def list_options(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
-    """Return the options of a list, or of a watch. BadRequest, Invalid."""
+    """Return the options of a list, or of a watch. Raise StatusError (BadRequest, Invalid) if one is wrong."""
     label_selectors.parse(query.get("labelSelector", ""))  # errors of the selector come before those of the options
     read = ListOptions(
         watch=flag(query, "watch"),
@@ -119,7 +119,10 @@ def _watch_problems(read: ListOptions) -> Iterable[Cause]:
 def write_options(
     query: Mapping[str, str], verb: Literal["Create", "Update", "Patch"] = "Create", *, apply: bool = False
 ) -> WriteOptions:
-    """Return the options of a create, update, patch or server-side apply. Invalid."""
+    """Return the options of a create, update, patch or server-side apply.
+
+    Raise StatusError (Invalid) if one is wrong.
+    """
     patch = verb == "Patch"
     level, dry = query.get("fieldValidation", ""), _all_values(query, "dryRun")
     problems: list[Cause] = []
@@ -152,8 +155,10 @@ def _dry_run_problems(values: Sequence[str]) -> Iterable[Cause]:
 
 
 def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
-    """Return the options of a deletion, from its body (DeleteOptions), or without a body from its query. BadRequest,
-    Invalid."""
+    """Return the options of a deletion, from its body (DeleteOptions), or without a body from its query.
+
+    Raise StatusError (BadRequest, Invalid) if one is wrong.
+    """
     parameters = _query_parameters(query) if body is None else _body_parameters(body)
     orphan, propagation, dry = (
         parameters.get("orphanDependents"),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Type = str | dict[int, Any]
-"""`text`, `number`, `flag`, `bytes`, `time`, `quantity`, `either` (number or text), `raw`, or a message."""
+"""The type of a field: `text`, `number`, `flag`, `bytes`, `time`, `quantity`, `either` (number or text), `raw`, or a
+message."""
 
 
 @dataclass(frozen=True, slots=True)

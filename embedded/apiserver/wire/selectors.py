@@ -35,7 +35,10 @@ class Selector:
 
 
 def parse(labels: str, fields: str, selectable: tuple[str, ...], *, custom: bool = True) -> Selector:
-    """Parse both selectors of a request; `selectable` are the resource's own field paths. BadRequest."""
+    """Parse both selectors of a request; `selectable` are the resource's own field paths.
+
+    Raise StatusError (BadRequest) if a selector cannot be parsed.
+    """
     terms = label_selectors.parse(labels)
     field_terms = tuple(_term(part, fields) for part in _parts(fields) if part)
     for term in field_terms:

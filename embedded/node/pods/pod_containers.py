@@ -94,19 +94,24 @@ class PodContainers:
         self._context.memory.watch(self._uid, WatchedPod(running, _memory_limit(pod.spec)))
 
     def publish_volumes(self, pod: LocalPod) -> None:
-        """Write the files in the pod's volumes that show its metadata. OSError."""
+        """Write the files in the pod's volumes that show its metadata. Raise OSError if that fails."""
         self._volumes.publish(pod)
 
     def begin_restart(self, generation: str) -> None:
-        """Begin the restart in place that a generation asks for, unless it was done or comes too late. OSError."""
+        """Begin the restart in place for a generation, unless that restart was done or comes too late.
+
+        Raise OSError if that fails.
+        """
         restart = restarts.next_restart(self.spec, self.histories, generation)
         if restart is not None:
             write_restart(self._context.layout, self._uid, restart)
             self.spec = replace(self.spec, restart=restart)
 
     def apply(self, action: Action, pod: LocalPod) -> None:
-        """Start, terminate or kill a container. ValueError, TypeError, AttributeError or LookupError if its
-        spec cannot be read."""
+        """Start, terminate or kill a container.
+
+        Raise ValueError, TypeError, AttributeError or LookupError if its spec cannot be read.
+        """
         match action:
             case StartContainer(container, restart):
                 self._start(pod, container, restart)
@@ -163,7 +168,7 @@ def read_restart(layout: Layout, uid: str) -> Restart | None:
 
 
 def write_restart(layout: Layout, uid: str, restart: Restart) -> None:
-    """Write a pod's last restart in place to disk, whole or not at all. OSError."""
+    """Write a pod's last restart in place to disk, whole or not at all. Raise OSError if that fails."""
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _RESTART_FILE, json.dumps(asdict(restart)))

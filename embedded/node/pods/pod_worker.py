@@ -38,7 +38,7 @@ class PodWorker:
         """The number of syncs in a row that raised an unforeseen error."""
         self._context = context
         self._shutdown = PodShutdown(context.layout, pod.uid, context.shutdown)
-        self._containers = PodContainers(pod, context, self._shutdown.asked_runs)
+        self._containers = PodContainers(pod, context, self._shutdown.signalled_runs)
         self._status = PodStatusWriter(pod, context.reporter)
         self._termination: Termination | None = None
         """The end of the pod, while it is to end."""
@@ -81,7 +81,7 @@ class PodWorker:
         return EndingPod(self.pod.namespace, self.pod.name, job, until)
 
     def sync(self, now: float) -> None:
-        """Take the next steps for the pod. OSError if the machine's disk fails."""
+        """Take the next steps for the pod. Raise OSError if the machine's disk fails."""
         self._containers.observe()
         if self._reject(now):
             return
@@ -104,7 +104,7 @@ class PodWorker:
             if plan.actions:
                 containers.observe()
             if self._termination:
-                self._shutdown.note_asked(self._termination.since, containers.signalled)
+                self._shutdown.record_signalled(self._termination.since, containers.signalled)
         self._report(now)
         containers.watch_memory(self.pod)
         check_at = now + _CHECK_SECONDS if containers.start_problems or containers.alive_runs() else plan.wake_at
@@ -167,7 +167,7 @@ class PodWorker:
             return grace if self._containers.alive_runs() else None
         if self._failure is None and self._shutdown.ends(self._containers.spec, self._containers.histories):
             self._failure = shutdown.FAILURE
-        if self._failure is shutdown.FAILURE and not self._shutdown.may_ask(self.pod, now):
+        if self._failure is shutdown.FAILURE and not self._shutdown.may_terminate(self.pod, now):
             return None
         if self._failure is None and now >= self._deadline() and not self._containers.has_ended():
             self._failure = PodFailure("DeadlineExceeded", "the pod ran longer than spec.activeDeadlineSeconds")
@@ -226,7 +226,7 @@ class PodWorker:
         )
 
     def _report_late_restart(self, now: float) -> None:
-        """Write that the pod had ended before its restart was asked for, unless its status says so."""
+        """Write that the pod had ended before its restart was requested, unless its status says so."""
         before = self._status.with_other_conditions(self.pod)["conditions"]
         updates = pod_status.restart_conditions(self._state(), self.pod.phase)
         self._status.write(self.pod, {"conditions": merge_conditions(before, updates, now)})

@@ -25,7 +25,10 @@ class Volumes:
         self._published: dict[Path, File] = {}
 
     def folder(self, volume: Mapping[str, Any]) -> Path:
-        """Return the folder of a volume on this machine; create it if it belongs to the pod. OSError."""
+        """Return the folder of a volume on this machine; create it if it belongs to the pod.
+
+        Raise OSError if that fails.
+        """
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
         folder = self._layout.volume(self._uid, volume["name"])
@@ -33,7 +36,7 @@ class Volumes:
         return folder
 
     def publish(self, pod: LocalPod) -> None:
-        """Write the files of downwardAPI volumes whose metadata has changed. OSError."""
+        """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError if that fails."""
         for volume in pod.spec.get("volumes") or ():
             if volume.get("downwardAPI") is None:
                 continue

@@ -29,17 +29,17 @@ class Machine:
     """The resources that all pods together may use."""
 
     cpu: int
-    """In thousandths of a core."""
+    """The CPU time, in thousandths of a core."""
     memory: int
-    """In bytes."""
+    """The memory, in bytes."""
     gpus: tuple[str, ...] = ()
     """The devices as CUDA_VISIBLE_DEVICES names them."""
     storage: int = 0
-    """In bytes."""
+    """The disk space for pods, in bytes."""
 
     @property
     def amounts(self) -> dict[str, int]:
-        """The same as amounts by resource name. Without GPUs, their resource is not listed."""
+        """These resources as amounts by resource name. Without GPUs, their resource is not listed."""
         amounts = {"cpu": self.cpu, "memory": self.memory, "pods": MOST_PODS, "ephemeral-storage": self.storage}
         return amounts | ({GPU: len(self.gpus)} if self.gpus else {})
 
@@ -50,7 +50,7 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
 
 
 def override(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
-    """Return a machine in which the admin's values replace the measured ones. ValueError for a bad quantity."""
+    """Return a machine in which the admin's values replace the measured ones. Raise ValueError for a bad quantity."""
     return Machine(
         quantities.parse("cpu", cpus) if cpus else machine.cpu,
         quantities.parse("memory", memory) if memory else machine.memory,
@@ -60,7 +60,10 @@ def override(machine: Machine, cpus: str = "", memory: str = "", gpus: int | Non
 
 
 def log_bytes(text: str) -> int:
-    """Return the bytes of `--container-log-max-size`. ValueError, with the name of the option."""
+    """Return the bytes of `--container-log-max-size`.
+
+    Raise ValueError, with the name of the option, for a bad quantity.
+    """
     try:
         size = quantities.parse("memory", text)
     except ValueError as e:

@@ -24,7 +24,7 @@ class MemoryUse:
     used: int
     rough: int
     at: float
-    """In seconds of the caller's clock."""
+    """The time of the measurement, in seconds of the caller's clock."""
 
 
 def rough(pids: Iterable[int]) -> int:

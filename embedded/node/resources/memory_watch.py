@@ -29,7 +29,7 @@ _IDLE = 20.0
 _MEMBERS_SECONDS = 1.0
 """The largest age of the list of a container's processes. It is always updated before a container is killed."""
 _NEAR_SECONDS = 0.2
-"""The same while a container is near its limit."""
+"""The largest age of that list while a container is near its limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Ending:
 
     exit_code: int
     finished_at: float
-    """In seconds since the epoch."""
+    """The time at which the run ended, in seconds since the epoch."""
     signal: int = 0
     reason: str = ""
     message: str = ""
@@ -82,7 +82,7 @@ class Run:
 
     restart: int
     started_at: float | None = None
-    """In seconds since the epoch; None while the shim has not begun the command."""
+    """The time at which the shim began the command, in seconds since the epoch; None before."""
     process: Process | None = None
     ending: Ending | None = None
 
@@ -114,7 +114,7 @@ class ContainerRuns:
         self._fork_server = ForkServer()
 
     def start(self, key: RunKey, order: Order) -> bool:
-        """Start a run, unless it was started before. OSError if the machine cannot start another process."""
+        """Start a run, unless it was started before. Raise OSError if the machine cannot start another process."""
         folder = self._folder(key)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _lock(folder) as lock:
@@ -158,7 +158,7 @@ class ContainerRuns:
         return self._folder(key) / _MESSAGE
 
     def record_oom(self, key: RunKey, message: str) -> None:
-        """Write to disk that a run is killed because it exceeded a memory limit. OSError."""
+        """Write to disk that a run is killed because it exceeded a memory limit. Raise OSError if that fails."""
         shim.write_reserved(str(self._folder(key)), shim.OUT_OF_MEMORY, message)
 
     def note(self, key: RunKey, now: float, last_length: int) -> int:

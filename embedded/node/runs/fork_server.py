@@ -37,7 +37,7 @@ class ForkServer:
         return self._process.pid if self._process else 0
 
     def fork(self, order_file: int, lock: int, output: int) -> None:
-        """Fork a shim that holds `lock` and runs the marshalled order in `order_file`. OSError if that fails."""
+        """Fork a shim that holds `lock` and runs the marshalled order in `order_file`. Raise OSError if that fails."""
         with self._lock:
             try:
                 self._send((order_file, lock, output))

@@ -312,7 +312,7 @@ def _megabytes(group: str, name: str) -> int:
 
 
 def _write_now(path: str, text: str) -> None:
-    """Write to an existing file, unbuffered and in one call. OSError."""
+    """Write to an existing file, unbuffered and in one call. Raise OSError if that fails."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -353,7 +353,10 @@ def _ending(status: int, problem: str) -> str:
 
 
 def reserve(folder: str, name: str) -> None:
-    """Reserve disk space for a file that must be written later, even if the disk is full by then. OSError."""
+    """Reserve disk space for a file that must be written later, even if the disk is full by then.
+
+    Raise OSError if that fails.
+    """
     with open(os.path.join(folder, f".{name}"), "wb") as file:
         file.write(b" " * _RESERVED_BYTES)
 

@@ -37,13 +37,13 @@ HOLD_SECONDS = 1.0
 NEAR_SECONDS = 10.0
 """The largest time between the signals of one shutdown."""
 _STOP_SIGNALS = (1, 15)
-"""SIGHUP, SIGTERM."""
-AskedRuns = frozenset[tuple[str, int]]
+"""The numbers of SIGHUP and SIGTERM."""
+SignalledRuns = frozenset[tuple[str, int]]
 """Container and restart of the runs to which the node itself has sent SIGTERM."""
 
 
 class NodeShutdown:
-    """The state of this node's shutdown; shared between threads."""
+    """The state of this node's shutdown; several threads share it."""
 
     def __init__(self, layout: Layout, clock: Callable[[], float] = time.time) -> None:
         self._layout = layout
@@ -52,7 +52,7 @@ class NodeShutdown:
         """The time at which this node began, in seconds since the epoch."""
         self._before = shutdown_record.last_shutdown(layout)
         self.since: float | None = None
-        """The time at which the shutdown was requested, in seconds since the epoch; None if it was not."""
+        """The time at which the shutdown was requested, in seconds since the epoch; None without a request."""
         self.released = False
         """Whether all pods are marked, so that containers may be sent SIGTERM."""
         self.hurried = False
@@ -106,18 +106,18 @@ class PodShutdown:
         return self._node.hurried
 
     @property
-    def asked_runs(self) -> AskedRuns:
+    def signalled_runs(self) -> SignalledRuns:
         """The runs to which a node has sent SIGTERM."""
         return frozenset(self.mark.asked) if self.mark else frozenset()
 
-    def meet(self, pod: Containers, histories: Histories, asked_runs: AskedRuns, now: float) -> float | None:
+    def meet(self, pod: Containers, histories: Histories, signalled_runs: SignalledRuns, now: float) -> float | None:
         """Mark a pod that has not finished, if the shutdown ends it or has ended it.
 
         Return the time until which the report of its end is to be held back, in seconds since the epoch, if any.
         """
         if self.mark is not None:
             return None
-        endings = list(_suspicious_endings(pod, histories, asked_runs))
+        endings = list(_suspicious_endings(pod, histories, signalled_runs))
         explained = [ending.signalled_at or ending.finished_at for ending in endings if self._node.explains(ending)]
         if explained:
             self._write(Mark(min(explained)))
@@ -149,15 +149,15 @@ class PodShutdown:
         mark = {"type": DISRUPTION_TARGET, "status": "True", "reason": FAILURE.disruption}
         return any(mark.items() <= item.items() for item in well_formed(pod.status.get("conditions")))
 
-    def may_ask(self, pod: LocalPod, now: float) -> bool:
+    def may_terminate(self, pod: LocalPod, now: float) -> bool:
         """Return whether containers may be sent SIGTERM now."""
         if self.mark is None or self._node.since is not None:
             return self._node.released
         return self.mark.asked_at is not None or self.is_marked_in(pod) or now - self._node.began >= MARK_SECONDS
 
-    def note_asked(self, since: float, runs: AskedRuns) -> None:
+    def record_signalled(self, since: float, runs: SignalledRuns) -> None:
         """Record which runs were sent SIGTERM, and since when."""
-        if self.mark is not None and (self.mark.asked_at is None or not runs <= self.asked_runs):
+        if self.mark is not None and (self.mark.asked_at is None or not runs <= self.signalled_runs):
             self._write(replace(self.mark, asked_at=since, asked=tuple(sorted(runs))))
 
     def _write(self, mark: Mark) -> None:
@@ -172,11 +172,11 @@ class PodShutdown:
             logger.warning("the shutdown of the pod with uid %s could not be written to disk: %s", self._uid, e)
 
 
-def _suspicious_endings(pod: Containers, histories: Histories, asked_runs: AskedRuns) -> Iterator[Ending]:
+def _suspicious_endings(pod: Containers, histories: Histories, signalled_runs: SignalledRuns) -> Iterator[Ending]:
     """Yield the ends of runs that a shutdown may explain."""
     for name, history in lifecycle.runs_since_restart(pod, histories).items():
         ending = lifecycle.last_ending(history)
-        if ending is not None and (name, history[-1].restart) not in asked_runs and _is_suspicious(ending):
+        if ending is not None and (name, history[-1].restart) not in signalled_runs and _is_suspicious(ending):
             yield ending
 
 

@@ -49,7 +49,7 @@ def read(layout: Layout, uid: str) -> Mark | None:
 
 
 def write(layout: Layout, uid: str, mark: Mark) -> None:
-    """Write a pod's mark to disk, whole or not at all. OSError."""
+    """Write a pod's mark to disk, whole or not at all. Raise OSError if that fails."""
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _FILE, json.dumps(asdict(mark)))
@@ -63,7 +63,7 @@ def last_shutdown(layout: Layout) -> float | None:
 
 
 def begin(layout: Layout, now: float) -> None:
-    """Record that the node shuts down. OSError."""
+    """Record that the node shuts down. Raise OSError if that fails."""
     shim.write(str(layout.root), _FILE, json.dumps({"at": now}))
 
 
@@ -75,7 +75,7 @@ def ending_pods(layout: Layout) -> tuple[EndingPod, ...] | None:
 
 
 def write_ending_pods(layout: Layout, pods: Iterable[EndingPod]) -> None:
-    """Write which pods have not ended yet. OSError."""
+    """Write which pods have not ended yet. Raise OSError if that fails."""
     shim.write(str(layout.root), _LEFT, json.dumps([asdict(pod) for pod in pods]))
 
 

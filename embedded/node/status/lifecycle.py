@@ -85,7 +85,7 @@ class ActionPlan:
 
     actions: tuple[Action, ...] = ()
     wake_at: float = math.inf
-    """In seconds since the epoch."""
+    """The time of the next check, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
