@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from crds import labels
 from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
-from reconcilers.plan import backoff, progress, start_gates, status
+from reconcilers.plan import backoff, progress, status
 from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
-from reconcilers.pods import manifests
+from reconcilers.pods import manifests, start_gate
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation
+from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation, PatchPodMetadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,15 @@ class Advance:
         """Return the actions that create groups, open gates, and create the missing pods that may exist now."""
         if not self.settings.make_pods:
             return ()
-        return (*self.groups.actions, *start_gates.open_gates(self.progress, self.run.pods), *self._pods())
+        return (*self.groups.actions, *self._open_gates(), *self._pods())
+
+    def _open_gates(self) -> tuple[Action, ...]:
+        """Return the action that opens the gates of pods whose task may start."""
+        started = {task_type.lower() for task_type in self.progress.started}
+        waiting = tuple(
+            pod for pod in self.run.pods if pod.gated and pod.task in started and not (pod.deleting or pod.finished)
+        )
+        return (PatchPodMetadata(waiting, {"annotations": {labels.START: start_gate.OPEN}}),) if waiting else ()
 
     def _pods(self) -> tuple[Action, ...]:
         names = {pod.name for pod in self.run.pods}

@@ -4,7 +4,7 @@ One rule: pure. A group is created before its pods and deleted when its stage, o
 restart keeps the group; another admission has its own. Auxiliary tasks are in no group.
 
 A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
-do not wait for the group. `reconcilers.plan.start_gates` decides which of them may start.
+do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
 
 A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
 in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the

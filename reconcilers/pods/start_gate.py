@@ -2,6 +2,10 @@
 
 One rule: pure, over opaque pod specs. The gate waits for an annotation; it opens once, and never closes.
 
+A gang scheduler binds all pods of a stage at once. Otherwise a gang that waits for its master and a master that waits
+for its gang would block each other. Without a gang scheduler there are no gates: pods are created when they may start.
+`reconcilers.plan.advance` opens a gate when the task's upstream tasks have progressed far enough.
+
 The init container uses the main container's image and its requests of cpu, memory and ephemeral storage. So the pod
 requests no more than before, keeps its quality of service, and passes a quota that demands requests of every
 container. The image needs `sh` and `sleep`.
