@@ -307,15 +307,11 @@ def _demand(manifest: Manifest) -> Amounts:
         containers = [spec.get(name) or () for name in ("containers", "initContainers")]
         if sum(map(len, containers)) > MOST_CONTAINERS:
             return demand.pod_demand(spec)
-        requests = [[_requests(container) for container in group] for group in containers]
+        requests = [[demand.demand_fields(container) for container in group] for group in containers]
         text = orjson.dumps([spec.get("resources"), spec.get("overhead"), *requests])
         return _cached_demand(text) if len(text) <= LONGEST else demand.pod_demand(spec)
     except (ValueError, TypeError, AttributeError):  # no API server accepts such a pod today
         return {PODS: 1}
-
-
-def _requests(container: Manifest) -> Manifest:
-    return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
 
 
 @lru_cache(4096)

@@ -65,6 +65,11 @@ def requests(container: Mapping[str, Any]) -> dict[str, int]:
     return read_resources(resources.get("limits")) | read_resources(resources.get("requests"))
 
 
+def demand_fields(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a container on which the demand of its pod depends."""
+    return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
+
+
 def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
     """Return what the scheduler reserves for one pod, including `pods`: a node runs a limited number of pods.
 

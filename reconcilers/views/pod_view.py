@@ -188,15 +188,11 @@ def pod_requests(spec: Mapping[str, Any]) -> Requests:
     if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
         return _compute_requests(spec)
     parts = {
-        name: [_request_fields(container) for container in spec.get(name) or ()]
+        name: [demand.demand_fields(container) for container in spec.get(name) or ()]
         for name in ("containers", "initContainers")
     }
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
     return _parse_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
-
-
-def _request_fields(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
 
 
 @lru_cache(1024)

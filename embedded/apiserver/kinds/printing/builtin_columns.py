@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages, pod_columns
-from embedded.apiserver.kinds.printing.columns import PrintedColumn, age_column, column, name_column, time_column
+from embedded.apiserver.kinds.printing.columns import (
+    NONE,
+    PrintedColumn,
+    age_column,
+    column,
+    get_spec,
+    get_status,
+    name_column,
+    time_column,
+)
 from kube.api import Manifest
 
-NONE = "<none>"
 _ROLE = "node-role.kubernetes.io/"
-
-
-def _spec(body: Manifest) -> dict[str, Any]:
-    return body.get("spec") or {}
-
-
-def _status(body: Manifest) -> dict[str, Any]:
-    return body.get("status") or {}
 
 
 def _pairs(labels: dict[str, str] | None) -> str:
@@ -30,9 +30,9 @@ def _pairs(labels: dict[str, str] | None) -> str:
 
 
 def _node_state(body: Manifest) -> str:
-    ready = next((c for c in _status(body).get("conditions") or () if c.get("type") == "Ready"), None)
+    ready = next((c for c in get_status(body).get("conditions") or () if c.get("type") == "Ready"), None)
     state = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
-    return state + (",SchedulingDisabled" if _spec(body).get("unschedulable") else "")
+    return state + (",SchedulingDisabled" if get_spec(body).get("unschedulable") else "")
 
 
 def _roles(body: Manifest) -> str:
@@ -42,21 +42,21 @@ def _roles(body: Manifest) -> str:
 
 def _address(kind: str) -> Callable[[Manifest], str]:
     def read(body: Manifest) -> str:
-        addresses = _status(body).get("addresses") or ()
+        addresses = get_status(body).get("addresses") or ()
         return next((address["address"] for address in addresses if address.get("type") == kind), NONE)
 
     return read
 
 
 def _info(field: str) -> Callable[[Manifest], str]:
-    return lambda body: (_status(body).get("nodeInfo") or {}).get(field) or "<unknown>"
+    return lambda body: (get_status(body).get("nodeInfo") or {}).get(field) or "<unknown>"
 
 
 _NODES = [
     column("Status", _node_state),
     column("Roles", _roles),
     age_column(),
-    column("Version", lambda body: (_status(body).get("nodeInfo") or {}).get("kubeletVersion", "")),
+    column("Version", lambda body: (get_status(body).get("nodeInfo") or {}).get("kubeletVersion", "")),
     column("Internal-IP", _address("InternalIP"), wide=True),
     column("External-IP", _address("ExternalIP"), wide=True),
     column("OS-Image", _info("osImage"), wide=True),
@@ -74,16 +74,16 @@ def _port(port: dict[str, Any]) -> str:
 
 
 def _ports(body: Manifest) -> str:
-    return ",".join(map(_port, _spec(body).get("ports") or ())) or NONE
+    return ",".join(map(_port, get_spec(body).get("ports") or ())) or NONE
 
 
 _SERVICES = [
-    column("Type", lambda body: _spec(body).get("type", "")),
-    column("Cluster-IP", lambda body: _spec(body).get("clusterIP") or NONE),
-    column("External-IP", lambda body: ",".join(_spec(body).get("externalIPs") or ()) or NONE),
+    column("Type", lambda body: get_spec(body).get("type", "")),
+    column("Cluster-IP", lambda body: get_spec(body).get("clusterIP") or NONE),
+    column("External-IP", lambda body: ",".join(get_spec(body).get("externalIPs") or ()) or NONE),
     column("Port(s)", _ports),
     age_column(),
-    column("Selector", lambda body: _pairs(_spec(body).get("selector")), wide=True),
+    column("Selector", lambda body: _pairs(get_spec(body).get("selector")), wide=True),
 ]
 
 
@@ -133,7 +133,7 @@ def _size(*fields: str) -> Callable[[Manifest], int]:
 
 
 def _amounts(body: Manifest, prefix: str) -> str:
-    status = _status(body)
+    status = get_status(body)
     hard, used = status.get("hard") or {}, status.get("used") or {}
     return ", ".join(f"{key}: {used.get(key, 0)}/{hard[key]}" for key in sorted(hard) if key.startswith(prefix))
 
@@ -142,7 +142,7 @@ TABLES: dict[str, list[PrintedColumn]] = {
     "pods": [name_column(), *pod_columns.COLUMNS],
     "nodes": [name_column(), *_NODES],
     "services": [name_column(), *_SERVICES],
-    "namespaces": [name_column(), column("Status", lambda body: _status(body).get("phase", "")), age_column()],
+    "namespaces": [name_column(), column("Status", lambda body: get_status(body).get("phase", "")), age_column()],
     "events": _EVENTS,
     "configmaps": [name_column(), column("Data", _size("data", "binaryData")), age_column()],
     "secrets": [
@@ -160,7 +160,7 @@ TABLES: dict[str, list[PrintedColumn]] = {
     ],
     "leases.coordination.k8s.io": [
         name_column(),
-        column("Holder", lambda body: _spec(body).get("holderIdentity", "")),
+        column("Holder", lambda body: get_spec(body).get("holderIdentity", "")),
         age_column(),
     ],
     "priorityclasses.scheduling.k8s.io": [

@@ -12,6 +12,9 @@ from embedded.apiserver.kinds.printing import ages
 from embedded.apiserver.schema import json_paths
 from kube.api import Manifest
 
+NONE = "<none>"
+"""The text of a cell of a built-in resource without a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrintedColumn:
@@ -20,6 +23,16 @@ class PrintedColumn:
     column: Column
     cell: Callable[[Manifest, float], Any]
     format: str = ""
+
+
+def get_spec(body: Manifest) -> dict[str, Any]:
+    """Return the spec of an object; empty if it has none."""
+    return body.get("spec") or {}
+
+
+def get_status(body: Manifest) -> dict[str, Any]:
+    """Return the status of an object; empty if it has none."""
+    return body.get("status") or {}
 
 
 def column(title: str, read: Callable[[Manifest], Any], *, wide: bool = False, kind: str = "string") -> PrintedColumn:

@@ -7,37 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages
-from embedded.apiserver.kinds.printing.columns import age_column, column, time_column
+from embedded.apiserver.kinds.printing.columns import NONE, age_column, column, get_spec, get_status, time_column
 from kube.api import Manifest
 
-NONE = "<none>"
 _OVER = ("Succeeded", "Failed")
-
-
-def _spec(pod: Manifest) -> dict[str, Any]:
-    return pod.get("spec") or {}
-
-
-def _status(pod: Manifest) -> dict[str, Any]:
-    return pod.get("status") or {}
 
 
 def _sidecars(pod: Manifest) -> set[str]:
     """Return the names of the init containers that run beside the other containers."""
     return {
         container["name"]
-        for container in _spec(pod).get("initContainers") or ()
+        for container in get_spec(pod).get("initContainers") or ()
         if container.get("restartPolicy") == "Always"
     }
 
 
 def _condition(pod: Manifest, kind: str) -> dict[str, Any]:
-    return next((c for c in _status(pod).get("conditions") or () if c.get("type") == kind), {})
+    return next((c for c in get_status(pod).get("conditions") or () if c.get("type") == kind), {})
 
 
 def status_of(pod: Manifest) -> str:
     """Return the status of a pod in one word."""
-    status = _status(pod)
+    status = get_status(pod)
     status_text = status.get("reason") or status.get("phase") or "Unknown"
     if _condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
         status_text = "SchedulingGated"
@@ -55,7 +46,7 @@ def status_of(pod: Manifest) -> str:
 def _initializing(pod: Manifest) -> str:
     """Return the status of the first init container that is not complete; empty if all are complete."""
     sidecars = _sidecars(pod)
-    for index, container in enumerate(_status(pod).get("initContainerStatuses") or ()):
+    for index, container in enumerate(get_status(pod).get("initContainerStatuses") or ()):
         ended, waiting = _state(container, "terminated"), _state(container, "waiting")
         if ended is not None and ended.get("exitCode", 0) == 0:
             continue
@@ -65,14 +56,14 @@ def _initializing(pod: Manifest) -> str:
             return "Init:" + (ended.get("reason") or _exit_text(ended))
         if waiting and waiting.get("reason") not in {None, "", "PodInitializing"}:
             return f"Init:{waiting['reason']}"
-        return f"Init:{index}/{len(_spec(pod).get('initContainers') or ())}"
+        return f"Init:{index}/{len(get_spec(pod).get('initContainers') or ())}"
     return ""
 
 
 def _container_status(pod: Manifest, default: str) -> str:
     """Return the status of the first container that is waiting for a reason or has ended, else the default."""
     running = False
-    for container in reversed(_status(pod).get("containerStatuses") or ()):
+    for container in reversed(get_status(pod).get("containerStatuses") or ()):
         waiting, ended = _state(container, "waiting"), _state(container, "terminated")
         if waiting and waiting.get("reason"):
             default = waiting["reason"]
@@ -97,14 +88,14 @@ def _exit_text(ended: dict[str, Any]) -> str:
 def _relevant_statuses(pod: Manifest) -> Iterator[dict[str, Any]]:
     """Yield the statuses of the containers that count for READY and RESTARTS."""
     sidecars = _sidecars(pod)
-    for container in _status(pod).get("initContainerStatuses") or ():
+    for container in get_status(pod).get("initContainerStatuses") or ():
         if container["name"] in sidecars:
             yield container
-    yield from _status(pod).get("containerStatuses") or ()
+    yield from get_status(pod).get("containerStatuses") or ()
 
 
 def _ready(pod: Manifest) -> str:
-    number = len(_spec(pod).get("containers") or ()) + len(_sidecars(pod))
+    number = len(get_spec(pod).get("containers") or ()) + len(_sidecars(pod))
     ready = sum(
         1
         for container in _relevant_statuses(pod)
@@ -116,7 +107,7 @@ def _ready(pod: Manifest) -> str:
 def _restarts(pod: Manifest, now: float) -> str:
     initializing = bool(_initializing(pod)) and _condition(pod, "Initialized").get("status") != "True"
     containers = (
-        list(_status(pod).get("initContainerStatuses") or ()) if initializing else list(_relevant_statuses(pod))
+        list(get_status(pod).get("initContainerStatuses") or ()) if initializing else list(_relevant_statuses(pod))
     )
     number = sum(container.get("restartCount", 0) for container in containers)
     last = [(container.get("lastState") or {}).get("terminated") or {} for container in containers]
@@ -125,7 +116,7 @@ def _restarts(pod: Manifest, now: float) -> str:
 
 
 def _gates(pod: Manifest) -> str:
-    gates = _spec(pod).get("readinessGates") or ()
+    gates = get_spec(pod).get("readinessGates") or ()
     met = sum(_condition(pod, gate.get("conditionType", "")).get("status") == "True" for gate in gates)
     return f"{met}/{len(gates)}" if gates else NONE
 
@@ -135,8 +126,8 @@ COLUMNS = [
     column("Status", status_of),
     time_column("Restarts", _restarts),
     age_column(),
-    column("IP", lambda pod: _status(pod).get("podIP") or NONE, wide=True),
-    column("Node", lambda pod: _spec(pod).get("nodeName") or NONE, wide=True),
-    column("Nominated Node", lambda pod: _status(pod).get("nominatedNodeName") or NONE, wide=True),
+    column("IP", lambda pod: get_status(pod).get("podIP") or NONE, wide=True),
+    column("Node", lambda pod: get_spec(pod).get("nodeName") or NONE, wide=True),
+    column("Nominated Node", lambda pod: get_status(pod).get("nominatedNodeName") or NONE, wide=True),
     column("Readiness Gates", _gates, wide=True),
 ]
