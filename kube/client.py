@@ -44,8 +44,7 @@ _WATCH_GRACE_SECONDS = 15
 
 
 def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
-    """Return the cluster that `settings` name, without sending a request. Raise Misconfigured if no
-    configuration is usable.
+    """Return the cluster that `settings` name, without a request. Raise Misconfigured if none is usable.
 
     Each process calls it for itself, after a fork: processes cannot share connections.
     """
@@ -76,10 +75,7 @@ def default_namespace(settings: ConnectionSettings) -> str:
 
 
 def context_user(settings: ConnectionSettings) -> str:
-    """Return the user of the kubeconfig's context; empty without a kubeconfig.
-
-    Raise Misconfigured if it is unusable.
-    """
+    """Return the user of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
@@ -89,10 +85,7 @@ def context_user(settings: ConnectionSettings) -> str:
 
 
 def context_name(settings: ConnectionSettings) -> str:
-    """Return the name of the kubeconfig's context; empty without a kubeconfig.
-
-    Raise Misconfigured if it is unusable.
-    """
+    """Return the name of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
@@ -159,10 +152,7 @@ class KubernetesCluster:
         raise errors.Expired(f"the list of {resource.plural} expired again and again while it was read")
 
     def pages(self, resource: Resource, namespace: str = "", *, label_selector: str = "") -> Iterator[Listing]:
-        """Yield the objects of `list` page by page.
-
-        Any page raises Expired if the server no longer remembers the list.
-        """
+        """Yield the objects of `list` page by page. Raise Expired once the server no longer remembers the list."""
         return self._pages(resource, namespace, label_selector, "", self._settings.page_size)
 
     def watch(
@@ -191,10 +181,7 @@ class KubernetesCluster:
         return Stream(response, streams.events(self._transport.pieces(response), request.action))
 
     def create(self, resource: Resource, body: Manifest, namespace: str = "", *, dry_run: bool = False) -> Manifest:
-        """Create an object and return it as stored.
-
-        Raise Invalid for unknown fields, and AlreadyExists if its name is taken.
-        """
+        """Create and return an object. Raise Invalid for unknown fields, and AlreadyExists if its name is taken."""
         return self._object(requests.create(resource, body, namespace, dry_run=dry_run))
 
     def patch(
@@ -208,10 +195,8 @@ class KubernetesCluster:
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """Change an object or its subresource.
-
-        With a resource_version (merge patch only), raise Conflict if the object is newer.
-        """
+        """Change an object or its subresource. With a resource_version (merge patch only), raise Conflict if the object
+        is newer."""
         return self._object(
             requests.patch(
                 resource,
@@ -400,8 +385,7 @@ class _Authorization:
 
 
 def _bypass_proxy_for_loopback(configuration: Any, server: str) -> None:
-    """Reach a loopback address without the proxy of the environment, as Go's client does. A proxy that the kubeconfig
-    names stays."""
+    """Bypass the environment's proxy for a loopback address, as Go does; a proxy of the kubeconfig stays."""
     host = urllib.parse.urlsplit(server).hostname or ""
     if configuration.proxy in urllib.request.getproxies().values() and is_loopback(host):
         configuration.proxy = None
