@@ -231,7 +231,8 @@ class Resolved:
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> Resolved:
-    """Merge all sources. SettingsError if a value is wrong; it names the flag, the variable or the line of the file."""
+    """Merge all sources. Raises SettingsError if a value is wrong, with the flag, the variable or the line of the
+    file."""
     values: dict[str, Any] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
     layers: list[tuple[str, Mapping[str, Any]]] = [
@@ -254,7 +255,8 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
 
 
 def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
-    """Return the Redis URL that is in a file. A URL that is set directly wins, unless it is from an earlier layer."""
+    """Return the Redis URL that is in a file. A URL that is set directly takes precedence, unless it is from an earlier
+    layer."""
     if not layer.get("redis_url_file") or "redis_url" in layer:
         return {}
     source = sources["redis_url_file"]
@@ -273,9 +275,9 @@ def mask(name: str, value: object) -> str:
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
-    """Return "nodes", None for `none`, or the amounts of a text like `cpu=4,memory=8Gi`.
+    """Parse the setting `pool`: return "nodes", None for `none`, or the amounts in a text such as `cpu=4,memory=8Gi`.
 
-    ValueError if a part of the text is wrong; it names the part.
+    Raises ValueError, which names the part of the text that is wrong.
     """
     match text:
         case "nodes":

@@ -78,7 +78,7 @@ class PickCycle:
         self._only_unrunnable = False
         """Whether all entries of a queue that may be read can never run."""
         self._reach = FEW
-        """How many entries of each queue are read ahead."""
+        """The number of entries of each queue that are read ahead."""
         self._due: list[tuple[str, int]] = []
         """Queues and their charges apart from picks (below 0: refunds) that no commit has carried yet."""
 

@@ -1,4 +1,4 @@
-"""The names of every Redis key torchq owns, in one place.
+"""The names of all Redis keys that torchq owns.
 
 One rule: all state is JSON or plain numbers under one prefix, may be lost at any moment, and is rebuilt from the
 cluster.

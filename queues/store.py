@@ -41,8 +41,8 @@ class PendingCommit(Protocol):
         """The unique name of this commit."""
 
     def begin(self, change: int) -> None:
-        """Begin the commit. `change` replaces the batch's `change`: the last change that the chooser knows of by now.
-        It does not count if the batch follows another commit."""
+        """Begin the commit. `change` replaces the batch's `change`: the last change that the picker knows by now. It
+        does not count if the batch follows another commit."""
 
     def outcome(self) -> CommitResult:
         """Wait until the commit is done. Return its result without the reservations and the next entries."""

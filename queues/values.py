@@ -40,8 +40,7 @@ class Entry:
     process."""
     sequence: str = field(default="", compare=False)
     """The order among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty: none. A
-    store reads it
-    only when it puts a job that does not wait yet, and does not return it."""
+    store reads it only when it puts a job that does not wait yet, and never returns it."""
     priority: int = 0
     attempt: int = 1
     """The attempt number of the job's next admission."""
@@ -256,14 +255,14 @@ class Batch:
     settlement: Settlement | None = None
     """The change after the last pick, if all picks stand."""
     change: int = 0
-    """The last change that the chooser knew. If the batch follows another commit, that commit's change counts
+    """The last change that the picker knew. If the batch follows another commit, that commit's change counts
     instead."""
     follows: str = ""
     """The name of the commit that must be the last one and stand whole; empty: any commit."""
     heads: int = 0
     """The number of entries to return of each queue in `needs_entries`."""
     needs_entries: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """Queue -> the number of its first entries that the chooser knows, without the picks of this batch. If all picks
+    """Queue -> the number of its first entries that the picker knows, without the picks of this batch. If all picks
     stand, the commit returns the next entries of these queues."""
 
 
@@ -287,10 +286,10 @@ class CommitResult:
     change: int = 0
     """The number of this commit's change."""
     alone: bool = False
-    """Whether nothing else changed since the batch's `change`. Then the chooser knows all changes up to `change`."""
+    """Whether nothing else changed since the batch's `change`. Then the picker knows all changes up to `change`."""
     others: tuple[str, ...] = ()
-    """The queues that other requests changed since the batch's `change`, if the store remembers that change. The
-    chooser knows all changes up to `change` but those of these queues."""
+    """The queues that other requests changed since the batch's `change`, if the store remembers that change. The picker
+    knows all changes up to `change` but those of these queues."""
     next_entries: tuple[NextEntries, ...] = ()
     """The next entries of the queues in the batch's `needs_entries`, as of `change`. They may be missing."""
     picked: int = 0

@@ -1,6 +1,6 @@
 """The reconciler: observe, plan, apply.
 
-One rule: a worker calls it for each key. It keeps no state that it could not observe again.
+One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again.
 """
 
 import time
@@ -91,7 +91,7 @@ class Reconciler:
         self._settings = settings
 
     def run_versions(self, key: JobKey) -> RunVersions:
-        """Return what the last run of a key has left behind; to be called once after each run.
+        """Return the versions that the last run of a key has reached. Call it once after each run.
 
         `pods_version` is the newest resourceVersion of the key's pods that this process has seen or created. A process
         that has seen less must not conclude that the job has no pods, or that its pods still run.

@@ -41,8 +41,7 @@ class Options:
     """The most picks from one snapshot."""
     games: bool = False
     """Whether to play the games of `bench.support.games` and `bench.benchmarks.withdrawals` instead. Each game of the
-    first has a
-    twentieth of `picks` as its picks; each game of the second takes as many seconds."""
+    first has a twentieth of `picks` as its picks; each game of the second takes as many seconds."""
     seed: int = 1
 
 

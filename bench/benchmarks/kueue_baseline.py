@@ -73,7 +73,7 @@ SHORT = Options(jobs_factor=0.005)
 def run(options: Options) -> Figures:
     """Start everything, submit the jobs on time, and wait until all have ended and nothing is charged.
 
-    BenchError if a job fails.
+    Raises BenchError if a job fails.
     """
     settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
     if options.pods == "none":

@@ -59,7 +59,8 @@ SHORT = Options(seconds=5.0)
 
 
 def run(options: Options) -> Figures:
-    """Start everything, submit the jobs, and wait until each has its pod and has ended. BenchError if one does not."""
+    """Start everything, submit the jobs, and wait until each has its pod and has ended. Raises BenchError if a job does
+    not end."""
     settings = {"TORCHQ_POOL": "none"}
     installed = InstallationOptions(
         kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings

@@ -68,7 +68,7 @@ class Part:
 
 
 def run(options: Options) -> Figures:
-    """Run one job, then several, between runs of the client alone. BenchError if pods are missing."""
+    """Run one job, then several, between runs of the client alone. Raises BenchError if pods are missing."""
     settings = {"TORCHQ_POOL": "none"}
     installed = InstallationOptions(
         kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings

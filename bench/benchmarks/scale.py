@@ -42,7 +42,7 @@ class Options:
 
 
 def run(options: Options) -> Figures:
-    """Start everything, submit the jobs and wait until all have ended. BenchError if they do not."""
+    """Start everything, submit the jobs and wait until all have ended. Raises BenchError if they do not."""
     installed = InstallationOptions(real=True, workers=options.workers, settings={"TORCHQ_POOL": f"cpu={options.cpus}"})
     submitters = Crowd(clients=options.clients, threads=options.threads, jobs=options.jobs, queues=options.queues)
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:

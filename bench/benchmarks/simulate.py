@@ -49,7 +49,8 @@ SHORT = Options(jobs=2_000)
 
 
 def run(options: Options) -> Figures:
-    """Return the figures of the production picker, and in `against` those of others. BenchError for an invalid file."""
+    """Return the figures of the production picker, and those of other pickers under `against`. Raises BenchError for an
+    invalid file."""
     scenario = read(options)
     rules = from_settings(options.cost, 32)
     pool, queues = scenario.pool, scenario.queues
@@ -77,7 +78,7 @@ def _panels(played: Mapping[str, "Played"]) -> Iterator[Panel]:
 
 
 def read(options: Options) -> Scenario:
-    """Return the scenario of the options. BenchError."""
+    """Return the scenario of the options. Raises BenchError."""
     if options.trace and options.scenario:
         raise BenchError("give a trace or a scenario, not both")
     if options.trace:

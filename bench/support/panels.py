@@ -40,7 +40,7 @@ def shares(values: Iterable[float]) -> Line:
 
 
 def draw(panels: Sequence[Panel], title: str, file: Path) -> None:
-    """Draw the panels one above the other. BenchError if there is none or the file cannot be written."""
+    """Draw the panels one above the other. Raises BenchError if there is none or the file cannot be written."""
     if not panels:
         raise BenchError(f"{title}: this run has nothing to draw")
     figure = Figure(figsize=(9.0, 0.6 + 3.6 * len(panels)), layout="constrained")

@@ -59,7 +59,7 @@ class RealServer:
 
 
 def start(bench: Bench, assets: Path) -> RealServer:
-    """Start both programs; return once the definitions are served and the accounts exist. BenchError."""
+    """Start both programs; return once the definitions are served and the accounts exist. Raises BenchError."""
     for name in ("etcd", "kube-apiserver"):
         if not (assets / name).exists():
             raise BenchError(f"no {name} in {assets}; set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd")

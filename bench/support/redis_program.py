@@ -13,7 +13,7 @@ VARIABLE = "TORCHQ_BENCH_REDIS_SERVER"
 
 
 def path() -> str:
-    """Return the path of the server. LocalError if there is none."""
+    """Return the path of the server program. Raises LocalError if there is none."""
     return os.environ.get(VARIABLE) or shutil.which("redis-server") or stack.redis_server()
 
 

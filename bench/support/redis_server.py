@@ -22,7 +22,7 @@ _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 
 
 def start(bench: Bench) -> str:
-    """Start the server, and return its URL once it answers. LocalError if there is no server program.
+    """Start the server, and return its URL once it answers. Raises LocalError if there is no server program.
 
     As in `torchq local`, it syncs its file to disk every second.
     """
@@ -46,7 +46,7 @@ def operations_per_second(folder: Path) -> dict[str, float]:
 
 
 def parse(text: str) -> float:
-    """Return the rate in redis-benchmark's CSV. BenchError if there is none."""
+    """Return the rate in redis-benchmark's CSV. Raises BenchError if there is none."""
     for row in csv.DictReader(text.splitlines()):
         if row.get("rps"):
             return float(row["rps"])

@@ -62,7 +62,7 @@ def mixed(jobs: int, seed: int) -> Scenario:
 
 
 def trace(path: Path, room: float) -> Scenario:
-    """Return the tasks of a CSV file as a scenario, with a queue of weight 1 per `qos`. BenchError.
+    """Return the tasks of a CSV file as a scenario, with a queue of weight 1 per `qos`. Raises BenchError.
 
     The pool is the part `room` of the most that the tasks would use at once, and at least as large as the largest task.
     Tasks without a time of creation or deletion are ignored.

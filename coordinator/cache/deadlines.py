@@ -1,13 +1,12 @@
-"""Which jobs have an `activeDeadlineSeconds`, and what that says about when room is free again.
+"""The jobs with an `activeDeadlineSeconds`, and the time at which their room is free again at the latest.
 
-One rule: only a time that is enforced is given, and it is the latest possible one. Jobs without a deadline are not kept
+One rule: only enforced deadlines count, and each time is the latest possible one. Jobs without a deadline are not kept
 here.
 
 The room of an admitted job is free again at its admission + `activeDeadlineSeconds` + the longest grace of its pods +
 END_SECONDS at the latest. A worker ends the job then in any case, and the deadline of a job that is queued or admitted
-cannot be moved to a later time (`crds.schema.change_rules`). Room may be free later for pods that stay beyond their
-grace: their
-node is dead, finalizers keep them, or another client deleted them with another grace.
+cannot be moved to a later time (`crds.schema.change_rules`). The room may become free later if pods outlive their
+grace: their node is dead, finalizers keep them, or another client deleted them with another grace.
 """
 
 import threading
@@ -49,7 +48,7 @@ class Deadlines:
                 self._queued[after.key] = str(after.key), after.queue, seconds
 
     def forecast(self, occupied: Callable[[JobKey], bool]) -> JobEnds | None:
-        """Return when room becomes free; None if there is no waiting job that room could be lent to.
+        """Return when room becomes free; None if no waiting job could borrow room.
 
         `occupied` returns whether a job has pods that hold room.
         """

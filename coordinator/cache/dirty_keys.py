@@ -1,8 +1,8 @@
-"""The keys of the jobs to route, each once however often it was marked.
+"""The keys of the jobs to route. A key that was marked several times is routed once.
 
-One rule: a job that changed is routed at once; for changes of its pods, at most once in PODS_SECONDS, the first at
-once. A job of a thousand pods may change a thousand times in a second, and is routed a few times. Keys that are routed
-again without news do not delay those that have changed.
+One rule: a job that changed is routed at once. Changes of its pods route it at most once in PODS_SECONDS, the first
+change at once. A job of a thousand pods may change a thousand times in a second, and is routed a few times. Keys that
+are routed again although nothing changed do not delay keys that have changed.
 """
 
 import threading
@@ -12,9 +12,10 @@ from itertools import islice
 from crds.keys import JobKey
 
 PODS_SECONDS = 0.2
-"""How long a key rests after changed pods made it due: further changes of its pods wait until then."""
+"""How long a key rests after a change of its pods has made it due. Further changes of its pods wait until the rest is
+over."""
 SHARE = 4
-"""One in this many keys of a step may be a key that is routed again without news."""
+"""One in this many keys of a step may be a key that is routed again although nothing changed."""
 
 
 class DirtyKeys:
@@ -25,22 +26,22 @@ class DirtyKeys:
         self._lock = threading.Lock()
         self._due: dict[JobKey, int] = {}
         self._again: dict[JobKey, None] = {}
-        """Keys that are routed again without news."""
+        """Keys that are routed again although nothing changed."""
         self._later: dict[JobKey, int] = {}
         self._resting: dict[JobKey, float] = {}
-        """When the rest of each key ends; the earliest first, since all rest equally long."""
+        """The time at which the rest of each key ends, earliest first, since all keys rest equally long."""
 
     def add(self, keys: Iterable[JobKey], version: int) -> None:
         """Mark keys to be routed at once.
 
-        `version` is the newest resourceVersion known of their pods; the largest of several is returned by `take`.
+        `version` is the newest known resourceVersion of their pods. `take` returns the largest version of each key.
         """
         with self._lock:
             for key in keys:
                 self._add(key, max(version, self._later.pop(key, 0)))
 
     def add_again(self, keys: Iterable[JobKey]) -> None:
-        """Mark keys to be routed again although nothing is known to have changed, a part of them in each step."""
+        """Mark keys to be routed again although no change of them is known. Each step takes a part of them."""
         with self._lock:
             self._again.update((key, None) for key in keys if key not in self._due)
 
@@ -64,9 +65,10 @@ class DirtyKeys:
                     self._rest(key, self._clock())
 
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
-        """Remove and return up to `limit` keys that are due, oldest first, each with its newest version of pods.
+        """Remove and return up to `limit` keys that are due, oldest first, each with the newest known resourceVersion
+        of its pods.
 
-        Keys without news are a fixed part of them, or fewer if there are fewer.
+        A fixed part of the result is for keys of `add_again`; the part is smaller if fewer of them wait.
         """
         with self._lock:
             self._wake(self._clock())
@@ -91,7 +93,7 @@ class DirtyKeys:
         self._resting[key] = now + PODS_SECONDS
 
     def _wake(self, now: float) -> None:
-        """Make the keys due whose rest is over, if they were marked meanwhile; those rest again."""
+        """Make the keys due that were marked during a rest that is over now. These keys rest again."""
         rested = []
         for key, until in self._resting.items():
             if until > now:

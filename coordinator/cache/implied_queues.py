@@ -1,4 +1,4 @@
-"""The queues that exist without a TenantQueue, because jobs that compete now name them.
+"""The queues that exist without a TenantQueue, because competing jobs name them.
 
 One rule: only a job that holds room, or that could be picked without an edit by its owner, makes a queue.
 """
@@ -11,7 +11,7 @@ from coordinator.cache.views import JobView
 
 
 class ImpliedQueues:
-    """The names of these queues; safe to share between threads."""
+    """The names of the implied queues; safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class ImpliedQueues:
         return len(self._names)
 
     def add(self, job: JobView) -> bool:
-        """Record the queue that a job makes; return whether it is a new one."""
+        """Record the queue that a job makes; return whether that queue is new."""
         name = _implied_queue(job)
         with self._lock:
             is_new = self._enabled and bool(name) and name not in self._names
@@ -38,7 +38,7 @@ class ImpliedQueues:
         return frozenset(names)
 
     def disable(self) -> None:
-        """Let jobs make no queues from now on: only TenantQueues are queues."""
+        """Ignore all implied queues from now on: only TenantQueues are queues."""
         with self._lock:
             self._enabled = False
             self._names.clear()

@@ -12,7 +12,7 @@ from crds.torchjob.resource_quota import NamespaceDemand
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 
 USUAL_NAMES = 16
-"""The most names of a charge that is shared by jobs with equal charges."""
+"""The most resource names of a charge that jobs with equal charges share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class QuotaRefusal:
     hard: tuple[tuple[str, str], ...] = ()
     """The limits that the API server named; a value is empty if it gave no number."""
     outdated: bool = False
-    """Whether the spec of the job has changed since."""
+    """Whether the spec of the job has changed since the refusal."""
     needs: NamespaceDemand
     """What the job asks of ResourceQuotas."""
 
@@ -44,7 +44,7 @@ class WaitState:
     held: Amounts | None = None
     """The charge that it had before its queue was drained; None: not known."""
     dated: bool = False
-    """Whether its status says since when it waits."""
+    """Whether its status has the time at which the wait began."""
     refusal: QuotaRefusal | None = None
     """The refusal that ended its newest attempt."""
 

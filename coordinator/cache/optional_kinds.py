@@ -1,7 +1,7 @@
 """The kinds that other projects define: pod groups of gang schedulers, and requests to recreate containers.
 
-One rule: a kind that is not installed costs a request now and then, and one line in the log. A kind that is installed
-later is followed from then on, and jobs that wait for it are routed; no process has to be restarted.
+One rule: a kind that is not installed costs one request every LOOK_SECONDS and one line in the log. A kind that is
+installed later is watched from then on, and jobs that wait for it are routed. No process has to be restarted.
 """
 
 import logging
@@ -16,22 +16,22 @@ from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 
 KINDS = (*backends.KINDS, RECREATE_REQUESTS)
-"""All these kinds."""
+"""The kinds of pod groups, and of requests to recreate containers."""
 LOOK_SECONDS = 15.0
 """How often the API server is asked for kinds that are not installed."""
 RETRY_SECONDS = 1.0
-"""How soon it is asked again if the first request failed."""
+"""How soon the API server is asked again if the first request failed."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 def kind_name(resource: Resource) -> str:
-    """Return the name of a kind for people: podgroups.scheduling.volcano.sh."""
+    """Return the full name of a kind for messages, such as podgroups.scheduling.volcano.sh."""
     return f"{resource.plural}.{resource.group}"
 
 
 class OptionalKinds(Generic[T]):
-    """One informer for each of some kinds that the API server serves; readable from any thread."""
+    """One informer for each of the optional kinds that the API server serves; any thread may read them."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class OptionalKinds(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="foreign-kinds")
 
     def start(self) -> None:
-        """Start to ask for the kinds and to follow them. Call it once only."""
+        """Start a thread that asks the API server for the kinds and watches those that it serves. Call it only once."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -64,7 +64,7 @@ class OptionalKinds(Generic[T]):
             informer.stop()
 
     def wait_discovered(self, timeout: float) -> bool:
-        """Wait until the API server has said which of the kinds it serves; return whether it has."""
+        """Wait until it is known which of the kinds the API server serves; return whether it is known."""
         return self._asked.wait(timeout)
 
     @property
@@ -78,7 +78,7 @@ class OptionalKinds(Generic[T]):
         return tuple(self._informers.values())
 
     def discover(self) -> None:
-        """Ask for the kinds that were not served, and follow those that are now. Any ClusterError."""
+        """Ask the API server for the missing kinds, and watch those that it serves now. Raises any ClusterError."""
         new_kinds = [kind for kind in self._missing if self._serves(kind)]
         for resource in new_kinds:
             informer = self._informer(resource)
@@ -106,5 +106,5 @@ class OptionalKinds(Generic[T]):
         self._asked.set()
 
     def indexed(self, key: str) -> list[T]:
-        """Return the objects of all kinds whose index is `key`."""
+        """Return the objects, of all kinds, whose index key is `key`."""
         return [value for informer in self._informers.values() for value in informer.indexed(key)]

@@ -1,4 +1,5 @@
-"""The jobs of namespaces that have ResourceQuotas, and which of them are routed again when a ResourceQuota changes.
+"""The jobs of namespaces with ResourceQuotas, and the choice of those that are routed again when a ResourceQuota
+changes.
 
 One rule: what a ResourceQuota shows as used changes with every pod. So a namespace is judged at most once in EVERY
 seconds, the first change at once, and a job is routed again only if the answer for it has changed.
@@ -15,7 +16,7 @@ EVERY = 0.5
 
 
 class QuotaJobs:
-    """The unfinished jobs of these namespaces; safe to share between threads."""
+    """The unfinished jobs of namespaces with ResourceQuotas; safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,9 +24,9 @@ class QuotaJobs:
         self._keys: dict[str, set[JobKey]] = {}
         """By namespace, the unfinished jobs."""
         self._changed: dict[str, set[JobKey]] = {}
-        """By namespace, the jobs that have changed since it was judged."""
+        """By namespace, the jobs that have changed since the namespace was judged."""
         self._blocked: dict[str, frozenset[JobKey]] = {}
-        """By namespace, the jobs that ResourceQuotas kept out of the order when it was judged."""
+        """By namespace, the jobs that ResourceQuotas kept out of the order when the namespace was judged."""
         self._due: dict[str, None] = {}
         self._judged: dict[str, float] = {}
 
@@ -64,7 +65,7 @@ class QuotaJobs:
             self._changed[namespace] |= keys
 
     def touch(self) -> None:
-        """Have every namespace judged again at once."""
+        """Make every namespace due for a judgement."""
         with self._lock:
             self._due.update(dict.fromkeys(self._keys))
             self._judged.clear()
@@ -82,7 +83,7 @@ class QuotaJobs:
             return [(namespace, tuple(self._keys[namespace])) for namespace in namespaces]
 
     def record(self, namespace: str, blocked: frozenset[JobKey], *, limited: bool) -> Collection[JobKey]:
-        """Record which jobs ResourceQuotas keep out of the order; return the jobs to route again.
+        """Record the jobs of a namespace that ResourceQuotas keep out of the order; return the jobs to route again.
 
         A namespace that is not limited any more is forgotten.
         """

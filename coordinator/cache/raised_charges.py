@@ -1,6 +1,6 @@
-"""Charges that workers have raised since the leader took them last: what their queues have yet to pay.
+"""The charges that workers have raised and for which the queues have not paid yet.
 
-One rule: values only, and bounded, because a process that does not lead never takes them.
+One rule: values only. Their number is bounded, because a process that does not lead never takes them.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from crds.resources.amounts import Amounts
 from queues.picking import queue_state
 
 MOST = 10_000
-"""Raised charges that are kept."""
+"""The most raised charges that are kept."""
 
 
 class RaisedCharge(NamedTuple):
@@ -40,9 +40,9 @@ class RaisedCharges:
         self._raised.clear()
 
     def take(self, cost: str) -> Iterator[tuple[str, int]]:
-        """Remove the raised charges; yield the queue of each, and what its job costs more than before.
+        """Remove the raised charges. Yield for each its queue and the additional cost of its job.
 
-        The cost is that of a pick (`queues.rules`).
+        `cost` is what a pick costs (`queues.rules`).
         """
         while self._raised:
             queue, before, after = self._raised.popleft()

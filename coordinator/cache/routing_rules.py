@@ -1,6 +1,6 @@
-"""What routing decides by, beside the job: TenantQueues, PriorityClasses, namespaces, ResourceQuotas and settings.
+"""The inputs of routing beside the job: TenantQueues, PriorityClasses, namespaces, ResourceQuotas and settings.
 
-One rule: values only. The watches fill in what the cluster says, the leader adds its settings and limits.
+One rule: values only. The watches fill in the state of the cluster; the leader adds its settings and limits.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.resource_quota import Quota
 
 DEFAULT_QUEUE = "default"
-"""Where queues are implicit, the queue that every namespace may use."""
+"""The queue that every namespace may use where queues are implicit."""
 Quotas = Mapping[str, tuple[Quota, ...]]
 """ResourceQuotas by namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingRules:
-    """All that routing decides by. By default, every namespace may use every queue."""
+    """The inputs of routing beside the job. By default, every namespace may use every queue."""
 
     queues: Mapping[str, TenantQueueSpec] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
@@ -27,14 +27,14 @@ class RoutingRules:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The labels of each namespace."""
     ceilings: Mapping[str, Amounts] = field(default_factory=dict)
-    """By queue, the most that a job can ever have, where that is limited."""
+    """By queue, the most that one job can ever get. A queue without a limit is missing."""
     quotas: Quotas = field(default_factory=dict)
     yielding: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
     """By namespace, the refused jobs that let older refused jobs go first (`namespace_quota.yielding`)."""
     implicit: bool | None = None
     """Whether a namespace may use the queues that it implies without a TenantQueue; None: it may use any name."""
     shared_address: bool = False
-    """Whether the pods of all jobs share one address; if so, each job needs a port of its own there."""
+    """Whether the pods of all jobs share one network address. If so, each job needs a port of its own."""
     queued_after: float = 1.0
     """How long a job waits before its status says Queued, in seconds."""
 

@@ -1,6 +1,6 @@
-"""The informers of what routing decides by: TenantQueues, PriorityClasses, namespaces and ResourceQuotas.
+"""The informers of TenantQueues, PriorityClasses, namespaces and ResourceQuotas, which are the inputs of routing.
 
-One rule: a change marks the jobs that it may concern, and no others.
+One rule: a change marks only the jobs that it may concern.
 """
 
 import threading
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Reactions(Protocol):
-    """What a change of rules leads to."""
+    """The effects of a change of rules."""
 
     quota_jobs: QuotaJobs
     wake: threading.Event
@@ -40,7 +40,7 @@ class Reactions(Protocol):
         """Route every unfinished job that names the queue."""
 
     def touch_settings(self) -> None:
-        """Have queues and pool computed again."""
+        """Make the leader compute queues and pool again."""
 
 
 class MakeInformer(Protocol):
@@ -53,11 +53,11 @@ class MakeInformer(Protocol):
         on_change: Callable[[T | None, T | None], None],
         index: Callable[[T], str | None] | None = None,
     ) -> Informer[T]:
-        """Return an informer that keeps what `trim` makes of each object."""
+        """Return an informer that keeps the result of `trim` for each object."""
 
 
 class RuleWatches:
-    """These informers, and the rules that follow from what they hold; safe to read from any thread."""
+    """The informers of the inputs of routing, and the rules computed from their objects; any thread may read them."""
 
     def __init__(self, make_informer: MakeInformer, reactions: Reactions) -> None:
         self._reactions = reactions
@@ -78,7 +78,7 @@ class RuleWatches:
         return (self.queues, self.classes, self.namespaces, self.quotas)
 
     def rules(self) -> RoutingRules:
-        """Return what the watched objects say now; the same object until one of them changes."""
+        """Return the current rules. The result is the same object until a watched object changes."""
         with self._lock:
             if self._rules is None:
                 self._rules = RoutingRules(
@@ -91,7 +91,7 @@ class RuleWatches:
             return self._rules
 
     def set_yielding(self, namespace: str, keys: frozenset[JobKey]) -> None:
-        """Record which jobs of a namespace let other jobs go first that ResourceQuotas refused, too."""
+        """Record which refused jobs of a namespace let older refused jobs go first."""
         with self._lock:
             if self._yielding.get(namespace, frozenset()) != keys:
                 others = {name: jobs for name, jobs in self._yielding.items() if name != namespace}
@@ -144,5 +144,5 @@ class RuleWatches:
 
 
 def _access(queue: TenantQueue) -> object:
-    """Return the part of a queue that decides which jobs may use it, and whether they may be picked."""
+    """Return the part of a queue that decides which jobs may use it and whether they may be picked."""
     return queue.spec.namespaces, queue.spec.namespace_selector, queue.spec.stop_policy

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 PATIENCE = 8
-"""How many times `settle_seconds` settings that keep changing may wait."""
+"""The longest wait of settings that keep changing, as a multiple of `settle_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class SettingsChanges:
     def take(self, settle_seconds: float) -> bool:
         """Return whether recorded changes are to take effect now, and forget them if so.
 
-        They are once nothing has changed for `settle_seconds`. If changes never stop, they wait PATIENCE times as long.
+        Changes take effect once nothing has changed for `settle_seconds`. If the changes go on, they take effect after
+        PATIENCE times as long.
         """
         with self._lock:
             pending, now = self._pending, self._clock()

@@ -1,4 +1,4 @@
-"""What the coordinator keeps of the objects that it watches: trimmed, frozen, a few hundred bytes each.
+"""The views that the coordinator keeps of watched objects: trimmed, frozen, a few hundred bytes each.
 
 One rule: a manifest is parsed once, when the informer reads it, and no other module sees it. Every object that an API
 server has accepted becomes a view: an object with a wrong value must neither be overlooked nor stop the others.
@@ -35,11 +35,11 @@ MOST_CONTAINERS = 16
 LONGEST = 4096
 """The demand of a pod is not cached if its requests take more bytes of JSON."""
 DEFAULT_GRACE = 30
-"""Seconds of grace of a pod whose template gives none."""
+"""The grace, in seconds, of a pod whose template sets none."""
 MOST_GRACE = 2**63
-"""Seconds; no API server accepts more."""
+"""The longest grace in seconds; no API server accepts more."""
 MOST_CONDITIONS = 32
-"""Conditions that are read of an object of a foreign kind."""
+"""The most conditions that are read of an object of a foreign kind."""
 log = logging.getLogger(__name__)
 
 
@@ -85,17 +85,18 @@ class JobView:
     reason: str = ""
     """The code of the reason in status.queue."""
     reason_message: str = ""
-    """The message beside it, if that has numbers (NamespaceQuota)."""
+    """The message beside the reason, if it has numbers (NamespaceQuota)."""
     version: str = ""
     """The resourceVersion of the job."""
     observed: bool = True
-    """Whether its status is about its newest spec."""
+    """Whether the job's status describes its newest spec."""
     room_duration: RoomDuration | None = None
-    """How long it holds room; None: without a limit."""
+    """How long the job holds room; None: without a limit."""
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is suspended, holds nothing, and its status says so: no worker has to reconcile it."""
+        """Whether the job is suspended and holds nothing, and its status says so. No worker has to reconcile such a
+        job."""
         idle = self.suspended and self.admission is None and not (self.deleting or self.invalid)
         return idle and self.phase == "Suspended" and self.observed
 
@@ -109,10 +110,10 @@ class JobView:
 
     @property
     def returning(self) -> bool:
-        """Whether the queue was drained or the job was resized while it held room here, and it asks for no more now.
+        """Whether the job held room when its queue was drained or it was resized, and asks for no more now.
 
-        Such a job is first in its queue. A job that asks for more is not, because it would overtake the other jobs with
-        all that it asks for in addition.
+        Such a job is first in its queue. A job that asks for more is not first: it would overtake the other jobs with
+        its additional demand.
         """
         waits = self.waits
         if waits is None or not waits.drained or waits.queue != self.queue:
@@ -127,7 +128,7 @@ class PodView:
     namespace: str
     name: str
     job: JobKey | None
-    """The job that it belongs to; None for a foreign pod, which only takes room."""
+    """The job that the pod belongs to; None for a foreign pod, which only takes room."""
     queue: str
     attempt: int
     occupies: bool
@@ -141,9 +142,9 @@ class PodView:
     node: str = ""
     """The node that it is bound to."""
     placed: bool = True
-    """Whether it takes room of a node: it is bound to one, or runs."""
+    """Whether the pod takes room of a node: it is bound to one, or runs."""
     demand: Amounts
-    """What it requests; nothing for a foreign pod that is on no node."""
+    """The requests of the pod; empty for a foreign pod that is on no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,7 @@ class JobPods:
     queue: str = ""
     """The queue that their labels name."""
     version: int = 0
-    """The newest resourceVersion known of them; 0 if none is known."""
+    """The newest known resourceVersion of these pods; 0 if none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class NodeView:
     ready: bool
     allocatable: Amounts
     embedded: bool = False
-    """Whether it is the node of an embedded cluster, which never has another one."""
+    """Whether the node belongs to an embedded cluster, which never has a second node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class ForeignView:
 
     job: JobKey | None
     state: tuple[object, ...]
-    """What a worker may wait for; two views with equal states need no reconcile."""
+    """The fields that a worker may wait for. A change that keeps the state equal needs no reconcile."""
 
 
 def job_view(manifest: Manifest) -> JobView:
@@ -280,7 +281,8 @@ def pod_view(manifest: Manifest) -> PodView:
 
 
 def foreign_view(manifest: Manifest) -> ForeignView:
-    """Trim a pod group or a request to recreate containers. Counts and times are left out, as they change nothing."""
+    """Trim a pod group or a request to recreate containers. Counts and times are left out, because no reconcile depends
+    on them."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     listed = (status.get("conditions") or ())[:MOST_CONDITIONS]
     conditions = [condition for condition in listed if isinstance(condition, dict)]
@@ -299,7 +301,7 @@ def _owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
 
 
 def _demand(manifest: Manifest) -> Amounts:
-    """Return what the scheduler counts for a pod. Annotations of the pod do not matter."""
+    """Return the amounts that the scheduler counts for a pod. Annotations of the pod do not matter."""
     spec = manifest["spec"]
     try:
         if isinstance(manifest, LargeObject):

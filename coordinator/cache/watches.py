@@ -1,6 +1,6 @@
-"""What the coordinator sees of the cluster: its informers, and the keys of the jobs to route.
+"""The coordinator's informers, and the keys of the jobs to route.
 
-One rule: an event becomes a key and nothing else; the step that handles the key reads the newest state here.
+One rule: an event becomes only a key. The step that handles the key reads the newest state from the caches here.
 """
 
 import threading
@@ -36,9 +36,9 @@ class DirtyKey(NamedTuple):
 
     key: JobKey
     pods_version: int
-    """The newest resourceVersion known of its pods; 0 if none is known."""
+    """The newest known resourceVersion of the job's pods; 0 if none is known."""
     only_changed: bool
-    """Whether a change of the job or its pods is the only reason."""
+    """Whether a change of the job or its pods is the only reason to route it."""
 
 
 class Watches:
@@ -73,7 +73,8 @@ class Watches:
         self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
-        """Not among `informers`: a coordinator goes on if an admin removes such a kind from the cluster."""
+        """The optional kinds. They are not among `informers`: a coordinator goes on if an admin removes such a kind
+        from the cluster."""
 
     def _informer(
         self,
@@ -97,7 +98,7 @@ class Watches:
 
     @property
     def failing(self) -> str:
-        """The reason why the caches may be old; empty if they are not."""
+        """The reason why the caches may be outdated; empty while they are current."""
         return "; ".join(dict.fromkeys(informer.failing for informer in self.informers if informer.failing))
 
     @property
@@ -106,12 +107,12 @@ class Watches:
         return all(informer.synced for informer in self.informers)
 
     def job(self, key: JobKey) -> JobView | None:
-        """Return the job of exactly this uid; None if it does not exist any more."""
+        """Return the job with the key's uid; None if that job does not exist any more."""
         job = self.jobs.get(key.namespace, key.name)
         return job if job is not None and job.key == key else None
 
     def skip(self, key: JobKey, error: Exception) -> None:
-        """Record that a job is skipped because of an unforeseen error about it."""
+        """Record that a job is skipped because handling it raised an unforeseen error."""
         self.errors.record(_subject(key), error)
 
     def clear_errors(self, keys: Iterable[JobKey]) -> None:
@@ -121,7 +122,7 @@ class Watches:
                 self.errors.clear(_subject(key))
 
     def read(self, key: JobKey) -> JobView | None:
-        """Read the job from the API server; None if it does not exist any more. Any ClusterError."""
+        """Read the job from the API server; None if it does not exist any more. Raises any ClusterError."""
         try:
             job = views.job_view(self._cluster.get(TORCHJOBS, key.name, key.namespace))
         except errors.NotFound:
@@ -131,7 +132,7 @@ class Watches:
     def pods_of(self, key: JobKey, version: int) -> JobPods:
         """Summarize the pods of a job; `version` is what `take` returned with the key.
 
-        A worker must have seen these pods before it acts, even if another event than that of a pod is the reason.
+        The worker's cache must show these pods before the worker acts, even if the event was not about a pod.
         """
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         pods = [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
@@ -145,16 +146,16 @@ class Watches:
     def implied_queues(self) -> frozenset[str]:
         """Return the queues that jobs make now without a TenantQueue.
 
-        From then on, the first job that makes another queue changes the settings.
+        After this call, a job that makes another queue counts as a change of settings.
         """
         return self._implied_queues.recount(self.jobs.values())
 
     def disable_implied_queues(self) -> None:
-        """Let jobs make no queues: only TenantQueues are queues here."""
+        """Ignore implied queues: only TenantQueues are queues here."""
         self._implied_queues.disable()
 
     def rules(self) -> RoutingRules:
-        """Return what queues, PriorityClasses, namespaces and ResourceQuotas say now."""
+        """Return the rules from the current TenantQueues, PriorityClasses, namespaces and ResourceQuotas."""
         return self.rule_watches.rules()
 
     def mark_queue(self, queue: str) -> None:
@@ -162,7 +163,7 @@ class Watches:
         self.mark([job.key for job in self.jobs.indexed(queue) if not job.finished])
 
     def mark(self, keys: Iterable[JobKey], pods_version: int = 0) -> None:
-        """Route these jobs at once; `pods_version` is the newest resourceVersion known of their pods, or 0."""
+        """Route these jobs at once. `pods_version` is the newest known resourceVersion of their pods, or 0."""
         marked = list(keys)
         if marked:  # a caller that marks nothing at every step must not keep the control loop awake
             self._forced.update(marked)
@@ -170,7 +171,7 @@ class Watches:
             self.wake.set()
 
     def mark_again(self, keys: Iterable[JobKey]) -> None:
-        """Route these jobs though nothing about them is new; they take only a part of each step."""
+        """Route these jobs again although nothing has changed. They take only a part of each step."""
         marked = list(keys)
         if marked:
             self._forced.update(marked)
@@ -182,9 +183,9 @@ class Watches:
         return [DirtyKey(key, version, self._is_only_changed(key)) for key, version in self._dirty_keys.take(limit)]
 
     def _is_only_changed(self, key: JobKey) -> bool:
-        """Forget why a key was marked; return whether a change of the job or its pods was the only reason.
+        """Forget why a key was marked. Return whether a change of the job or its pods was the only reason.
 
-        Called after the key was taken: a mark from now on is for the next step as well.
+        Call this after the key was taken, so that a later mark counts for the next step.
         """
         forced = key in self._forced
         self._forced.discard(key)
@@ -195,7 +196,7 @@ class Watches:
         return self._settings_changes.take(settle_seconds)
 
     def touch_settings(self) -> None:
-        """Have queues and pool computed again."""
+        """Make the leader compute queues and pool again."""
         self._settings_changes.note()
         self.wake.set()
 
@@ -214,8 +215,9 @@ class Watches:
         pod = after or before
         assert pod is not None
         if pod.job is not None:
-            # Not the pod's own version: only the event has that of a deletion, which a worker must have seen, too.
-            # The first list is no news, and a worker may reach its version only much later.
+            # The informer's version is used, not the pod's own: a deletion has a version only in its event, and a
+            # worker must have seen it. The first list reports no change, and a worker may reach its version only much
+            # later.
             version = self.pods.resource_version if self.pods.synced else 0
             if before is not None and before.occupies and self._is_empty(pod.job):
                 self._dirty_keys.add([pod.job], version)  # the room that the job holds may be free

@@ -40,7 +40,7 @@ Fetch = Callable[[str], Any]
 
 
 class NoCoordinator(CoordinatorError):
-    """A coordinator that the user or the cluster names does not answer."""
+    """A coordinator does not answer that the user or the cluster names."""
 
 
 class NoCoordinatorKnown(NoCoordinator):
@@ -76,7 +76,8 @@ class RemoteQueries:
 
 
 def find(session: Session) -> Queries:
-    """Return the reader for an invocation: its Redis if it names one, else its coordinator, else the cluster's one."""
+    """Return the source of queries for an invocation: the Redis that it names, else the coordinator that it names, else
+    the cluster's coordinator."""
     settings = session.settings
     if session.resolved_settings.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
@@ -116,7 +117,8 @@ def _leader_fetch(session: Session) -> Fetch | None:
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
-    """Return a Fetch that uses the service if the Lease's URL does not answer, as for a port of another machine."""
+    """Return a Fetch that uses the service if the Lease's URL does not answer, for example because only another machine
+    can reach its port."""
 
     def fetch(path: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Reports a change that a command made: an Event on the object, with the user and the reason.
+"""The report of a change that a command made: an Event on the object, with the user and the reason.
 
 One rule: the change comes first and stays, even if the Event cannot be written.
 """

@@ -19,7 +19,7 @@ STATES = {"None": "Open"}
 
 
 def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
-    """Return the columns of TenantQueues whose status has the newest figures."""
+    """Return the columns of a list of TenantQueues."""
     return (
         TableColumn("NAME", lambda queue: queue["metadata"]["name"]),
         TableColumn("WEIGHT", lambda queue: queue["spec"].get("weight", 1)),

@@ -1,4 +1,4 @@
-"""Reads the objects around a job: its pods, the pod groups of its gang, its last events.
+"""The reading of the objects around a job: its pods, the pod groups of its gang, its last events.
 
 One rule: it only reads. An object that is forbidden or missing becomes a note, and the rest is shown all the same.
 """
@@ -18,7 +18,8 @@ from reconcilers.views.pod_group_view import GroupReader
 
 
 def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> JobContext:
-    """Read pods, groups and events of a job; `embedded` means a local cluster. ClusterError if pods cannot be read."""
+    """Read pods, groups and events of a job; `embedded` means a local cluster. Raises ClusterError if the pods cannot
+    be read."""
     metadata, notes = item["metadata"], []
     namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
     listed = cluster.list(PODS, namespace, label_selector=selector).items

@@ -37,7 +37,7 @@ def parse(session: Session, handle: str) -> tuple[str, str, str]:
 
 
 def key(item: Manifest) -> JobKey:
-    """Return the job's key."""
+    """Return the key of a job."""
     metadata = item["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 

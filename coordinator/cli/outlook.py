@@ -1,7 +1,7 @@
 """Whether jobs could ever run: the question of `torchq submit` to the coordinator, and the messages to the user.
 
-One rule: only a certain answer refuses a job. If the coordinator does not answer, or this account may not ask it, the
-jobs are submitted with one note. Where no coordinator answers queries at all, there is no note.
+One rule: only a certain answer refuses a job. If the coordinator does not answer, or this account has no permission to
+query it, the jobs are submitted with one note. If the cluster names no coordinator at all, there is no note.
 """
 
 import time
@@ -21,12 +21,12 @@ from crds.torchjob.torchjob import TorchJob
 from kube import errors
 
 AGAIN_SECONDS = 0.5
-"""The time after which the coordinator is asked again before a job is refused.
+"""The pause, in seconds, before the coordinator is asked again about a job that it would refuse.
 
-It may not have seen yet a queue or another object that was created just now."""
+The coordinator may not have seen a queue or another object yet that was created a moment ago."""
 EARLIER = "the coordinator runs an earlier version of torchq, which does not check jobs"
 MOST_SHOWN = 20
-"""The most jobs of one submission whose findings a refusal lists."""
+"""The most jobs whose findings one refusal lists."""
 
 
 class NeverRuns(CoordinatorError):
@@ -38,7 +38,7 @@ class CheckUnavailable(CoordinatorError):
 
 
 CheckJobs = Callable[[Sequence[TorchJob]], list[list[Obstacle]]]
-"""Returns the findings of each of some jobs. Raises CheckUnavailable."""
+"""A function that returns the findings for each of several jobs. Raises CheckUnavailable."""
 
 
 class CheckedJob(NamedTuple):
@@ -129,6 +129,7 @@ def _more(names: Sequence[str]) -> str:
 
 
 def pod_findings(task: str, causes: Mapping[str, str]) -> list[Obstacle]:
-    """Return what an embedded node would refuse in a task's pods. `causes` are by field of the pod."""
+    """Return the findings about a task's pods that an embedded node would refuse. `causes` maps fields of the pod to
+    reasons."""
     prefix = f"{feasibility.TASKS}.{task}.template."
     return [Obstacle("NotSupported", (prefix + field).rstrip("."), message) for field, message in causes.items()]

@@ -1,4 +1,4 @@
-"""Submits the TorchJobs of files: all of them or none.
+"""The submission of the TorchJobs of files: all of them or none.
 
 One rule: the API server validates. What it cannot validate (a dependency cycle, a pod template) is checked here with
 messages of the same form, and nothing is created before all jobs have passed. Before that, the coordinator and the node

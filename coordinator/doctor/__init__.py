@@ -1,4 +1,4 @@
-"""`torchq doctor`: it compares the cluster, Redis and RQ, and says what disagrees.
+"""`torchq doctor`: the comparison of the cluster, Redis and RQ, and its findings.
 
 Repairs are made by the leader.
 """

@@ -118,7 +118,7 @@ class Collector:
             return None
 
     def repair(self, seconds: float) -> None:
-        """Have the leader rebuild the queues. Raises CoordinatorError if it does not within `seconds`."""
+        """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not do so within `seconds`."""
         rebuild_request.request_rebuild(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 
@@ -132,7 +132,7 @@ def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
 def _yielding(
     jobs: Iterable[JobView], pods: Iterable[PodView], quotas: Quotas, rules: RoutingRules, now: float
 ) -> dict[str, frozenset[JobKey]]:
-    """Return by namespace the refused jobs that other jobs pass, as the leader determines them."""
+    """Return by namespace the refused jobs that let older refused jobs go first, as the leader determines them."""
     pod_counts = Counter(pod.job for pod in pods if pod.occupies)
     refused: dict[str, list[JobView]] = {}
     for job in jobs:

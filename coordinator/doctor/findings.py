@@ -93,7 +93,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """The remedy."""
+        """The remedy for this kind of finding."""
         return REMEDIES[self.code]
 
     @property

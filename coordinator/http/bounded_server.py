@@ -4,8 +4,8 @@ One rule: every number is bounded: all connections, and those of one address; re
 that make answers, and the share of time they work; how long a client may take. A connection beyond a bound is closed,
 and a request beyond a bound is answered with 503 and Retry-After.
 
-There are two kinds of answers. The thread that reads the requests makes the quick answers itself, which wait for
-nothing. So probes are answered while all other capacity is in use. A few other threads make all other answers.
+There are two kinds of answers. Quick answers wait for nothing, so the thread that reads the requests makes them itself.
+Probes are therefore answered while all other capacity is in use. A few other threads make all other answers.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ class ServerLimits:
     """The bounds of a server."""
 
     connections: int = 256
-    """Connections open at once; beyond these, the oldest is closed for each new one."""
+    """The most connections open at once. Beyond that, each new connection closes the oldest one."""
     connections_of_address: int = 64
     answers: int = 32
-    """Requests that wait for an answer, or whose answer is being sent."""
+    """The most requests that wait for an answer or whose answer is being sent."""
     answers_of_address: int = 16
     threads: int = 4
     rest: float = 3.0
     """How long a thread rests after an answer, as a multiple of the CPU time that the answer took.
 
-    With four threads, answers take about the share of one thread at most.
+    With four threads, answers take at most about as much CPU time as one thread that never rests.
     """
     longest_rest: float = 2.0
     busy_seconds: float = 1.0
@@ -54,9 +54,9 @@ class ServerLimits:
 
 LIMITS = ServerLimits()
 _AT_ONCE = 16
-"""Connections accepted in a row before open ones are served.
+"""The number of connections that are accepted in a row before open ones are served.
 
-Far fewer than one address may have open, so that no connection is closed for newer ones before it was served.
+It is far lower than the limit of one address, so that no connection is closed for a newer one before it was served.
 """
 _BACKLOG = 1024
 _BUSY: Answer = (
@@ -87,7 +87,7 @@ class HttpServer:
         limits: ServerLimits = LIMITS,
     ) -> None:
         self._quick = quick
-        """Returns the answer that the reading thread makes itself; None if another thread has to make it."""
+        """A function that returns a quick answer; None if another thread has to make the answer."""
         self._slow = slow
         self._headers = headers
         self._limits = limits
@@ -100,7 +100,7 @@ class HttpServer:
 
     @contextmanager
     def running(self, address: str, port: int) -> Iterator[int]:
-        """Answer requests in threads of the server while the block runs; yield the port. OSError."""
+        """Answer requests in threads of the server while the block runs; yield the port. Raises OSError."""
         self._loop = asyncio.new_event_loop()
         try:
             yield from self._running(address, port)
@@ -198,7 +198,8 @@ class HttpServer:
         return self._answers.total() < limits.answers and self._answers[address] < limits.answers_of_address
 
     async def _answer(self, question: Question, reader: asyncio.StreamReader) -> Answer:
-        """Return the answer that another thread makes. EOFError if the client closes the connection before."""
+        """Return the answer that another thread makes. Raises EOFError if the client closes the connection before
+        that."""
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.put(_Request(question, answer))
         leaving = asyncio.ensure_future(reader.read(1))
@@ -241,7 +242,7 @@ class _Refused(Exception):
 
 
 def _read(head: bytes) -> Question:
-    """Return the path and the Host header of a request. _Refused."""
+    """Return the path and the Host header of a request. Raises _Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):

@@ -4,7 +4,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
 
     /v1/queues                      every queue: settings, figures, first job
     /v1/queues/NAME                 one queue
-    /v1/jobs/NAMESPACE/NAME/why     where a job stands and why it waits; ?uid= asks for the job of that uid only
+    /v1/jobs/NAMESPACE/NAME/why     position of a job and why it waits; ?uid= asks for the job of that uid only
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
     /v1/status                      leader, workers, counters, waits
@@ -31,7 +31,7 @@ from queues.errors import QueueError
 from queues.values import Entry
 
 LATEST = 1000
-"""Admissions from which the percentiles of waits are computed."""
+"""The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
 
@@ -50,15 +50,15 @@ class QueueApi:
 
     reading: Queries
     find: Callable[[str, str], JobView | None]
-    """Returns the job of a namespace and name."""
+    """A function that returns the job of a namespace and name."""
     about: Callable[[], Document]
-    """Returns what this process knows of itself and the cluster."""
+    """A function that returns the state of this process and of the cluster."""
     standing_of: Callable[[JobView], Eligibility]
-    """Returns what keeps a waiting job out of the order of its queue now."""
+    """A function that returns what keeps a waiting job out of the order of its queue now."""
     limits: Callable[[], ClusterLimits]
-    """Returns what decides whether a job could ever run. StaleCaches."""
+    """A function that returns the limits that decide whether a job could ever run. Raises StaleCaches."""
     suppose: Callable[[Entry], Document]
-    """Returns what would happen to a job if it took its place in its queue now. QueueError."""
+    """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
 
     def answer(self, path: str) -> tuple[int, Document]:
         """Return a status code and a document. A request that fails is answered with a Status that has a message."""
@@ -103,7 +103,7 @@ class QueueApi:
         return document | self._absent(job) if document["state"] == "absent" else document
 
     def _absent(self, job: JobView) -> Document:
-        """Return why the job is in no order and, if its owner could resume it, what would happen to it then."""
+        """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""
         eligibility = self.standing_of(job)
         document = {} if job.suspended else supposition.describe_unqueued(job, eligibility)
         if job.invalid or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
@@ -112,14 +112,15 @@ class QueueApi:
         return document | ({"ifResumed": resumed} if resumed else {})
 
     def _with_limits(self, describe: Callable[[JobView, ClusterLimits], Document], job: JobView) -> Document:
-        """Return a document that depends on what the cluster offers; an empty one if that may be old."""
+        """Return a document that depends on the limits of the cluster; an empty document if the caches may be
+        outdated."""
         try:
             return describe(job, self.limits())
         except StaleCaches:
             return {}
 
     def _status(self) -> Document:
-        """Return the status; if Redis cannot be reached, the document says so instead of the numbers."""
+        """Return the status. If Redis cannot be reached, the document has the error instead of the numbers."""
         try:
             return self.about() | self.reading.status() | {"redis": ""}
         except QueueError as error:
@@ -149,7 +150,7 @@ def _status_document(code: int, message: str) -> Document:
 
 
 def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:
-    """Return how long the jobs that were admitted last had waited since they were submitted, in seconds.
+    """Return percentiles of the time, in seconds, from submission to admission of the jobs that were admitted last.
 
     Only first attempts count.
     """

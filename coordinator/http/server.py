@@ -1,6 +1,6 @@
 """The health and the status of a coordinator, and its read-only API, over HTTP.
 
-One rule: read-only: no request changes anything in the coordinator, the store or the cluster.
+One rule: no request changes anything in the coordinator, the store or the cluster.
 
     /healthz   200 while the process runs
     /readyz    200 when the caches are synced and nothing is failing, else 503 with the reason
@@ -8,8 +8,7 @@ One rule: read-only: no request changes anything in the coordinator, the store o
     /v1/...    JSON: the queues (coordinator.http.queue_api)
 
 The cost of all requests is bounded (coordinator.http.bounded_server). Beyond that bound, every path except the first
-two is
-answered with 503.
+two is answered with 503.
 """
 
 import logging
@@ -37,9 +36,10 @@ from coordinator.settings import parse_pool
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PROBES = ("/healthz", "/readyz")
-"""Paths that are answered under any load: a kubelet that gets no answer restarts the leader."""
+"""The paths that are answered under any load: a kubelet that gets no answer restarts the leader."""
 WAITS_SECONDS = 5.0
-"""How old the percentiles of waits may be: they are computed from all jobs."""
+"""The largest age, in seconds, of the percentiles of waits. They are not computed for each request, because that reads
+all jobs."""
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +64,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
 
 
 class ApiStatus:
-    """Returns what /v1/status adds to the numbers of the queues."""
+    """The part of /v1/status that describes the coordinator, beside the numbers of the queues."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -93,8 +93,8 @@ def stop_policies(coordinator: Coordinator) -> dict[str, str]:
 def serving(coordinator: Coordinator, port: int, reading: StoreQueries | None = None) -> Iterator[int]:
     """Answer requests while the block runs, and publish the address on the Lease; yield the port.
 
-    The address is that of the settings. Port 0 answers nowhere, -1 at any free port. Without a `reading` there is no
-    /v1. CoordinatorError if the port cannot be used; it names the port.
+    The address is that of the settings. Port 0 turns the server off; port -1 means any free port. Without `reading`
+    there is no /v1. Raises CoordinatorError, which names the port, if the port cannot be used.
     """
     if port == 0:
         yield 0
@@ -119,7 +119,7 @@ def serving(coordinator: Coordinator, port: int, reading: StoreQueries | None = 
 def _is_for_address(host: str, address: str) -> bool:
     """Return whether the Host header of a request fits the address of the server.
 
-    A web page in a browser may give a name of its own to a loopback address.
+    The check is needed because a web page in a browser may make its own domain name point to a loopback address.
     """
     try:
         return address not in LOOPBACK or not host or urlsplit(f"//{host}").hostname in LOOPBACK
@@ -134,7 +134,7 @@ def _failing(coordinator: Coordinator) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestHandler:
-    """Answers the requests of all paths."""
+    """Answers the requests for all paths."""
 
     coordinator: Coordinator
     answerer: QueueApi | None
@@ -190,9 +190,9 @@ def queue_api(coordinator: Coordinator, reading: StoreQueries) -> QueueApi:
 
 
 def limits(coordinator: Coordinator) -> ClusterLimits:
-    """Return what decides whether a job could ever run. StaleCaches if the caches may be old.
+    """Return the limits that decide whether a job could ever run. Raises StaleCaches if the caches may be outdated.
 
-    A coordinator that does not lead knows it, too.
+    A coordinator that does not lead knows the limits, too.
     """
     watches, settings = coordinator.watches, coordinator.settings
     if not watches.synced or watches.failing:

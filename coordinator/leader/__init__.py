@@ -1,4 +1,4 @@
 """The leading coordinator: its Lease, its loop, and what it writes.
 
-Whom the leader picks is decided in `queues.picking`.
+Which jobs the leader admits is decided in `queues.picking`.
 """

@@ -1,7 +1,7 @@
-"""Freeing the charges of jobs that hold nothing any more.
+"""The release of the charges of jobs that hold nothing any more.
 
-One rule: a charge is freed last. While pods that are not seen here yet may be on their way, the charge is kept, and the
-store is asked again.
+One rule: a charge is freed last. While this process may not have seen all pods of the job, the charge is kept, and its
+release is tried again.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from queues.values import Reservation
 
 @dataclass(frozen=True, slots=True)
 class UnfreedCharge:
-    """A charge that could not be freed: when the store was asked first, and when last."""
+    """A charge that could not be freed, with the times of the first and the last attempt to free it."""
 
     since: float
     asked_at: float
@@ -31,7 +31,7 @@ class UnfreedCharge:
 
 @dataclass(slots=True)
 class ChargeRelease:
-    """Frees the charges of one term, in one thread."""
+    """Frees charges during one term of the leader, in one thread."""
 
     watches: Watches
     store: QueueStore
@@ -40,9 +40,9 @@ class ChargeRelease:
     clock: Callable[[], float]
     rules: Callable[[], RoutingRules]
     route: Callable[[JobKey], Route]
-    """Returns the route of a key by the newest state."""
+    """A function that returns the route of a key by the newest state."""
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
-    """The jobs that hold nothing any more, as far as is seen here, and whose charge could not be freed yet."""
+    """The jobs whose charge could not be freed yet. As far as this process has seen, they hold nothing any more."""
 
     def find(self, keys: list[JobKey], routes: list[Route]) -> list[JobKey]:
         """Return the keys whose charges are to be freed.
@@ -61,11 +61,11 @@ class ChargeRelease:
         return [key for key, result in zip(keys, routes, strict=True) if result.remove or key in outdated]
 
     def free(self, keys: list[JobKey], pods_version: int) -> None:
-        """Free what is charged for these jobs; `pods_version` is the newest resourceVersion of pods known here.
+        """Free the charges of these jobs. `pods_version` is the newest resourceVersion of pods that this process knows.
 
-        The store keeps a charge while a worker may know newer pods. After one resync period, the charge is freed in any
-        case: a worker that was at work has lost its key by then, and an API server that was restored from a backup
-        never reaches its earlier versions.
+        The store keeps a charge while a worker may know newer pods. After one resync period the charge is freed in any
+        case. A worker that ran the key has lost it by then. An API server that was restored from a backup may never
+        reach its earlier versions.
         """
         now, refunds = self.clock(), self._refunds(keys)
         since = {key: self._unfreed.pop(key).since if key in self._unfreed else now for key in keys}
@@ -79,7 +79,7 @@ class ChargeRelease:
                 self.rounds.refund(charge.queue, queue_state.price(charge.charge, self.settings.cost))
 
     def free_again(self) -> int:
-        """Free the charges that could not be freed before; return how many were freed. No worker is involved."""
+        """Free the charges that could not be freed before; return how many were freed."""
         if not self._unfreed:
             return 0
         now, pods_version = self.clock(), self.watches.pods.resource_version
@@ -88,7 +88,7 @@ class ChargeRelease:
         error_isolation.act_on_all(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)
         freed = [key for key in candidates if key not in self._unfreed]
         waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
-        self.watches.mark(waiting)  # they have yet to be put into the store
+        self.watches.mark(waiting)  # they still have to be put into the store
         return len(freed)
 
     def _free_due(self, due: Sequence[JobKey], pods_version: int, candidates: list[JobKey]) -> None:
@@ -101,12 +101,12 @@ class ChargeRelease:
         candidates += keys
 
     def _refunds(self, keys: list[JobKey]) -> list[Reservation]:
-        """Return the picks among these charges whose cost their queues get back.
+        """Return the picks among these charges that are refunded to their queues.
 
-        A queue gets back a pick that was never granted because an admin took the queue from the job first. A pick that
-        was granted is never refunded, whether the job ran or not: it held room. A pick whose job was suspended, held,
-        edited or deleted before the grant is not refunded either. Its room was kept idle, and the owner could otherwise
-        get the next turn at once, again and again, for nothing.
+        A pick is refunded if it was never granted, because an admin took the queue from the job before. A pick that was
+        granted is never refunded, whether the job ran or not: it held room. A pick whose job was suspended, held,
+        edited or deleted before the grant is not refunded either. Its room was idle, and with a refund the owner could
+        get the next turn at once, repeatedly and for free.
         """
         jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
         charges = self.store.reservations(list(jobs)) if jobs else {}

@@ -1,6 +1,7 @@
-"""The leader's control loop: rebuild once, then flush, cycle and dispatch again and again.
+"""The leader's control loop: one rebuild, then flush, cycle and dispatch in a loop.
 
-One rule: one thread, in this order, each step safe to repeat. A step that fails is done again from the newest state.
+One rule: one thread does the steps in this order, and each step is safe to repeat. A step that fails is done again from
+the newest state.
 
     flush     keys that changed -> route -> entries put or removed, keys offered (`coordinator.leader.router`)
     cycle     snapshot -> choose -> commit (`queues.pick_cycle`)
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """What this process has done, for people to read."""
+    """The numbers of what this process has done, for people."""
 
     routed: int = 0
     picked: int = 0
@@ -55,7 +56,7 @@ class ControlLoop:
     elapsed: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     notify: Callable[[JobView, Eligibility | None], object] = lambda *_: None
-    """Called with what the status of a job should say about its waiting."""
+    """Called with a job and the reason that its status should give for its waiting; None: no reason."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
@@ -84,7 +85,7 @@ class ControlLoop:
         )
 
     def rebuild(self, epoch: int) -> None:
-        """Bring the store in line with the cluster under a new epoch (`StoreRebuild.rebuild`)."""
+        """Rebuild the store from the cluster under a new epoch (`StoreRebuild.rebuild`)."""
         self._rebuild.rebuild(epoch)
         self.counts.rebuilds += 1
         self.unsettled = True
@@ -98,11 +99,11 @@ class ControlLoop:
         return self._rebuild.audit()
 
     def rules(self) -> RoutingRules:
-        """Return what routing decides by, as the watches show it now."""
+        """Return the rules of routing, as the watches show them now."""
         return self._configuration.rules()
 
     def configure(self) -> None:
-        """Give the store the queues that admins want and the pool that the nodes offer."""
+        """Write the queues and the size of the pool to the store."""
         self._configuration.apply()
         self.unsettled = True
 
@@ -138,9 +139,10 @@ class ControlLoop:
         return committed.picked
 
     def _forecast(self) -> JobEnds | None:
-        """Return when the jobs end that have a deadline (`coordinator.cache.deadlines`)."""
+        """Return the ends of the jobs that have a deadline (`coordinator.cache.deadlines`)."""
         return self.watches.deadlines.forecast(lambda key: self.watches.pods_of(key, 0).occupy)
 
     def _is_cycle_due(self) -> bool:
-        """Return whether the last cycle is long ago: time alone can hand the pool's reservation to another job."""
+        """Return whether CYCLE_SECONDS have passed since the last cycle: time alone can hand the pool's reservation to
+        another job."""
         return abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS  # the clock of the machine may have been set back

@@ -1,7 +1,7 @@
 """The coordinator process: it watches, competes for the Lease, and runs the control loop while it leads.
 
-One rule: an outage (Redis or the API server cannot be reached, the Lease is lost) is logged once, by name, and waited
-out; the process does not end.
+One rule: an outage (Redis or the API server cannot be reached, the Lease is lost) does not end the process. The process
+logs the outage once, by name, and waits for its end.
 """
 
 import logging
@@ -33,12 +33,12 @@ from queues.work import WorkSource
 LONGEST_PAUSE = 0.1
 """The longest pause between two steps when nothing happens. An event ends the pause; returned work does not."""
 RETRY_SECONDS = 0.5
-"""The pause before a new term after an error of Redis or the API server has ended one."""
+"""The pause before a new term, after an error of Redis or the API server has ended the last term."""
 log = logging.getLogger(__name__)
 
 
 def identity() -> str:
-    """Return a new name for this process, so that a restarted process is not taken for the one before it."""
+    """Return a new name for this process, so that a restarted process is not mistaken for the process before it."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
@@ -51,19 +51,19 @@ class Coordinator:
     work: WorkSource
     settings: Settings
     leases: InitVar[Cluster | None] = None
-    """A client of the same cluster that gives up on a request well within a lease; None: use `cluster`."""
+    """A client of the same cluster whose requests time out well within the duration of a lease; None: use `cluster`."""
     probe: QueueStore | None = None
-    """The same store on a connection that gives up soon; None: use `store`."""
+    """The same store on a connection with a short timeout; None: use `store`."""
     rebuilt: Callable[[], object] = lambda: None
-    """Called after each rebuild, when the objects in memory are likely to stay for long."""
+    """Called after each rebuild. The objects that are in memory then are likely to stay for long."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
     _last_epoch: int = 0
     _incarnation: str = ""
-    """The run of Redis that has answered last."""
+    """The identity of the Redis server process that answered last (`QueueReader.incarnation`)."""
     _unreadable: bool = False
-    """Whether the store has content that cannot be read, and that a rebuild alone may not replace."""
+    """Whether the store has unreadable content, which a rebuild alone may not replace."""
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
     reasons: ReasonWriter = field(init=False)
@@ -91,7 +91,7 @@ class Coordinator:
         )
 
     def run(self) -> None:
-        """Serve until stopped; then finish the current step and hand the Lease back."""
+        """Watch, and lead when elected, until stopped. Then finish the current step and hand the Lease back."""
         watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, self.watches.foreign)
         for source in watching:
             source.start()
@@ -148,7 +148,7 @@ class Coordinator:
         term.rebuild(self._new_epoch())
         self.rebuilt()
         self._unreadable = False
-        if is_lost:  # the work queue is lost as well, and in it the times to delete finished jobs
+        if is_lost:  # the work queue is lost as well, and with it the times at which finished jobs are deleted
             self.watches.mark([job.key for job in self.watches.jobs.values()])
         if request:
             log.warning("the queues were rebuilt from the cluster, as requested on the Lease")
@@ -182,9 +182,9 @@ class Coordinator:
     def _new_epoch(self) -> int:
         """Return an epoch for a rebuild that is higher than all earlier ones.
 
-        Taking the Lease has raised the epoch already. It is raised again for a second rebuild in one term, and if store
-        or cluster have a higher one: an admin has deleted the Lease, or configured the Redis of another cluster. While
-        the store cannot be reached, this writes nothing.
+        Taking the Lease has raised the epoch already. It is raised again for a second rebuild in one term. It is also
+        raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or configured the
+        Redis of another cluster. While the store cannot be reached, this method writes nothing.
         """
         admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
         highest = max(self.store.epoch(), self._last_epoch, *admitted)

@@ -1,4 +1,4 @@
-"""When to route a job again because time alone changes its route.
+"""The times at which jobs are routed again because time alone changes their routes.
 
 One rule: nothing here is stored. The next leader computes it again from the jobs.
 """
@@ -20,7 +20,7 @@ class DelayedKeys:
         return len(self._at)
 
     def set(self, key: JobKey, at: float) -> None:
-        """Make the key due at this time and no other; 0: never."""
+        """Set the time at which the key is due, and drop its earlier time; 0: never."""
         if self._at.get(key, 0.0) == at:
             return
         self._at.pop(key, None)

@@ -1,4 +1,4 @@
-"""An action on many objects at once, where single objects may cause errors.
+"""Actions on many objects at once, of which single objects may cause errors.
 
 One rule: an object that causes an error is found by halving and skipped, and the action is done on all others. An error
 of the store, of the cluster or of leader election concerns all objects, and is raised.

@@ -1,4 +1,4 @@
-"""How often a process searches for objects that refer to each other and are not needed any more.
+"""The settings of Python's garbage collector, which searches for unneeded objects that refer to each other.
 
 One rule: objects that live long are not searched again and again. Python's default thresholds fit small programs. A
 coordinator keeps hundreds of thousands of objects and makes thousands more for each batch of picks, and nearly none of
@@ -8,16 +8,17 @@ them form cycles. The searches took a fifth to a third of its time (`python -m b
 import gc
 
 _THRESHOLDS = (100_000, 20, 20)
-"""New objects until the youngest generation is searched, and searches of it until an older generation is."""
+"""The thresholds: the number of new objects before a search of the youngest generation, and the numbers of its searches
+before older generations are searched."""
 
 
 def reduce_collections() -> None:
-    """Set these thresholds for the rest of the process."""
+    """Set higher thresholds for the rest of the process."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 def freeze_objects() -> None:
-    """Collect garbage once, and exclude all objects of now from later searches.
+    """Collect garbage once, and exclude all existing objects from later searches.
 
     An excluded object to which no reference is left is still freed at once.
     """

@@ -1,6 +1,6 @@
-"""The queues, the pool and the routing rules, as the store and the router are to know them.
+"""The configuration of queues, pool and routing rules for the store and the router.
 
-One rule: they follow from the watches and the settings alone, so that every leader computes the same ones.
+One rule: the configuration follows from the watches and the settings alone, so that every leader computes the same one.
 """
 
 from collections.abc import Mapping
@@ -25,17 +25,17 @@ class QueueConfiguration:
     settings: Settings
     queue_count: int = 1
     _ceilings: Mapping[str, Amounts] = field(default_factory=dict)
-    """By queue, the most that a job can ever have."""
+    """By queue, the most that one job can ever get."""
     _limits: Mapping[str, Amounts] = field(default_factory=dict)
-    """The same without the bounds of the pool."""
+    """By queue, the most that one job can ever get in a pool without limits."""
     _watched_rules: RoutingRules | None = None
-    """The rules of the watches from which `_rules` were made; None: make them again."""
+    """The rules of the watches from which `_rules` was computed; None: `_rules` must be computed again."""
     _rules: RoutingRules = field(default_factory=RoutingRules)
     _draining: frozenset[str] = frozenset()
-    """The queues that the store knows to drain."""
+    """The draining queues, as last given to the store."""
 
     def rules(self) -> RoutingRules:
-        """Return what routing decides by, as the watches show it now."""
+        """Return the rules of routing, as the watches show them now."""
         watched = self.watches.rule_watches.rules()
         if watched is not self._watched_rules:
             self._watched_rules = watched
@@ -49,7 +49,7 @@ class QueueConfiguration:
         return self._rules
 
     def specs(self) -> dict[str, QueueSpec]:
-        """Return the queues that there are now, by name."""
+        """Return the settings of the current queues, by name."""
         return watched_state.specs(self.watches, implicit=self.settings.implicit_queues)
 
     def room(self) -> Amounts | None:
@@ -57,7 +57,7 @@ class QueueConfiguration:
         return watched_state.room(self.watches, parse_pool(self.settings.pool), self.rules())
 
     def apply(self) -> None:
-        """Give the store the queues and the pool of now, and mark the jobs that this concerns."""
+        """Write the current queues and pool to the store, and mark the jobs that a change of them concerns."""
         if not self.settings.implicit_queues:
             self.watches.disable_implied_queues()
         queues, nodes = self.specs(), self.watches.nodes.values() if self.watches.nodes else []
@@ -68,7 +68,7 @@ class QueueConfiguration:
         self.queue_count = len(queues)
         draining = frozenset(name for name in queues if eligibility.is_draining(name, self.rules()))
         if newly_draining := draining - self._draining:
-            for name in newly_draining:  # nothing is picked from it any more, and what was picked just now is freed
+            for name in newly_draining:  # no job is picked from it any more, and jobs that were just picked are freed
                 self.watches.mark_queue(name)
             # Pods of jobs that are finished or deleted may still hold room of the queue.
             charges = self.store.reservations()
@@ -76,7 +76,8 @@ class QueueConfiguration:
         self._draining = draining
 
     def _mark_limited(self, limits: Mapping[str, Amounts]) -> None:
-        """Mark the jobs of queues whose limits an admin has changed. A resync finds what a change of the pool does."""
+        """Mark the jobs of queues whose limits an admin has changed. After a change of the pool, a resync routes the
+        jobs again."""
         before, self._limits = self._limits, limits
         for name in limits.keys() | before.keys():
             if limits.get(name) != before.get(name):

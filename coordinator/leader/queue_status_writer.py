@@ -1,6 +1,6 @@
-"""The statuses of TenantQueues: how many jobs wait, how many are admitted, what these use.
+"""The statuses of TenantQueues: the numbers of waiting and admitted jobs, and what the admitted jobs use.
 
-One rule: a status is computed from what the coordinator watches, written if the cluster shows another one, and never
+One rule: a status is computed from the watches alone, and written if the cluster shows another status. A write never
 delays a pick.
 """
 
@@ -29,13 +29,14 @@ from queues.limits import STANDARD_RESOURCES, usage_resources
 from queues.redis.log_throttle import OutageLog
 
 INTERVAL_SECONDS = 1.0
-"""Seconds between two rounds: fresh enough for people, and at most one write per queue and second."""
+"""The seconds between two rounds of writes, and so between two writes of one queue's status."""
 MOST_WRITES = 5
-"""Writes per round. Queues take turns, so that many queues that change all the time cost less than the jobs in them."""
+"""The most writes per round. Queues take turns, so that many queues that change constantly cost fewer writes than their
+jobs do."""
 MOST_NAMES = 64
 """The most resources that the usage of a status may name (TenantQueueStatus.usage); the API server refuses more."""
 NEVER = 2**63
-"""A resourceVersion that no watch reaches."""
+"""A resourceVersion that no watch ever reaches."""
 ALL = "the status of the queues"
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ Status = dict[str, Any]
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused a write because a permission is missing."""
 UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
-"""Errors that the next write would meet as well."""
+"""The errors of an unavailable API server, after which no other write is tried in this round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _most_important(usage: Amounts, limited: Collection[str]) -> Amounts:
 
 @dataclass(slots=True)
 class QueueStatusWriter:
-    """Writes the statuses that the cluster does not show yet."""
+    """Writes the statuses that differ from those in the cluster."""
 
     cluster: Cluster
     watches: Watches
@@ -135,7 +136,7 @@ class QueueStatusWriter:
                     self.watches.errors.clear(ALL)
 
     def write(self, stop: threading.Event | None = None) -> None:
-        """Write what changed of a few queues. A write that fails now is tried again in one of the next rounds."""
+        """Write the changed statuses of a few queues. A write that fails is tried again in a later round."""
         if self.clock() < self._silent_until:
             return
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
@@ -177,14 +178,14 @@ class QueueStatusWriter:
         return {*self.pool, *(name for node in nodes for name in node.allocatable)}
 
     def _is_under_way(self, name: str, status: Status) -> bool:
-        """Return whether the status is written and the watch has not shown it yet."""
+        """Return whether the status has been written and the watch has not shown it yet."""
         written = self._written.get(name)
         return (
             written is not None and written.status == status and written.version > self.watches.queues.resource_version
         )
 
     def _write(self, queue: TenantQueue, status: Status) -> None:
-        # A merge patch keeps what it does not name, so a resource that is used no more is set to null.
+        # A merge patch keeps what it does not name, so a resource that is no longer used is set to null.
         unused = dict.fromkeys(queue.status.usage.keys() - status["usage"].keys())
         patch = {"status": status | {"usage": status["usage"] | unused}}
         name = queue.metadata.name

@@ -1,8 +1,8 @@
-"""When a worker reconciles a job that holds nothing, only to write that it waits, is suspended or is invalid.
+"""The limit for reconciles that only write a status: that a job without room is queued, suspended or invalid.
 
-One rule: the number of these reconciles per second is limited, and tenants take turns. So they never delay the work for
-admitted jobs, however many jobs come at once, and no tenant delays another. A job that is picked meanwhile is
-reconciled at once; its status never says Queued, and it takes no turn.
+One rule: the number of these reconciles per second is limited, and tenants take turns. So the reconciles never delay
+the work for admitted jobs, however many jobs are submitted at once, and no tenant delays another. A job that is picked
+meanwhile is reconciled at once; its status never says Queued, and it takes no turn.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ AT_ONCE = 100
 
 
 class QueuedLimiter:
-    """The offers that wait: each for its own delay, if it has one, and then for its turn."""
+    """The waiting offers. An offer waits for its own delay, if it has one, and then for its tenant's turn."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._now = clock()
         self._offers: dict[JobKey, Offer] = {}
         self._delayed: dict[JobKey, float] = {}
-        """When the delay of each job ends; the earliest first, since all delays are equally long."""
+        """The time at which the delay of each job ends, earliest first, since all delays are equally long."""
         self._ready = RoundRobin()
         self._numbers = count()
         self._next = 0.0
-        """When the next offer would be due if all offers were evenly spaced."""
+        """The time at which the next offer would be due if all offers were evenly spaced."""
 
     def __len__(self) -> int:
         """Return the number of all entries that are kept."""
@@ -52,7 +52,7 @@ class QueuedLimiter:
             self._ready.discard(key)
 
     def take_due(self) -> list[Offer]:
-        """Remove and return the offers whose turn has come, to be made at once."""
+        """Remove and return the offers whose turn has come. The caller makes them at once."""
         now = self._time()
         self._wake(now)
         offers: list[Offer] = []
@@ -69,7 +69,7 @@ class QueuedLimiter:
             self._ready.add(self._offers[key].tenant, next(self._numbers), key)
 
     def _time(self) -> float:
-        """Return the time of now. If the clock was set back, move all kept times by the same amount."""
+        """Return the current time. If the clock was set back, move all kept times by the same amount."""
         now, before = self._clock(), self._now
         if now < before:
             self._delayed = {key: at + now - before for key, at in self._delayed.items()}

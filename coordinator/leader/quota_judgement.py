@@ -1,4 +1,4 @@
-"""Which jobs the ResourceQuotas of their namespaces keep out of the order of their queues.
+"""The judgement which jobs are kept out of the order of their queues by ResourceQuotas of their namespaces.
 
 One rule: a namespace is judged as a whole, because its jobs compete for the same ResourceQuotas.
 """
@@ -13,7 +13,7 @@ from crds.keys import JobKey
 
 
 def judge_due(watches: Watches, rules: Callable[[], RoutingRules], clock: Callable[[], float]) -> None:
-    """Judge each namespace whose jobs or ResourceQuotas changed; mark the jobs for which the answer is another now."""
+    """Judge each namespace whose jobs or ResourceQuotas changed. Mark the jobs for which the result has changed."""
     for namespace, keys in watches.quota_jobs.take_due():
         jobs = [job for key in keys if (job := watches.job(key)) is not None]
         before, now = rules(), clock()

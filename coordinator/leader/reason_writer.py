@@ -1,7 +1,7 @@
-"""The reason in the status of a waiting job.
+"""The writes of the reason in the status of a waiting job.
 
-One rule: people read the reason, and nothing depends on it. It is written only when its code changes, and never delays
-a pick. All writes share one budget; tenants take turns, and the oldest job of a tenant is first.
+One rule: the reason is for people, and no decision depends on it. It is written only when its code changes, and never
+delays a pick. All writes share one budget; tenants take turns, and the oldest job of a tenant is first.
 
 Routing reports at once what keeps a job out of the order of its queue, or keeps it waiting without end
 (`coordinator.routing.eligibility`). Of the other jobs, the first one of each queue that can ever run gets a reason
@@ -38,21 +38,22 @@ from queues.values import Entry, QueuePosition, QueueSnapshot, Snapshot
 
 PER_SECOND = 20.0
 AT_ONCE = 5
-"""Reasons that may be written in a row."""
+"""The most reasons that are written in a row."""
 INTERVAL_SECONDS = 0.25
-"""Seconds between two rounds of writes."""
+"""The seconds between two rounds of writes."""
 LOOK_SECONDS = 5.0
-"""Seconds between two rounds of explaining first jobs."""
+"""The seconds between two rounds in which the first jobs of all queues are explained."""
 CHANGE_SECONDS = 30.0
-"""How long the code of a first job stays although another one would be right: room comes and goes all the time."""
+"""How long, in seconds, the code of a first job stays even if another code would be right by now, because free room
+changes constantly."""
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused a write because a permission is missing."""
 PASSING = frozenset({"Next", "BehindOthers", "QueueNotFound"})
-"""Codes that change too soon to be read."""
+"""The codes that change too soon to be read; they are not written."""
 NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
 """The reason of a job that is larger than the pool is now. Routing reports it if the job can never fit."""
 UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
-"""Errors that the next write would meet as well."""
+"""The errors of an unavailable API server, after which no other write is tried in this round."""
 ALL = "the reasons that jobs wait"
 log = logging.getLogger(__name__)
 
@@ -73,16 +74,16 @@ class ReasonWriter:
     elapsed: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[JobKey, tuple[str, str]] = field(default_factory=dict)
-    """The code and the sentence that are to be written."""
+    """By job, the code and the sentence to write."""
     _turns: RoundRobin = field(default_factory=RoundRobin)
     _explained: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
-    """The codes of first jobs, and when they were given."""
+    """By first job, the code of its last explanation, and the time of that explanation."""
     _looked_at: float = -LOOK_SECONDS
     _free_at: float = 0.0
     _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
 
     def note(self, job: JobView, reason: Eligibility | None) -> None:
-        """Record the reason that routing has for a job; None: it has none now, and withdraws an earlier one."""
+        """Record the reason that routing gives for a job. None withdraws an earlier reason."""
         with self._lock:
             if reason is None:
                 if self._pending.get(job.key, ("Next", ""))[0] in eligibility.CODES | {""}:
@@ -103,7 +104,7 @@ class ReasonWriter:
                     self.watches.errors.clear(ALL)
 
     def step(self) -> int:
-        """Do one round; return how many statuses were written."""
+        """Do one round of explaining and writing; return how many statuses were written."""
         now = self.elapsed()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
@@ -168,12 +169,12 @@ class ReasonWriter:
         return difference if difference.whole else merge(snapshot, difference)
 
     def _first(self, view: QueueSnapshot) -> Entry | None:
-        """Return the first job whose status does not say that it can never run."""
+        """Return the first job of a queue whose status does not say that it can never run."""
         jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads)
         return next((entry for entry, job in jobs if job is None or job.reason != "ExceedsQuota"), None)
 
     def _late_job(self, key: JobKey, now: float) -> JobView | None:
-        """Return the job if it has waited so long that its status should give a reason."""
+        """Return the job if it has waited long enough for a reason in its status; else None."""
         job = self.watches.job(key)
         return job if job is not None and job.admission is None and now - job.submitted >= self.after else None
 
@@ -218,7 +219,8 @@ class ReasonWriter:
         return True
 
     def _with_hint(self, job: JobView, code: str, sentence: str) -> str:
-        """Return the sentence, for an unknown queue with similar names. They are searched here because that is rare."""
+        """Return the sentence, for an unknown queue with similar names. The names are searched here, because such jobs
+        are rare."""
         if code != "QueueNotFound":
             return sentence
         rules = replace(self.watches.rules(), implicit=self.implicit)
@@ -236,7 +238,7 @@ def _subject(key: JobKey) -> str:
 def _queue_status(job: JobView, code: str, sentence: str) -> dict[str, Any]:
     """Return the part of status.queue that this writer changes.
 
-    A job that was moved does not keep in its new queue the first place that it had in a drained one.
+    A job that was moved from a drained queue loses its right to be first.
     """
     status: dict[str, Any] = {"name": job.queue, "reason": code, "message": sentence}
     if job.waits is None or not job.waits.dated:

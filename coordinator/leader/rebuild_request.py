@@ -1,8 +1,8 @@
-"""Asking the leader to rebuild the queues from the cluster.
+"""Requests to the leader to rebuild the queues from the cluster.
 
 One rule: the caller needs permissions on the Lease only, and no access to Redis. The request is a random id in an
 annotation of the Lease. The leader rebuilds the queues, and then writes the same id into another annotation. If the
-leader dies before, the next leader finds the request. Two requests at once lead to one rebuild.
+leader dies before that, the next leader finds the request. Two requests at once lead to one rebuild.
 """
 
 import secrets
@@ -19,12 +19,12 @@ from kube.api import Cluster, Manifest
 REQUEST_ANNOTATION = f"{GROUP}/repair"
 """Annotation of the Lease: the id of the newest request for a rebuild."""
 DONE_ANNOTATION = f"{GROUP}/repaired"
-"""Annotation of the Lease: the id of the request that was done last."""
+"""Annotation of the Lease: the id of the last request that was carried out."""
 _LOOK_SECONDS = 0.2
 
 
 class RebuildNotDone(CoordinatorError):
-    """The leader did not rebuild the queues, or there is no leader."""
+    """The leader did not rebuild the queues in time, or there is no leader."""
 
 
 def pending_request(lease: Manifest) -> str:
@@ -37,9 +37,9 @@ def pending_request(lease: Manifest) -> str:
 def request_rebuild(
     cluster: Cluster, name: str, namespace: str, *, seconds: float, pause: Callable[[float], Any] = time.sleep
 ) -> None:
-    """Have the leader rebuild the queues, and wait until it has.
+    """Request a rebuild of the queues, and wait until the leader has done it.
 
-    RebuildNotDone if there is no leader, or if it has not done so within `seconds`.
+    Raises RebuildNotDone if there is no leader, or if the rebuild is not done within `seconds`.
     """
     request = secrets.token_hex(8)
     if not _holder(cluster.get(LEASES, name, namespace)):
@@ -69,7 +69,7 @@ def _holder(lease: Manifest) -> str:
 
 def _is_done(lease: Manifest, request: str) -> bool:
     annotations = lease["metadata"].get("annotations") or {}
-    # The same rebuild or a later one serves a later request; once that is done, this request is done, too.
+    # A later request may have replaced this one. Once the later one is done, this one is done, too.
     return annotations.get(DONE_ANNOTATION) == request or (
         annotations.get(REQUEST_ANNOTATION) not in (None, request) and not pending_request(lease)
     )

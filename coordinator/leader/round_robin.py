@@ -1,6 +1,6 @@
 """Jobs that wait for a shared budget: tenants take turns, and the jobs of one tenant are ordered by rank.
 
-One rule: a tenant's next job waits for at most one job of each other tenant, however many they have.
+One rule: a tenant's next job waits for at most one job of each other tenant, however many jobs that tenant has.
 
 With jobs 1, 2 and 3 of tenant a, and then job 9 of tenant b, the order is 1, 9, 2, 3.
 """
@@ -11,11 +11,11 @@ from collections import deque
 from crds.keys import JobKey
 
 _FEW = 64
-"""Stale entries that are tolerated before all entries are rebuilt."""
+"""The number of stale entries at which the heaps are rebuilt."""
 
 
 class RoundRobin:
-    """The waiting jobs of each tenant; for one thread, or under a lock of the caller."""
+    """The waiting jobs of each tenant. Only one thread may use the object, unless the caller holds a lock."""
 
     def __init__(self) -> None:
         self._waiting: dict[JobKey, tuple[str, float]] = {}
@@ -23,7 +23,7 @@ class RoundRobin:
         self._lanes: dict[str, list[tuple[float, JobKey]]] = {}
         """A heap for each tenant. It may contain stale entries: jobs that do not wait any more."""
         self._turns: deque[str] = deque()
-        """The tenants of the lanes; the first has the next turn."""
+        """The tenants that have a heap; the first tenant has the next turn."""
         self._entries = 0
 
     def __contains__(self, key: JobKey) -> bool:
@@ -34,7 +34,8 @@ class RoundRobin:
         return self._entries
 
     def add(self, tenant: str, rank: float, key: JobKey) -> None:
-        """Let a job wait; the lowest rank of a tenant is first. A job that already waits keeps its place."""
+        """Add a waiting job; the job with the lowest rank of its tenant is first. A job that already waits keeps its
+        place."""
         if key in self._waiting:
             return
         self._waiting[key] = tenant, rank

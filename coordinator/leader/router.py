@@ -1,6 +1,6 @@
-"""Routing the jobs that changed: entries are put into the store or removed, keys are offered to workers.
+"""The routing of changed jobs: entries are put into the store or removed, and keys are offered to workers.
 
-One rule: the queue first, the work second. A worker that looks at a job finds its queue as it should be.
+One rule: the queue store is changed first, and the work is offered second. So a worker finds the store up to date.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +28,11 @@ from queues.values import Entry, Offer
 from queues.work import WorkSource
 
 MOST_PER_STEP = 512
-"""Keys routed per step: bounds how long picks wait behind a flood of events."""
+"""The most keys that are routed per step, which bounds how long picks wait when many events arrive."""
 
 
 class MissingCharge(CoordinatorError):
-    """The cluster shows an admission that the store does not charge; only a rebuild helps."""
+    """The cluster shows an admission for which the store has no charge; only a rebuild helps."""
 
 
 class Flushed(NamedTuple):
@@ -40,12 +40,12 @@ class Flushed(NamedTuple):
 
     routed: int
     freed: int
-    """Charges that could not be freed before."""
+    """The number of charges that were freed after an earlier attempt had failed."""
 
 
 @dataclass(slots=True)
 class Router:
-    """Routes jobs for one term, in one thread."""
+    """Routes jobs during one term of the leader, in one thread."""
 
     watches: Watches
     store: QueueStore
@@ -54,16 +54,16 @@ class Router:
     rounds: PickCycle
     rules: Callable[[], RoutingRules]
     is_without_charge: Callable[[JobKey, int], bool]
-    """Whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
+    """Returns whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
     clock: Callable[[], float]
     notify: Callable[[JobView, Eligibility | None], object]
-    """Called with what the status of a job should say about its waiting."""
+    """Called with a job and the reason that its status should give for its waiting; None: no reason."""
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
     _turns: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
     _timers: DelayedKeys = field(default_factory=DelayedKeys)
-    """When time alone changes the route of a job."""
+    """The times at which time alone changes the route of a job."""
 
     def __post_init__(self) -> None:
         self._turns = QueuedLimiter(self.clock)
@@ -86,7 +86,7 @@ class Router:
         if not dirty:
             return Flushed(0, freed)
         try:
-            # Read first: what is decided below is decided on pods that are at least as new.
+            # The version is read first, so that every decision below is based on pods that are at least as new.
             pods_version = self.watches.pods.resource_version
             error_isolation.act_on_all(
                 dirty, partial(self._flush, pods_version), lambda item, error: self.watches.skip(item.key, error)
@@ -98,9 +98,9 @@ class Router:
         return Flushed(len(dirty), freed)
 
     def offer_next(self) -> int:
-        """Offer the jobs that only wait to have their status written and whose turn it is; return how many.
+        """Offer the jobs that only need a write of their status and whose turn has come; return how many.
 
-        If the store cannot be reached, they wait for another turn and the error is raised.
+        If the store cannot be reached, the jobs wait for another turn and the error is raised.
         """
         due = self._turns.take_due()
         try:
@@ -116,9 +116,8 @@ class Router:
         self.watches.clear_errors(item.key for item in dirty)
 
     def _route_dirty(self, dirty: DirtyKey) -> Route:
-        """Return the route of a key. If only the job or its pods changed, a worker skips a version that it has settled.
-
-        The offer then names the job's resourceVersion.
+        """Return the route of a key. If a change of the job or its pods is the only reason, the offer names the job's
+        resourceVersion, and is void if a worker has settled that version.
         """
         result = self._route(dirty.key, dirty.pods_version)
         job = self.watches.job(dirty.key) if dirty.only_changed else None
@@ -137,7 +136,7 @@ class Router:
         removes = self._charge_release.find(keys, routes)
         offers = self._immediate_offers(keys, routes)
         deleted = [key for key in removes if self.watches.job(key) is None]
-        if deleted:  # before the charge is freed: while it is charged, every rebuild routes the key again
+        if deleted:  # this comes before the charge is freed: while the key has a charge, every rebuild routes it again
             self.work.drop(deleted)
         if removes:
             self._charge_release.free(removes, pods_version)
@@ -157,7 +156,7 @@ class Router:
         self.changed |= bool(puts or removes)
 
     def _immediate_offers(self, keys: list[JobKey], routes: list[Route]) -> list[Offer]:
-        """Return the offers that are made at once; let the others wait for their turn."""
+        """Return the offers that are made at once. The other offers wait for their turn."""
         offers: list[Offer] = []
         for key, result in zip(keys, routes, strict=True):
             if result.offer is not None and result.in_turn:
@@ -169,7 +168,7 @@ class Router:
         return offers
 
     def _check_charges(self, keys: list[JobKey]) -> None:
-        """Raise MissingCharge unless the store charges all these jobs.
+        """Raise MissingCharge unless the store has a charge for each of these jobs.
 
         A job that was suspended and resumed while it was being admitted may hold room that was just freed.
         """

@@ -1,6 +1,7 @@
-"""Bringing the store in line with the cluster: once when a term begins, and audited from then on.
+"""The rebuild of the store from the cluster when a term begins, and the audits after it.
 
-One rule: the cluster is the truth. A store that lacks a charge which the cluster shows is rebuilt as a whole.
+One rule: the cluster is the truth. If the store lacks the charge of an admission in the cluster, the whole store is
+rebuilt.
 """
 
 import logging
@@ -34,16 +35,16 @@ class StoreRebuild:
     pause: Callable[[float], object]
     elapsed: Callable[[], float]
     _revoked: dict[JobKey, int] = field(default_factory=dict)
-    """The attempts whose admission the rebuild took back. A worker that finds no charge sends these jobs back."""
+    """By job, the attempt whose admission the rebuild has revoked. A worker that finds no charge sends the job back."""
     _uncharged: frozenset[JobKey] = frozenset()
     """Jobs whose charge the store cannot keep."""
 
     def rebuild(self, epoch: int) -> None:
-        """Bring the store in line with the cluster under a new epoch, and route every unfinished job.
+        """Rebuild the store from the cluster under a new epoch, and route every unfinished job.
 
-        If the store has lost everything, workers may still be creating pods for admissions that the store does not
-        know. The missing epoch refuses these workers. So the rebuild waits for one lease, and counts the pods then. In
-        the very first epoch no job has ever been admitted, and the rebuild does not wait.
+        If the store has lost its data, workers may still be creating pods for admissions that the store does not know.
+        While the store has no epoch, it refuses these workers. So the rebuild waits for the duration of one lease, and
+        counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
         """
         self.watches.quota_jobs.touch()
         self._judge_quotas()
@@ -57,7 +58,7 @@ class StoreRebuild:
         entries = watched_state.storable(self.watches, census.entries)
         self._uncharged = frozenset(charge.key for charge in accepted) - {charge.key for charge in reservations}
         self.store.rebuild(epoch, reservations, entries)
-        self.watches.raised.clear()  # in the last term, the queues have paid for these
+        self.watches.raised.clear()  # the queues have paid for these in the last term
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configuration.apply()
         self.watches.mark([charge.key for charge in census.reservations])
@@ -73,12 +74,12 @@ class StoreRebuild:
         self.watches.touch_settings()
 
     def audit(self) -> bool:
-        """Return whether the store charges every admission that the cluster shows.
+        """Return whether the store has a charge for every admission that the cluster shows.
 
-        False means that admissions have lost their charge, as when Redis came back from an older file; only a rebuild
-        helps. The audit also routes every charged job again, for jobs that do not exist any more, and offers again the
-        picks that no worker has written. A worker leaves such a pick alone while the job is held or its queue drains;
-        it may be valid again since.
+        False means that admissions have lost their charge, for example because Redis was restored from an older file;
+        only a rebuild helps. The audit also routes every charged job again, to find jobs that do not exist any more,
+        and repeats the offers of picks that no worker has written. A worker ignores such a pick while the job is held
+        or its queue drains; the pick may have become valid again.
         """
         charged = self.store.reservations()
         self.watches.mark_again(charged)
@@ -96,8 +97,8 @@ class StoreRebuild:
     def is_without_charge(self, key: JobKey, attempt: int) -> bool:
         """Return whether an admission has no charge on purpose.
 
-        The rebuild took it back, and a worker has yet to send the job back, which has no pods; or the store cannot
-        keep its charge.
+        There are two cases. The rebuild has revoked the admission, the job has no pods, and a worker has not sent the
+        job back yet. Or the store cannot keep the charge.
         """
         is_revoked = self._revoked.get(key) == attempt and not self.watches.pods_of(key, 0).occupy
         return is_revoked or key in self._uncharged
@@ -108,9 +109,9 @@ class StoreRebuild:
     def _revoke(
         self, charges: tuple[Reservation, ...], charged: Mapping[JobKey, Reservation]
     ) -> tuple[Reservation, ...]:
-        """Return the charges without those for which there is no room.
+        """Return the charges without those that are revoked because there is no room for them.
 
-        Only an admission without pods, which the store did not charge before, is taken back.
+        Only an admission is revoked that has no pods and that the store did not charge before.
         """
         specs, room = self.configuration.specs(), self.configuration.room()
         revoked = watched_state.admissions_without_room(self.watches, charges, charged, specs, room)
@@ -120,7 +121,7 @@ class StoreRebuild:
         return tuple(charge for charge in charges if charge.key not in revoked)
 
     def _wait_for_workers(self, epoch: int) -> None:
-        """Wait until a lease has passed since now. Meanwhile, give the store the waiting jobs, which takes its time."""
+        """Wait for the duration of one lease. Meanwhile, write the waiting jobs to the store, which takes a while."""
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
         waiting = watched_state.storable(self.watches, self._census({}).entries)

@@ -1,6 +1,6 @@
-"""What the watches show, in the terms of the store: for a rebuild, an audit, and the size of the pool.
+"""The state of the watches, converted for the store: for a rebuild, an audit, and the size of the pool.
 
-One rule: an object about which there is an unforeseen error is skipped and recorded; all others count.
+One rule: an object that raises an unforeseen error is skipped and recorded; all others count.
 """
 
 import logging
@@ -21,7 +21,8 @@ from queues.redis import codec
 from queues.values import Entry, QueueSpec, Reservation
 
 MOST_REREAD = 100
-"""Jobs that are read again for one rebuild: users can make any number of pods that seem newer than their jobs."""
+"""The most jobs that are read again for one rebuild. The number is bounded because users can make any number of pods
+that seem newer than their jobs."""
 log = logging.getLogger(__name__)
 T = TypeVar("T", Entry, Reservation)
 
@@ -29,9 +30,10 @@ T = TypeVar("T", Entry, Reservation)
 def take(
     watches: Watches, charged: Mapping[JobKey, Reservation], rules: RoutingRules, now: float, *, read: bool = False
 ) -> RebuiltState:
-    """Return what the store should hold by the watches.
+    """Return the content that the store should have according to the watches.
 
-    `charged` is what it holds now. If `read`, jobs that are older here than one of their pods are read again.
+    `charged` are the reservations that the store has now. With `read`, jobs that are older in the cache than one of
+    their pods are read again.
     """
     jobs = {job.key: job for job in watches.jobs.values()}
     pods, nodes = watches.pods.values(), watches.nodes.values() if watches.nodes else None
@@ -70,7 +72,7 @@ def storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
 
 
 def room(watches: Watches, setting: PoolSetting, rules: RoutingRules) -> Amounts | None:
-    """Return the size of the pool; None if nothing is scarce."""
+    """Return the size of the pool; None if the pool has no limits."""
     nodes = watches.nodes.values() if watches.nodes else []
     if setting != "nodes" or not nodes:
         return pool_capacity.capacity(setting, nodes, ())

@@ -147,7 +147,8 @@ def _start(data: Path, command: list[str], progress: ProgressPrinter) -> bool:
 
 
 def _follow(events: Iterator[dict[str, object]], child: "subprocess.Popen[bytes]", progress: ProgressPrinter) -> bool:
-    """Print events until the last; return as `_start` does. EOFError if the supervisor ended without a report."""
+    """Print events until the last one; return as `_start` does. Raises EOFError if the supervisor ended without a
+    report."""
     for event in events:
         if "part" in event:
             progress.part(str(event["part"]))

@@ -1,4 +1,4 @@
-"""`torchq local down`: asks the cluster of a data folder to end, and waits until none of its processes runs.
+"""`torchq local down`: ends the cluster of a data folder, and waits until none of its processes runs.
 
 One rule: it waits as long as the pods may take, and prints how long that is. It may be interrupted and called again at
 any time. It ends parts only through the supervisor; if pods run without a supervisor, it starts one.
@@ -69,7 +69,7 @@ def describe_remaining_pods(data: Path, before: str = "") -> str:
 def _wait(data: Path, pid: int, number: signal.Signals | None) -> None:
     """Send a signal to a process and wait until it has ended.
 
-    Both go through a descriptor of the process, which never refers to a later process with the same id.
+    Both use a descriptor of the process, which never refers to a later process with the same id.
     """
     try:
         descriptor = os.pidfd_open(pid)

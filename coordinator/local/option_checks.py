@@ -89,7 +89,8 @@ def redis(url: str, source: str) -> None:
 
 
 def port(number: int) -> None:
-    """Raise LocalError if the API server cannot listen on the port. Clients would take another program for it."""
+    """Raise LocalError if the API server cannot listen on the port. Clients would mistake another program for the API
+    server."""
     with socket.socket() as probe:
         probe.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1

@@ -1,6 +1,7 @@
 """All of torchq on one machine (the stack): API server, Redis, node, coordinator and workers under one supervisor.
 
-One rule: wiring only. Each part is its own process and uses the others over HTTP and Redis, as on a real cluster.
+One rule: this module only connects the parts. Each part is a process of its own and uses the others over HTTP and
+Redis, as on a real cluster.
 """
 
 import contextlib

@@ -51,7 +51,8 @@ class Files:
 
 @contextlib.contextmanager
 def hold_lock(files: Files) -> Iterator[None]:
-    """Hold the lock of a data folder. AlreadyRuns if another supervisor holds it; OSError if locks do not work."""
+    """Hold the lock of a data folder. Raises AlreadyRuns if another supervisor holds it, and OSError if locks do not
+    work."""
     files.layout.logs("any").parent.mkdir(parents=True, exist_ok=True)
     with files.lock.open("a+") as lock:
         if not _take_lock(lock.fileno()):

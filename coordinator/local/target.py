@@ -1,4 +1,4 @@
-"""Selects the cluster that commands use, and gives it a short name.
+"""The selection of the cluster that commands use, and its short name.
 
 One rule: the first of these wins: --kubeconfig (or TORCHQ_KUBECONFIG, or the settings file), KUBECONFIG, --context, the
 current local cluster, ~/.kube/config, the cluster in which this process runs as a pod. A local cluster that does not

@@ -24,7 +24,8 @@ def home(environ: Mapping[str, str]) -> Path | None:
 
 
 def default_data(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the data folder of the embedded cluster without `--data`. LocalError if the user has no home folder."""
+    """Return the data folder of the embedded cluster without `--data`. Raises LocalError if the user has no home
+    folder."""
     path = _folder(os.environ if environ is None else environ, "XDG_STATE_HOME", Path(".local") / "state")
     if path is None:
         raise LocalError("this user has no home folder: name the folder of the cluster with --data, or set HOME")

@@ -1,4 +1,4 @@
-"""What is read of the queues: for the HTTP API and for the command line.
+"""Read-only queries about the queues, for the HTTP API and the command line.
 
 Nothing here changes anything.
 """

@@ -21,10 +21,10 @@ OPEN, HOLD = "None", "Hold"
 
 
 def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
-    """Return every queue as a TenantQueue whose status has its figures of now.
+    """Return every queue as a TenantQueue whose status has the current figures.
 
-    `cost` is the resource that the weights divide. `policies` are the stop policies of queues; without one, the
-    document has the policy that follows from whether the queue is open.
+    `cost` is the resource that the weights divide. `policies` are the stop policies of queues. For a queue without one,
+    the policy follows from whether the queue is open.
     """
     costs = {view.spec.name: view.usage.get(cost, 0) for view in snapshot.queues}
     busy_weight = sum(view.spec.weight for view in snapshot.queues if _is_busy(view))
@@ -121,7 +121,7 @@ def vitals(numbers: QueueStats) -> Document:
 
 
 def room(snapshot: Snapshot) -> Document:
-    """Return the size of the pool and what is used of it; a capacity of null: nothing is scarce."""
+    """Return the size of the pool and its usage. A capacity of null means a pool without limits."""
     return {
         "capacity": None if snapshot.pool is None else figures.format_amounts(_without_others(snapshot.pool)),
         "used": figures.format_amounts({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
@@ -133,9 +133,10 @@ def _without_others(limit: Amounts) -> Amounts:
 
 
 def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -> Document:
-    """Return a waiting job, with its number among the next picks, and its number in a pool with room for all jobs.
+    """Return the document of a waiting job. `next_pick` is its number among the next picks, `in_order` its number in a
+    pool with room for all jobs.
 
-    A number is None if the job is not among these picks.
+    Each is None if the job is not among these picks.
     """
     entry = place.entry
     return {
@@ -154,7 +155,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
 
 
 def admitted(reservation: Reservation) -> Document:
-    """Return a job that holds room."""
+    """Return the document of a job that holds room."""
     return {
         "state": "admitted",
         "job": job_name(reservation.key),
@@ -166,7 +167,7 @@ def admitted(reservation: Reservation) -> Document:
 
 
 def absent(key: JobKey) -> Document:
-    """Return a job that is not in the queues."""
+    """Return the document of a job that is not in the queues."""
     return {"state": "absent", "job": job_name(key), "uid": key.uid}
 
 

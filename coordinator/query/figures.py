@@ -1,4 +1,4 @@
-"""Numbers as documents and statuses show them.
+"""The formats of numbers in documents and statuses.
 
 One rule: pure; the numbers of one kind look the same everywhere.
 """

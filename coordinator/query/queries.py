@@ -1,6 +1,6 @@
-"""Answers about the queues, from the store itself: for the coordinator, and for admins of Redis.
+"""Queries about the queues, answered from the store: for the coordinator, and for admins of Redis.
 
-One rule: read only. Forecasts are made by the picker itself, and change nothing.
+One rule: queries only read. The picker itself makes the forecasts, and they change nothing.
 """
 
 import time
@@ -20,9 +20,9 @@ from queues.store import QueueReader
 from queues.values import Entry, QueuePosition
 
 IDENTITY = "Torchq-Identity"
-"""The header of every answer that names the coordinator process that made it."""
+"""The HTTP header that names the coordinator process that made the answer."""
 FORECAST_PICKS = 100
-"""Picks that are forecast for an answer about one job."""
+"""The number of picks that are forecast for an answer about one job."""
 MOST_FORECAST_PICKS = 500
 UNKNOWN_PREFIX = "there is no "
 """The beginning of every message about an object that does not exist."""
@@ -33,19 +33,20 @@ class UnknownObject(CoordinatorError):
 
 
 class Queries(Protocol):
-    """Answers about the queues as JSON documents. QueueError, ClusterError or CoordinatorError."""
+    """Queries about the queues, answered as JSON documents. A query may raise QueueError, ClusterError or
+    CoordinatorError."""
 
     def queues(self) -> list[Document]:
-        """Return every queue as a TenantQueue whose status has its figures of now."""
+        """Return every queue as a TenantQueue whose status has the current figures."""
 
     def queue(self, name: str) -> Document:
-        """Return one queue. UnknownObject."""
+        """Return one queue. Raises UnknownObject if there is none of that name."""
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
 
     def job(self, key: JobKey) -> Document:
-        """Return where a job stands and why it waits."""
+        """Return the position of a job and why it waits."""
 
     def status(self) -> Document:
         """Return the numbers of dispatch and of the queues."""
@@ -57,7 +58,7 @@ def no_policies() -> Mapping[str, str]:
 
 
 class StoreQueries:
-    """Answers from the store itself; safe to share between threads."""
+    """Queries that are answered from the store; safe to share between threads."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class StoreQueries:
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Create answers from a store; `policies` returns the stop policies of queues, where they are known."""
+        """Create queries on a store. `policies` returns the stop policies of queues, where they are known."""
         self._store = store
         self._vitals = vitals
         self._rules = rules
@@ -111,7 +112,7 @@ class StoreQueries:
         return documents.waiting(place, next_pick, pick_with_room) | explanation
 
     def suppose(self, entry: Entry) -> Document:
-        """Return what would happen to a job without a place in its queue if it took one now. QueueError."""
+        """Return the forecast for a job without a place in its queue if it took a place now. Raises QueueError."""
         snapshot = self._following.read(read_depth.per_queue(1), [entry.queue])
         reason = forecast.suppose(snapshot, entry, self._rules, self._clock())
         fits = reason.code == "Next"
@@ -129,7 +130,7 @@ class StoreQueries:
 
 
 def parse_document(value: Any) -> Document:
-    """Return a coordinator's answer as a document. CoordinatorError if it is not a JSON object."""
+    """Return a coordinator's answer as a document. Raises CoordinatorError if it is not a JSON object."""
     if not isinstance(value, dict):
         raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")
     return value

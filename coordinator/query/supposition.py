@@ -1,4 +1,4 @@
-"""What would happen to a job that its owner or a back-off keeps out of its queue's order, if it were resumed now.
+"""The forecast for a job that its owner or a back-off keeps out of its queue's order, if the job were resumed now.
 
 One rule: a query changes nothing. The code that judges a job after `torchq job resume` judges it here, too.
 """
@@ -14,16 +14,16 @@ from coordinator.routing.feasibility import ClusterLimits
 from queues.values import Entry
 
 OUT_OF_ORDER = frozenset({"Held", "Parked", "BackingOff"})
-"""The codes of a job's standing that end when the job is resumed."""
+"""The codes of a job's eligibility that end when the job is resumed."""
 TOO_LARGE_NOW = {
     "code": "WaitingForPool",
     "message": "the pool has no room for the job: nodes are not ready, or other pods take their room",
 }
-"""The answer for a job that has room once all nodes are ready and empty."""
+"""The answer for a job that would have room if all nodes were ready and empty."""
 
 
 def resume(job: JobView) -> JobView:
-    """Return the job without what keeps it out of its queue's order."""
+    """Return the job as it would be after `torchq job resume`."""
     waits = job.waits and replace(job.waits, parked=False, until=0.0)
     return replace(job, suspended=False, held=False, waits=waits)
 
@@ -38,7 +38,7 @@ def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[
     if findings:
         code = findings[0].code if findings[0].code in eligibility.CODES else "ExceedsQuota"
         return {"fits": False, "code": code, "message": _join(findings)}
-    obstacle = eligibility.quota_block(view, limits.rules, 0.0)  # a resumed job does not pause
+    obstacle = eligibility.quota_block(view, limits.rules, 0.0)  # a resumed job makes no pause after a refusal
     if obstacle is not None:
         return {"fits": False, "code": obstacle.code, "message": obstacle.sentence}
     document = suppose(route.entry(view, limits.rules))

@@ -1,8 +1,7 @@
 """The accounts of torchq as RBAC manifests: `deploy/rbac/`, and the output of `torchq rbac`.
 
-One rule: generated from `coordinator.rbac.permissions`. `python -m coordinator.rbac.manifests` writes the files, and a
-test compares
-them.
+One rule: the manifests are generated from `coordinator.rbac.permissions`. `python -m coordinator.rbac.manifests` writes
+the files, and a test compares them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""Checks at the start of a process that its account has the permissions that it needs.
+"""The check at the start of a process that its account has all needed permissions.
 
-One rule: one message names all missing permissions. If the server cannot answer (it is away, or has no access
-reviews), the process starts all the same, and the failing request itself reports the problem.
+One rule: one message names all missing permissions. If the server cannot answer (it is unreachable, or does not serve
+access reviews), the process starts all the same, and the failing request itself reports the problem.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What happens to a job in its present state: its queue, its charge, why it waits. Pure.
+"""The decisions about a job in its present state: its queue, its charge, why it waits. Pure.
 
-The loop that carries it out is in `leader`.
+The loop that carries them out is in `leader`.
 """

@@ -46,16 +46,16 @@ CODES = frozenset(get_args(Code))
 
 
 UNTIL_CREATED = ": it waits until there is one"
-"""The end of the sentence about a queue or a PriorityClass that does not exist."""
+"""The end of a sentence about a queue or a PriorityClass that does not exist."""
 MOST_COMPARED = 256
-"""The most queues with whose names an unknown name is compared."""
+"""The most queue names that are compared with an unknown name."""
 MOST_NAMED = 5
 """The most queues that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Whether one job has its place in the order of its queue, and why not."""
+    """Whether one job has its place in the order of its queue, and the reason if it has not."""
 
     code: Code | Literal[""] = ""
     sentence: str = ""
@@ -63,7 +63,7 @@ class Eligibility:
     ordered: bool = True
     """Whether the job has its place in the order."""
     until: float = 0.0
-    """When time alone changes that, in seconds since 1970; 0: never."""
+    """When time alone changes the eligibility, in seconds since 1970; 0: never."""
 
 
 ELIGIBLE = Eligibility()
@@ -78,7 +78,8 @@ def of(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
 
 
 def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> Eligibility:
-    """Return an eligibility; for an unknown queue, its sentence also says what to do, and names similar queues."""
+    """Return the eligibility. For an unknown queue, its sentence is extended by what to do and by similar queue
+    names."""
     if eligibility.code != "QueueNotFound":
         return eligibility
     queue, key = job.queue, job.key
@@ -110,7 +111,7 @@ def priority(job: JobView, rules: RoutingRules) -> int:
 
 
 def is_draining(queue: str, rules: RoutingRules) -> bool:
-    """Return whether the jobs of a queue have to release their room."""
+    """Return whether a queue drains, so that its jobs have to release their room."""
     spec = rules.queues.get(queue)
     return spec is not None and spec.stop_policy == "HoldAndDrain"
 
@@ -169,7 +170,7 @@ def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | 
 
 
 def is_outdated(job: JobView, eligibility: Eligibility) -> bool:
-    """Return whether the numbers in the status have changed; how much is used does not count."""
+    """Return whether the numbers in the status are outdated. A change of the used amount alone does not count."""
     is_same_code = job.reason == eligibility.code == "NamespaceQuota"
     return is_same_code and not resource_quota.same_except_usage(job.reason_message, eligibility.sentence)
 
@@ -190,7 +191,7 @@ def _back_off(job: JobView, now: float) -> Eligibility | None:
 
 
 def _remark(job: JobView, rules: RoutingRules) -> Eligibility | None:
-    """Return a reason that leaves the job in the order; None if there is none."""
+    """Return an eligibility with a reason that leaves the job in the order; None if there is no such reason."""
     if job.returning and is_draining(job.queue, rules):
         return Eligibility("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
     ceiling = rules.ceilings.get(job.queue, NOTHING)

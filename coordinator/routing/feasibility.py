@@ -1,8 +1,7 @@
-"""Whether a job could ever run, by what the coordinator knows of queues and nodes.
+"""The check whether a job could ever run, given the queues and nodes that the coordinator knows.
 
-One rule: pure, and independent of what is free now. The check compares what the job would be charged with what queues
-and nodes can give at most, before the job is created. A finding names the field of the TorchJob, the numbers, and what
-to do.
+One rule: pure, and independent of what is free now. Before the job is created, the check compares the job's charge with
+the most that queues and nodes can give. A finding names the field of the TorchJob, the numbers, and what to do.
 
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
@@ -65,10 +64,10 @@ class JobRequest(pydantic.BaseModel):
     priority_class: str = ""
     """The PriorityClass that gives its priority; empty if the job gives its own."""
     claims: str = ""
-    """The field that claims resources; empty if none does."""
+    """The field with resource claims; empty if there is none."""
     charge: dict[str, int]
     pods: dict[str, dict[str, int]] = {}
-    """By task type, what one pod requests."""
+    """By task type, the amounts that one pod requests."""
 
 
 class Obstacle(NamedTuple):
@@ -83,7 +82,7 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """What queues and nodes can give at most."""
+    """The most that queues and nodes can give."""
 
     rules: RoutingRules
     specs: Mapping[str, QueueSpec]
@@ -95,7 +94,7 @@ class ClusterLimits:
 
 
 def request_of(job: JobView) -> JobRequest:
-    """Return this part of an existing job; only the sum of what its pods request is known."""
+    """Return the request of an existing job. Only its charge is known, not the requests of single pods."""
     return JobRequest(
         namespace=job.key.namespace,
         queue=job.queue,
@@ -115,7 +114,7 @@ def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
 
 
 def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
-    """Yield what routing would say of the job's queue, its claims and its PriorityClass."""
+    """Yield the obstacles that routing would find: the job's queue, its claims or its PriorityClass."""
     view = JobView(
         key=JobKey(request.namespace, "", ""),
         queue=request.queue,
@@ -171,7 +170,8 @@ def _nodes(field: str, problem: str, *, firm: bool) -> Obstacle:
 
 
 def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported: set[str]) -> Iterator[str]:
-    """Yield why a pod would fit no node even if that were empty. Resources in `reported` are left out."""
+    """Yield the problems of a pod that would fit no node even if all nodes were empty. Resources in `reported` are left
+    out."""
     request = {name: amount for name, amount in demand.items() if name not in reported}
     if any(amounts.fits(request, NOTHING, {**node.allocatable, amounts.OTHERS: 0}) for node in nodes):
         return
@@ -200,12 +200,12 @@ def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, tuple[str, str
 
 
 def document(findings: Iterable[Obstacle]) -> dict[str, Any]:
-    """Return findings as a coordinator answers them."""
+    """Return findings as the JSON document of an answer."""
     return {"findings": [finding._asdict() for finding in findings]}
 
 
 def parse(answer: Mapping[str, Any]) -> list[Obstacle]:
-    """Return the findings of such an answer. ValueError if the answer has another form."""
+    """Return the findings in such a document. Raises ValueError if the document has another form."""
     try:
         return [Obstacle(**{name: item[name] for name in Obstacle._fields}) for item in answer["findings"]]
     except (KeyError, TypeError) as error:

@@ -1,11 +1,10 @@
-"""Whether the ResourceQuotas of its namespace have room for a waiting job.
+"""The check whether the ResourceQuotas of a namespace have room for a waiting job.
 
 One rule: pure. Without this check, such a job would be admitted, refused and sent back, and its queue would pay for it.
 
-If it is not known beforehand whether a job fits, it counts as fitting. The next refusal sends the job back, for a pause
-that grows (`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted or its limits are
-raised,
-when the spec of the job is changed, and when the owner asks for another try.
+If it is not known in advance whether a job fits, the job counts as fitting. A refusal by the API server then sends the
+job back, for a pause that grows (`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted
+or its limits are raised, when the spec of the job is changed, or when the owner asks for another try.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import NamespaceDemand, Quota
 
 Taken = Mapping[str, Amounts]
-"""By ResourceQuota, what the jobs that go first are about to use."""
+"""By ResourceQuota, the amounts that the jobs before this one are about to use."""
 CODE = "NamespaceQuota"
 """The reason of a job that waits for room in a ResourceQuota."""
 YIELDS = "the ResourceQuotas of the namespace have room for older jobs only, which were refused before it"
@@ -34,11 +33,12 @@ class QuotaBlock:
 
     sentence: str
     until: float = 0.0
-    """When time alone ends that, in seconds since 1970; 0: never."""
+    """When time alone ends the block, in seconds since 1970; 0: never."""
 
 
 def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services: bool = True) -> QuotaBlock | None:
-    """Return why the ResourceQuotas of its namespace have no room for a job; None if they have, as far as is known.
+    """Return why the ResourceQuotas of its namespace have no room for a job; None if they have room or that is not
+    known.
 
     `services` is whether jobs have services, which count as well.
     """
@@ -56,7 +56,8 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
 
 
 def quota_needs(job: JobView) -> NamespaceDemand:
-    """Return what a job asks of ResourceQuotas: by its templates if one has refused it, else by its charge."""
+    """Return what a job asks of ResourceQuotas: from its templates if a ResourceQuota has refused it, else from its
+    charge."""
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.charge)
 
@@ -126,7 +127,7 @@ def yielding_jobs(
 
 
 def _with(used: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
-    """Return what is used together with what the job asks for."""
+    """Return the used amounts with the demand of a job added."""
     request = quota_needs(job)
     return {
         quota.name: amounts.add(used.get(quota.name, amounts.NOTHING), resource_quota.demand_on(request, quota))

@@ -1,4 +1,4 @@
-"""What is charged for a pod whose labels name a TorchJob.
+"""The charge for a pod whose labels name a TorchJob.
 
 One rule: pure. The users of a namespace write the labels of their pods, and may name any TorchJob of theirs as owner.
 So a pod counts for a queue only if no job and no reservation says what is charged, and only as far as the cluster
@@ -28,11 +28,11 @@ from crds.torchjob import demand
 from queues.values import Reservation
 
 Room = dict[str, dict[str, int]]
-"""By node, the room that no pod has claimed yet."""
+"""By node, the amounts that no pod has claimed yet."""
 
 
 def queue_of(pod: PodView, job: JobView | None) -> str:
-    """Return the queue that a pod names, else that of its job, else that with the name of its namespace."""
+    """Return the queue that a pod names, else the queue of its job, else the queue with the name of its namespace."""
     return pod.queue or (job.queue if job else pod.namespace)
 
 
@@ -43,7 +43,8 @@ def counts(pod: PodView, job: JobView | None, rules: RoutingRules) -> bool:
 
 
 def is_newer(pod: PodView, job: JobView | None) -> bool:
-    """Return whether a pod belongs to a later attempt than the known version of its job, and is newer than that."""
+    """Return whether a pod belongs to a later attempt than the known version of its job has, and is newer than this
+    version."""
     return job is not None and pod.attempt > job.attempt and pod.version > integers.parse(job.version, 0)
 
 
@@ -69,8 +70,8 @@ def leftover_charge(
 ) -> Reservation | None:
     """Return the charge for the pods of a job that does not exist or has no admission; None if nothing is charged.
 
-    `room` is what nodes still offer, and is reduced; None: that is not known. `unread` is whether the cluster may have
-    a newer version of the job.
+    `room` is what nodes still offer, and is reduced by the charge; None: the nodes are not known. `unread` is whether
+    the cluster may have a newer version of the job.
     """
     of_job = unread and job is not None and eligibility.is_usable(job.queue, key.namespace, rules)
     unknown = unread and job is None
@@ -89,7 +90,7 @@ def leftover_charge(
 
 
 def _claim(pod: PodView, room: Room | None) -> Amounts:
-    """Take from its node what a pod requests, or less if the node has less; return the amounts."""
+    """Take the requests of a pod from its node's room, or less if the node has less; return the amounts taken."""
     if room is None or not pod.placed:
         return pod.demand
     free = room.get(pod.node, {})

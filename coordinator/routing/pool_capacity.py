@@ -1,7 +1,7 @@
-"""The pool: what the queues compete for.
+"""The size of the pool, for whose resources the queues compete.
 
 One rule: pure. The pool is what all TorchJobs together may occupy. Its size follows from the nodes, not from what jobs
-ask for: of a resource that no node offers, the pool has nothing and does not name it.
+ask for. The pool does not name a resource that no node offers, and has none of it.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ PoolSetting = Amounts | Literal["nodes"] | None
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
     """Return the size of the pool, or None if the setting says that nothing is scarce.
 
-    If it follows from the nodes, it is what ready nodes offer minus what foreign pods occupy there. It has nothing of
-    any other resource, because a job that asks for one would be admitted and never run. A cluster without nodes has
-    room for no job.
+    If the size follows from the nodes, it is what ready nodes offer minus what foreign pods occupy there. The pool has
+    none of any other resource, because a job that asks for such a resource would be admitted and never run. A cluster
+    without nodes has room for no job.
     """
     if setting != "nodes":
         return setting
@@ -36,7 +36,7 @@ def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[Pod
 
 
 def _take(room: dict[str, int], demand: Amounts) -> None:
-    """Take from the room of one node.
+    """Subtract a demand from the room of one node.
 
     A pod that names no existing node, or asks for more than the node has, takes nothing of other nodes.
     """
@@ -45,7 +45,7 @@ def _take(room: dict[str, int], demand: Amounts) -> None:
 
 
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:
-    """Return the largest size of the pool with the nodes of now: all of them ready, and no foreign pods on them.
+    """Return the size that the pool would have if all present nodes were ready and free of foreign pods.
 
     None if the pool is unlimited, or if there is no node yet, since the size of later nodes is not known.
     """

@@ -1,4 +1,5 @@
-"""TenantQueues as the package `queues` reads them, and the most that a job of each can ever have.
+"""The conversion of TenantQueues to the settings of the package `queues`, and the most that a job of each queue can
+ever get.
 
 One rule: pure.
 """
@@ -12,7 +13,7 @@ from queues.values import QueueSpec
 
 
 def spec(queue: TenantQueue) -> QueueSpec:
-    """Return a TenantQueue as the package `queues` reads it."""
+    """Return the settings of a TenantQueue as a QueueSpec."""
     return QueueSpec(
         name=queue.metadata.name,
         weight=queue.spec.weight,
@@ -26,7 +27,7 @@ def spec(queue: TenantQueue) -> QueueSpec:
 
 
 def ceilings(queues: Collection[QueueSpec], room: Amounts | None) -> dict[str, Amounts]:
-    """Return the most that a job of each queue can ever have, where that is limited.
+    """Return the most that a job of each queue can ever get, where that is limited.
 
     `room` is the largest size of the pool.
     """

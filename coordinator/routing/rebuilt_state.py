@@ -1,7 +1,8 @@
-"""What the store should hold, as the cluster says of every job: the content of a rebuild, and the measure of an audit.
+"""The content that the store should have, computed from the cluster: a rebuild writes it, and an audit compares with
+it.
 
-One rule: pure. The cluster is the truth. What the old store held counts in two cases only: for a job whose admission no
-worker has written yet, and for pods whose job does not say what they are charged for.
+One rule: pure. The cluster is the truth. The content of the old store counts in two cases only: for a job whose
+admission no worker has written yet, and for pods whose job does not say what they are charged for.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +25,7 @@ class RebuiltState:
     leftovers: frozenset[JobKey] = frozenset()
     """The jobs that are charged only because their pods say so."""
     errors: Mapping[JobKey, Exception] = field(default_factory=dict)
-    """The jobs about which there was an unforeseen error. They are in none of the above."""
+    """The jobs that raised an unforeseen error. They are in none of the other fields."""
 
 
 def take(
@@ -37,9 +38,9 @@ def take(
     nodes: Iterable[NodeView] | None = None,
     unread: Collection[JobKey] = (),
 ) -> RebuiltState:
-    """Charge every admitted job and every occupying pod; let all other jobs wait that may.
+    """Charge every admitted job and every occupying pod. Every other job gets an entry if it may wait.
 
-    `charged` are the charges of the old store. `nodes` bound what pods are charged; None: the nodes are not known.
+    `charged` are the charges of the old store. `nodes` limit what is charged for pods; None: the nodes are not known.
     `unread` are jobs that may be older in `jobs` than in the cluster.
     """
     by_key = {job.key: job for job in jobs}
@@ -75,7 +76,7 @@ def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
 def jobs_to_reread(
     jobs: Mapping[JobKey, JobView], pods: Iterable[PodView], charged: Mapping[JobKey, Reservation]
 ) -> list[JobKey]:
-    """Return the jobs to read again before what their pods say is judged."""
+    """Return the jobs to read again, because their pods seem newer than the jobs."""
     keys = {
         pod.job: None
         for pod in pods
@@ -98,11 +99,11 @@ def _rebuild_job(
     room: pod_charges.Room | None,
     unread: Collection[JobKey],
 ) -> tuple[Reservation | Entry | None, bool]:
-    """Return what the store should hold for one job, and whether only its pods say so."""
+    """Return the reservation or entry of one job, and whether it follows from the job's pods alone."""
     if job is not None and job.admission is not None and (occupying or not (job.finished or job.deleting)):
         return _reservation(job), False
     if occupying and charge is not None:
-        return charge, False  # the job's own pick was charged, and stays charged until the last pod is gone
+        return charge, False  # the pick of the job was charged, and stays charged until the last pod is gone
     leftover = (
         pod_charges.leftover_charge(key, job, occupying, rules, room, unread=key in unread) if occupying else None
     )

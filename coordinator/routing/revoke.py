@@ -1,8 +1,8 @@
-"""Which admissions a rebuild takes back, because there is not enough room for all that the cluster shows.
+"""The choice of admissions that a rebuild revokes, because there is not enough room for all admissions in the cluster.
 
-One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild takes back
-the newest admissions that have no pods yet. An admission that has pods, or that the store has charged all along, keeps
-its room: a quota that was lowered drains by itself.
+One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild revokes the
+newest admissions that have no pods yet. An admission that has pods, or that the store has charged all along, keeps its
+room. Where an admin has lowered a quota, the excess disappears as jobs end.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class _Room:
     used: Counter[str] = field(default_factory=Counter)
 
     def is_exceeded(self, charge: Amounts) -> bool:
-        """Return whether more than the limit is used of any resource in this charge."""
+        """Return whether the usage of any resource in this charge exceeds the limit."""
         limits = ((name, amounts.limit_for(self.limit, name)) for name, amount in charge.items() if amount > 0)
         return any(most is not None and self.used[name] > most for name, most in limits)
 
@@ -32,7 +32,8 @@ class _Room:
 def excess(
     charged: Iterable[Reservation], firm: Collection[JobKey], queues: Mapping[str, QueueSpec], pool: Amounts | None
 ) -> frozenset[JobKey]:
-    """Return the keys to take back, newest admission first, until queues, cohorts, pool and ports suffice for the rest.
+    """Return the keys of the admissions to revoke: the newest ones, until queues, cohorts, pool and ports suffice for
+    the rest.
 
     `firm` are the keys that keep their room in any case.
     """

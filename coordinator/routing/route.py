@@ -41,7 +41,8 @@ from queues import order
 from queues.values import Entry, Offer, Reservation
 
 DRAINING_SECONDS = 5.0
-"""How soon an admitted job is routed again whose queue drains: the worker may not know of that yet."""
+"""How soon, in seconds, an admitted job of a draining queue is routed again: the worker may not know of the drain
+yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class Route:
     due_at: float = 0.0
     """When time alone changes the route, in seconds since 1970; 0: never."""
     reason: Eligibility | None = None
-    """What the job's status should say at once about its waiting; None: it need not change."""
+    """The reason that the job's status should give at once for its waiting; None: the status need not change."""
 
 
 def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, now: float) -> Route:
@@ -103,7 +104,8 @@ def tenant(queue: str, namespace: str, rules: RoutingRules) -> str:
 
 
 def _queue(job: JobView | None, pods: JobPods) -> str:
-    """Return the queue of an admission, else the queue that the job names, or that its pods name if it is deleted."""
+    """Return the queue of the job's admission, else the queue that the job names. For a deleted job, return the queue
+    that its pods name."""
     if job is None:
         return pods.queue
     return job.admission.queue if job.admission is not None else job.queue
@@ -126,7 +128,7 @@ def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
     """Return the newest attempt that is over; 0 if none is.
 
     If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
-    not over: its owner resumed the job before its room was freed.
+    not over: the owner resumed the job before its room was freed.
     """
     if standing.is_draining(job.queue, rules):
         return job.attempt + 1
@@ -134,19 +136,19 @@ def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
 
 
 def _news(job: JobView, eligibility: Eligibility) -> Eligibility | None:
-    """Return what the status should say, None if it may stay; `coordinator.leader.reason_writer` explains first jobs
-    that wait."""
+    """Return the eligibility that the status should show; None if the status may stay.
+    `coordinator.leader.reason_writer` writes the reasons of the first jobs of queues."""
     is_routing_reason = job.reason in standing.CODES
     is_new = eligibility.code != job.reason or standing.is_outdated(job, eligibility)
     return eligibility if is_new and (eligibility.code or is_routing_reason) else None
 
 
 def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
-    """Return the offer that writes Queued, after a delay if the job has just come; None if it is written."""
+    """Return the offer for the write of Queued, delayed if the job is new; None if Queued is written already."""
     if job.phase == "Queued":
         return None
-    # A job that is admitted within the delay needs no write of Queued: one write less on the hot path. The status of a
-    # job that was suspended or sent back is wrong until it is written, so that job does not wait.
+    # A job that is admitted within the delay needs no write of Queued: that saves a write for most jobs. The status of
+    # a job that was suspended or sent back is wrong until it is written, so the write for such a job is not delayed.
     return replace(offer, delay=queued_after if not job.phase else 0.0)
 
 
@@ -172,5 +174,5 @@ def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
 
 
 def is_charged_in_full(entry: Entry, charge: Reservation) -> bool:
-    """Return whether the charge of a waiting job is what the job asks for now."""
+    """Return whether the charge of a waiting job matches what the job asks for now."""
     return charge.serves(entry.queue, entry.demand, port=entry.port)

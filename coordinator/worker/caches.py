@@ -19,12 +19,13 @@ from reconcilers.views import node_view, pod_group_view, queue_view, recreate_re
 from reconcilers.views.recreate_request import RecreateView
 
 FOREIGN_SECONDS = 10.0
-"""How long a worker waits for the first list of an optional kind; without it, it may create a group that exists."""
+"""How long a worker waits for the first list of an optional kind. Without that list, the worker may try to create a
+group that exists."""
 log = logging.getLogger(__name__)
 
 
 class WorkerCaches:
-    """All caches of a worker process: call `start`, then `wait`, and `stop` at the end."""
+    """All caches of a worker process. Call `start`, then `wait`, and `stop` at the end."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.pods = observe.pods_informer(cluster)

@@ -1,6 +1,6 @@
 """One worker process: its caches, a reconciler, and RQ, which hands it keys.
 
-One rule: wiring only; it decides nothing.
+One rule: this module only connects the parts, and decides nothing.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 EXPECTED = (errors.ClusterError, ReconcileError)
-"""Errors that are expected now and then: one line in the log, and another reconcile after a back-off."""
+"""The expected errors of a reconcile. Each is one line in the log, and the key is reconciled again after a back-off."""
 
 
 def run(cluster: KubernetesCluster, settings: Settings) -> None:
@@ -34,7 +34,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     caches.start()
     try:
         caches.wait()
-        # A connection of its own, because RQ makes the worker's connection later and uses it to fetch keys.
+        # Charges use a separate connection, because RQ opens the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis_url, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))

@@ -58,7 +58,7 @@ class LeaseRenewer(threading.Thread):
     def end(self) -> None:
         """Stop the thread, and take the worker off the list of workers.
 
-        The list stays as it is if the last call of Redis failed. A supervisor that dies ends the worker and Redis
+        If the last call of Redis failed, the worker stays on the list. A supervisor that dies ends the worker and Redis
         together, and the end of the worker must not wait for Redis."""
         self._ended.set()
         self.join()

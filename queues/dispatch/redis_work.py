@@ -1,6 +1,6 @@
 """The work queue in Redis: the side of the coordinator and the side of the workers.
 
-One rule: every step is one script (queues/lua/work_*.lua), so that a process may die between any two steps.
+One rule: every step is one script (queues/lua/work/*.lua), so that a process may die between any two steps.
 """
 
 import itertools

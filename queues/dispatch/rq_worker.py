@@ -167,7 +167,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         self.ip_address = socket.gethostname()
 
     def get_redis_server_version(self) -> tuple[int, int, int]:
-        """Return the version that RQ needs at least. A worker's user has no right to read the true version."""
+        """Return the lowest version that RQ requires. A worker's user has no right to read the true version."""
         return REDIS_VERSION
 
     @property

@@ -53,8 +53,8 @@ class JobEnds:
     ends: tuple[End, ...]
     """The ends of admitted jobs, the earliest first."""
     longest: Mapping[str, float]
-    """By the key in a job's ticket (`Waiting.ticket`), the most seconds from its pick until its room is free again.
-    A job that is missing here may run for any time."""
+    """By the key in a job's ticket (`WaitingEntry.ticket`), the most seconds from its pick until its room is free
+    again. A job that is missing here may run for any time."""
     queues: frozenset[str]
     """The queues that have waiting jobs in `longest`."""
 

@@ -16,7 +16,7 @@ from queues.values import Batch, Entry, QueuePosition, QueueSnapshot, QueueSpec,
 
 
 class Forecast:
-    """A picker that works on a snapshot. `torchq next`, `torchq job why` and `bench simulate` ask it."""
+    """A picker that works on a snapshot. `torchq next`, `torchq job why` and `bench simulate` use it."""
 
     def __init__(self, snapshot: Snapshot, rules: PickRules) -> None:
         """Begin with a whole snapshot."""

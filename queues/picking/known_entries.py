@@ -45,7 +45,8 @@ class KnownEntries:
     )
 
     def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
-        """Begin with the entries of a view. `ceiling` is the most that any job of the queue can ever have."""
+        """Begin with the entries in a snapshot of the queue. `ceiling` is the most that any job of the queue can ever
+        have."""
         self.bid_demand: Amounts | None = None
         """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
         self.requested: int | None = None
@@ -74,7 +75,7 @@ class KnownEntries:
     def extend(self, view: QueueSnapshot | NextEntries) -> None:
         """Append entries from behind the known ones. Some known entries may have been picked since the request.
 
-        If the new entries do not follow the known ones, forget all.
+        If the new entries do not follow the known ones, all known entries are dropped.
         """
         expected, self.requested = self.remaining if self.requested is None else self.requested, None
         if view.after == expected:

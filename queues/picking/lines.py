@@ -35,7 +35,7 @@ class Lines:
         self._states: dict[int, State] = {}
 
     def line(self, bid: Bid, queues: int) -> GroupedIndex:
-        """Return the line of a queue's bid. `queues` is the number of queues at most."""
+        """Return the line of a queue's bid. `queues` is the largest possible number of queues."""
         self._states.setdefault(bid.group, "open")
         line = self.by_bid.get(bid[:2])
         if line is None:

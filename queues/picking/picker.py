@@ -4,18 +4,16 @@ One rule: pure. The picks depend on what the store showed and on `now`; a picker
 picks what a new one would pick.
 
 The turn of a contending queue comes by its lag (`queues.picking.fair_share`). The pool may have no room for the first
-job of the
-queue whose turn it is. Then the queue keeps its turn while others go first, and each pick that overtakes the job
-counts. From its first turn on, a job is overtaken at most `patience.times` times and for at most `patience.seconds`.
-Then the job's patience ends, and it gets the pool's one reservation, unless that serves a job that was overtaken
-earlier. Nothing is admitted into the room that the job needs until the job runs or leaves. Without a reservation a
-stream of small jobs would delay a large one without end. A queue pays for reserved room whether the job starts or
-is withdrawn (`queues.picking.kept_room`). Jobs that end before the room is needed may borrow it
-(`queues.picking.backfill`).
+job of that queue. Then the queue keeps its turn while others go first, and each pick that overtakes the job counts.
+From its first turn on, a job is overtaken at most `patience.times` times and for at most `patience.seconds`. Then the
+job's patience ends, and it gets the pool's one reservation, unless that serves a job that was overtaken earlier.
+Nothing is admitted into the room that the job needs until the job runs or leaves. Without a reservation a stream of
+small jobs would delay a large one without end. A queue pays for reserved room whether the job starts or is withdrawn
+(`queues.picking.kept_room`). Jobs that end before the room is needed may borrow it (`queues.picking.backfill`).
 
 Inside a queue, jobs that fit may pass a first job that does not, unless the queue is StrictFIFO: the first job of each
-distinct demand, in order. That counts, too. After `queue_bypasses` nothing passes the first job any more, so that its
-queue's jobs end and make room.
+distinct demand, in order. Each such pick counts, too. After `queue_bypasses` of them no job passes the first one any
+more, so that its queue's jobs end and make room.
 """
 
 from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ class QueueState(KnownEntries):
     __slots__ = ("eligible", "overtaken", "reservable", "spec", "used")
 
     def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
-        """Begin with a view. `ceiling` is the most that any job of the queue can ever have."""
+        """Begin with a snapshot of the queue. `ceiling` is the most that any job of the queue can ever have."""
         self.spec = view.spec
         self.used = dict(view.usage)
         """The queue's usage. It follows the picks for resources that quota or pool limit; for others it does not."""

@@ -12,7 +12,8 @@ from queues.picking.lines import Bid
 from queues.values import ACCOUNT_SCHEME, NEW_ACCOUNT, Account, Clock
 
 _FINE = 64
-"""Bits of the order in which debts end. Two different quotients of weights up to 10**6 differ by more than 2**-64."""
+"""The bits after the binary point of base / weight, by which debts are sorted. Two different quotients differ by more
+than 2**-64, since weights are at most 10**6."""
 
 
 @dataclass(slots=True)

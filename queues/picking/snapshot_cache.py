@@ -53,7 +53,8 @@ class SnapshotCache:
     def forecast(self, rules: PickRules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
         """Return the next `count` picks, and the snapshot that they are made from.
 
-        Reads more of queues whose known jobs are all picked, or cannot go. With `roomy`, only quotas limit the picks.
+        Reads more jobs of the queues whose known jobs are all picked or cannot go. With `roomy`, only quotas limit the
+        picks.
         """
         snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))
@@ -80,7 +81,7 @@ def can_show_more(snapshot: Snapshot, heads: int, names: Collection[str]) -> boo
 
 
 def merge(whole: Snapshot, difference: Snapshot) -> Snapshot:
-    """Return a whole snapshot with a later difference applied. A difference has no other settings."""
+    """Return a whole snapshot with a later difference applied. A difference never changes the settings."""
     changed = {view.spec.name: view for view in difference.queues}
     queues = tuple(changed.get(view.spec.name, view) for view in whole.queues)
     return replace(difference, queues=queues, pool=whole.pool, whole=True, departed=whole.departed)

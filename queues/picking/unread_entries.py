@@ -17,7 +17,8 @@ class UnreadEntries:
         """`queues` belongs to the caller, who calls `add` after each reading and `note` after each pick."""
         self._queues = queues
         self.needs_entries: set[str] = set()
-        """Queues with few known entries, or with none that can ever run, though more wait and none is requested yet."""
+        """Queues that have few known entries, or none that can ever run, while more entries wait and are not requested
+        yet."""
         self.exhausted: set[str] = set()
         """Open queues whose next job is unread. No pick is possible while there is one."""
         self.only_unrunnable: set[str] = set()

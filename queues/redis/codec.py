@@ -23,7 +23,8 @@ from queues.values import ACCOUNT_SCHEME, Account, Clock, Entry, OvertakenJob, Q
 Text = bytes | str
 NO_ACCOUNT = Account()
 _SEPARATORS = 5
-"""The number of quotation marks around a tie-break and of spaces in it."""
+"""The number of quotation marks and spaces in a well-formed tie-break as JSON, its enclosing quotation marks
+included."""
 _FORBIDDEN_IN_KEYS = re.compile(r'[^!-~]|["\\]')
 """Characters that an entry's key may not have, because the key is part of a sorted text and is quoted without
 escapes."""
@@ -190,13 +191,13 @@ def decode_account(text: Text) -> Account:
 
 
 def encode_clock(clock: Clock) -> str:
-    """Encode the clock: served, weights, law."""
+    """Encode the clock: served, weights, scheme."""
     served, weights, law = clock
     return f"{served} {weights} {law}"
 
 
 def decode_clock(text: Text) -> Clock:
-    """Decode a clock. The empty text is the first clock. Earlier versions wrote three numbers before the law."""
+    """Decode a clock. The empty text is the first clock. Earlier versions wrote three numbers before the scheme."""
     if not text:
         return Clock()
     *numbers, law = (text if isinstance(text, str) else text.decode()).split()

@@ -21,8 +21,8 @@ Encoded = tuple[bytes, bytes]
 
 
 class _Demands:
-    """The distinct pairs of demand and attempt of a batch. Equal demands mostly are one object, and a
-    look-up by identity is faster than one by content."""
+    """The distinct pairs of demand and attempt of a batch. Equal demands mostly are one object, and a look-up by
+    identity is faster than a look-up by content."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 TURN = 4
-"""The number of items after which a thread of the executor makes way for other waiting tasks."""
+"""The number of items after which a thread of the executor lets other waiting tasks run."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,8 @@ class ParallelRun(Generic[T]):
     work: Callable[[T], None]
     things: Sequence[T]
     executor: Executor
-    """The source of further threads. The calling thread works too, and alone if the executor has none free."""
+    """The source of further threads. The calling thread works, too; it works alone if the executor has no free
+    thread."""
     may_begin: Callable[[int], None]
     """Called before each item, by one thread at a time; raises if neither this item nor a later one may be begun."""
     _next: int = 0

@@ -10,8 +10,8 @@ then doubles until the job has run for 10 minutes:
     seconds, at most        0  10  20  40  80  160  320  360 ..
 
 Up to a quarter of each pause is left out, depending on the job's uid and the number of the restart. So jobs that failed
-together are not restarted together. If another pod fails while the job backs off, both
-failures are assumed to have the same cause. The pod waits too, and the pause does not grow.
+together are not restarted together. If another pod fails while the job backs off, both failures are assumed to have the
+same cause. The pod waits too, and the pause does not grow.
 
 Disruptions do not back off. They are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of one
 job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.

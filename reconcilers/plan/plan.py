@@ -277,8 +277,8 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
 
 
 def _finish(job: TorchJob, observation: Observation, after: TorchJobStatus, deletion: PodDeletion) -> Plan:
-    """End the job. The services are deleted first, because nothing shows later that they exist. The status is written
-    next, and the pods that prove it are deleted last."""
+    """End the job. The services are deleted first, because their existence is not recorded anywhere else. The status is
+    written next, and the pods that prove it are deleted last."""
     pods = observation.pods
     to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
     uids = {pod.uid for pod in to_delete}

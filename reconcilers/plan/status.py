@@ -1,8 +1,8 @@
 """The status of a job, and the patch that writes it.
 
-One rule: pure; one merge patch with only the changes. A worker writes in `status.queue` how a job waits that it sends
-back, and removes what no longer holds; the coordinator writes why a job waits. The usual order is Queued, Admitted,
-Running and the end. A change of pod counts alone is not written; it is included in the next write.
+One rule: pure; one merge patch with only the changes. When a worker sends a job back, it writes in `status.queue` how
+the job waits, and later removes what no longer applies. The coordinator writes why a job waits. The usual order is
+Queued, Admitted, Running and the end. A change of pod counts alone is not written; it is included in the next write.
 """
 
 import hashlib

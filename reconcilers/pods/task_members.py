@@ -2,9 +2,8 @@
 
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
-The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its
-rank 0.
-Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
+The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its rank
+0. Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
 same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 

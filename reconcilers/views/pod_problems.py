@@ -12,7 +12,7 @@ from kube.api import Manifest
 from reconcilers.views import containers, pod_outcome
 
 STARTUP_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""The reasons for which every container waits at first; any other fact about the pod says more."""
+"""The reasons for which every container waits at first. Any other fact about the pod explains more."""
 LONGEST = 500
 """The largest number of characters of a message."""
 

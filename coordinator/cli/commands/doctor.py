@@ -21,7 +21,7 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
 DISAGREE, UNCHECKED = 1, 2
-"""Exit codes: something disagrees; the check could not be made."""
+"""The exit codes for a disagreement, and for a check that could not be made."""
 SETTLE_SECONDS = 5.0
 ATTEMPTS = 4
 """The most checks after a repair, until the workers have caught up."""
@@ -84,8 +84,8 @@ def examine(collector: Collector, settle: float) -> tuple[Finding, ...]:
 
 
 def _repair(collector: Collector, findings: tuple[Finding, ...], settle: float, timeout: float) -> tuple[Finding, ...]:
-    """Return the findings that remain after a repair. The workers then have to reconcile every job, so it checks a few
-    times."""
+    """Have the leader repair the findings, and return those that remain. The check is repeated a few times, because the
+    workers have to reconcile every job after a repair."""
     if all(finding.code in NOT_REPAIRABLE for finding in findings):
         return findings
     try:

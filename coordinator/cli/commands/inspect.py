@@ -69,7 +69,8 @@ def _locate(session: Session, name: str) -> Document:
 
 
 def _if_resumed(session: Session, item: Manifest) -> Document | None:
-    """Return the forecast for a suspended job that holds no room, if it were resumed now."""
+    """Return the forecast for a suspended job if it were resumed now; None if the job is not suspended or holds
+    room."""
     if not item["spec"].get("suspend") or job_ref.is_admitted(item) or job_ref.is_finished(item):
         return None
     try:

@@ -80,7 +80,7 @@ def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWri
 
 
 def _reading(coordinator: Coordinator) -> StoreQueries:
-    """Return the reader for the queue API. It has its own connection to Redis, apart from the leader's."""
+    """Return the queries for the queue API. They use a connection to Redis of their own, apart from the leader's."""
     redis = connection.connect(coordinator.settings.redis_url, client_name="torchq-reader")
     return StoreQueries(
         RedisStore(redis),
@@ -91,8 +91,8 @@ def _reading(coordinator: Coordinator) -> StoreQueries:
 
 
 def _serve(coordinator: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:
-    """Run until a stop signal; `close` ends all waiting for the API server. The main thread only waits, since a signal
-    handler may interrupt it anywhere and must not run into a lock of a working thread."""
+    """Run until a stop signal. `close` ends all waits for the API server. The main thread only waits: a signal handler
+    may interrupt it anywhere, and must not block on a lock of a working thread."""
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(3, thread_name_prefix="desk") as pool:
@@ -126,7 +126,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         process.run(session.cluster, session.settings)
         return
     log.info("workers of %s (%s)", session.cluster_name, session.target.source)
-    # An error that would stop every worker is reported once here, and not by each worker again and again.
+    # An error that would stop every worker is reported once here, instead of repeatedly by each worker.
     connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
     preflight.check(session.cluster, WORKER, session.settings)
     session.cluster.close()

@@ -45,7 +45,8 @@ def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: boo
 def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
     """Read TenantQueues with the newest figures in their status.
 
-    If either objects or figures cannot be read, a note says so. An account that may read one queue only has to name it.
+    If either objects or figures cannot be read, a note says so. An account that may read only one queue has to name
+    that queue.
     """
     session = session.with_role(USER) if names else session
     try:
