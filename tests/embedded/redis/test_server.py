@@ -217,8 +217,9 @@ def test_files_of_a_redis_that_was_ready_are_not_set_aside(tmp_path: Path, plan:
     process = written(start, plan)
     process.kill()
     assert server.move_unreadable_files(layout, process.wait()) is None
-    status = end(answering(start, plan))
-    assert server.move_unreadable_files(layout, status) is None
+    process = answering(start, plan)
+    until(lambda: b"eady to accept" in layout.logs("redis").read_bytes().rpartition(b"starting")[2])
+    assert server.move_unreadable_files(layout, end(process)) is None
     assert server.move_unreadable_files(layout, 1) is None, "it was ready"
     assert (layout.redis / "appendonlydir").is_dir()
 
