@@ -1,4 +1,4 @@
 """Benchmarks: how fast and how fair torchq is. Not installed.
 
-Modules of this folder are their command line.
+The modules of this folder are the command line.
 """

@@ -1,6 +1,7 @@
 """`python -m bench`: see bench/README.md.
 
-One rule: nothing here but the start, and that SIGTERM ends a benchmark as Ctrl-C does: with all it has started.
+One rule: this module only starts the command line. SIGTERM ends a benchmark as Ctrl-C does, with all processes that it
+has started.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""The interface to a gang scheduler: what it needs to know, and what it reports.
+"""The interface to a gang scheduler: the values that it needs, and the values that it reports.
 
 One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so there is no verb for
 it.
@@ -24,11 +24,11 @@ class Backend(Protocol):
 
     @property
     def scheduler(self) -> str:
-        """The schedulerName of its pods; empty if the template or the cluster's default decides."""
+        """The schedulerName of the gang's pods; empty if the template or the cluster's default decides."""
 
     @property
     def together(self) -> bool:
-        """Whether it binds all pods of a stage together, so that they are created together."""
+        """Whether the scheduler binds all pods of a stage together, so that they are created together."""
 
     @property
     def resource(self) -> Resource | None:
@@ -36,7 +36,7 @@ class Backend(Protocol):
 
     @property
     def queues(self) -> Resource | None:
-        """The kind of its own queues; None if it has none."""
+        """The kind of the scheduler's own queues; None if it has none."""
 
     def create(self, gang: Gang, /) -> Manifest | None:
         """Return the object that stands for a gang; None if there is none."""
@@ -53,7 +53,8 @@ class Backend(Protocol):
         be."""
 
     def bind(self, gang: Gang, task_type: str, /) -> Binding:
-        """Return what a pod of a task, named in lower case, carries to be bound with its gang."""
+        """Return the binding of a pod: what it carries to be bound with its gang. The name of its task is in lower
+        case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
     """Return the view of a group with the fields that all schedulers share. `fields` are the fields of the spec that
     define its size."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    marks: Mapping[str, str] = metadata.get("labels") or {}
+    group_labels: Mapping[str, str] = metadata.get("labels") or {}
     version = metadata.get("resourceVersion", "")
     return GroupView(
         resource=resource,
@@ -114,7 +115,7 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
         name=metadata["name"],
         uid=metadata["uid"],
         job_uid=owners.job_uid(metadata),
-        attempt=_number(marks.get(labels.ATTEMPT, "")),
+        attempt=_number(group_labels.get(labels.ATTEMPT, "")),
         spec={name: _canonical(name, spec[name]) for name in fields if name in spec},
         deleting="deletionTimestamp" in metadata,
         version=max(_number(version), 0),

@@ -1,6 +1,6 @@
 """All gang schedulers, by the name that jobs and settings use.
 
-One rule: only this table knows all of them.
+One rule: only this table names all schedulers.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ _BY_KIND: Mapping[Resource, Backend] = {
     if backend.resource is not None
 }
 KINDS: tuple[Resource, ...] = tuple(_BY_KIND)
-"""The kinds of pod groups; Kubernetes' own in two versions; a server has only one of them."""
+"""The kinds of pod groups. Kubernetes' own kind is listed in two versions, of which a server has only one."""
 
 
 def get_backend(name: str | None, serves: Callable[[Resource], bool] = lambda _: True) -> Backend:

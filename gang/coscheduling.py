@@ -1,9 +1,9 @@
 """The coscheduling plugin of kubernetes-sigs/scheduler-plugins (scheduling.x-k8s.io/v1alpha1).
 
-One rule: its pods may be created at once; nothing has to be let in first.
+One rule: the pods of a gang may be created at once, because no group has to be let in first.
 
 The scheduler with the plugin has the name that its admin chose: a template names it, or it is the cluster's default.
-This module has never run against one.
+This module has never run against such a scheduler.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from gang.values import Binding, Gang, GroupView
 from kube.api import Manifest
 
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
-"""The label of a pod."""
+"""The label of a pod that names its PodGroup."""
 SIZE = ("minMember", "minResources")
 
 

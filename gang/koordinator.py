@@ -1,7 +1,7 @@
-"""Koordinator: annotations of its pods describe a gang.
+"""Koordinator: annotations of the pods describe a gang.
 
-One rule: all values are strings, and the same on every pod. Koordinator takes those of the first pod that it sees, and
-never reads them again.
+One rule: all values are strings, and equal on every pod of the gang. Koordinator takes those of the first pod that it
+sees, and never reads them again.
 
 Running pods count beside waiting ones (match-policy waiting-and-running). A replaced pod is therefore bound alone, and
 a job that is restarted as a whole is bound as a whole again. This module has never run against a Koordinator.
@@ -20,7 +20,7 @@ WAITING_TIME = "600s"
 
 @dataclass(frozen=True, slots=True)
 class Koordinator(Objectless):
-    """Binds pods by annotations. Pods show it when Koordinator's own quotas make them wait."""
+    """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show that."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"

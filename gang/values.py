@@ -1,6 +1,6 @@
 """A gang as torchq describes it to a scheduler, and the state that the scheduler reports.
 
-One rule: frozen, and no term of a single scheduler: `gang.backends` translates.
+One rule: the values are frozen, and use no term of a single scheduler: the backends translate.
 """
 
 from collections.abc import Mapping

@@ -58,7 +58,8 @@ class Volcano:
         return backend.manifest(self.resource, gang, spec)
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """Return a patch of all sizes together: a minimum without its resources is let in too early or never."""
+        """Return a patch of all sizes together: a group whose minimum and resources do not match would be let in too
+        early or never."""
         return backend.spec_patch(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:

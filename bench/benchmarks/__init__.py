@@ -1,4 +1,4 @@
 """One module for each benchmark.
 
-What several of them use is in `support`.
+The code that several benchmarks share is in `support`.
 """

@@ -61,7 +61,7 @@ SHORT = Options(jobs=100, alive=50, samples=3)
 
 def run(options: Options) -> Figures:
     """Keep `alive` jobs in the cluster until all jobs have been created and deleted, and take samples meanwhile. Raises
-    Raises BenchError if a job fails."""
+    BenchError if a job fails."""
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(workers=options.workers))
         with Churn(running, options) as churn:

@@ -27,7 +27,7 @@ from crds.keys import JobKey
 from crds.torchjob import demand, torchjob
 from kube.api import Manifest
 from queues.dispatch.redis_work import RedisWork
-from queues.storage import stats as vitals
+from queues.storage import stats as queue_stats
 from queues.values import Offer, Reservation
 
 _ROUNDS = 3
@@ -84,7 +84,7 @@ class Comparison:
         jobs = [manifest for manifests in manifests_by_size.values() for manifest in manifests]
         self.torchq.store().rebuild(1, [reservation(manifest, number) for number, manifest in enumerate(jobs, 1)], [])
         workers = self.options.workers
-        self.bench.wait(lambda: len(vitals.read(self.torchq.redis).workers) == workers, "the workers")
+        self.bench.wait(lambda: len(queue_stats.read(self.torchq.redis).workers) == workers, "the workers")
         self._reconcile(self.keys[2])
 
     def measure(self, size: int) -> Figures:
@@ -132,7 +132,7 @@ class Comparison:
         deadline = time.monotonic() + self.options.seconds
         while True:
             if not self._work.dispatch():
-                stats = vitals.read(self.torchq.redis)
+                stats = queue_stats.read(self.torchq.redis)
                 if not (stats.ready or stats.leased):
                     return
                 time.sleep(_SETTINGS.dispatch_seconds)

@@ -8,7 +8,7 @@ API server accepts. The other tenant's jobs arrive at a fixed rate, independent 
     victim     suspended jobs with the name of the other tenant's queue
     waiting    jobs that wait in the attacker's own queue, whose quota is one job
     failing    jobs whose containers fail at once, with the largest backoffLimit
-    resources  held jobs that request invented resources, as many as a job may have, other ones in each job
+    resources  held jobs that request invented resources, as many as a job may have, and different ones in each job
 """
 
 import threading
@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import report
 from bench.benchmarks import open_loop
-from bench.benchmarks.latency import Sight
+from bench.benchmarks.latency import JobTimes
 from bench.benchmarks.open_loop import Planned, Timetable
 from bench.report import Figures
 from bench.support import installation, stack
@@ -53,7 +53,7 @@ class Options:
     """The length of each of the two measurements."""
     patience: float = 60.0
     """How long the measurement waits for admissions after the last arrival, in seconds. A job that is not admitted by
-    then counts with the time that it has waited."""
+    then counts with the time that it has waited so far."""
     run_ms: int = 200
     """The run time of each pod."""
     workers: int = 2
@@ -74,11 +74,11 @@ def run(options: Options) -> Figures:
         _create_queue(torchq, f"{namespace}-0", [namespace])
         _create_queue(torchq, evil, [evil], quota={"jobs": 1} if options.attack == "waiting" else {})
         bench.start_python("pod-player", "bench.support.pod_player", torchq.server.kubeconfig, "8", stage=2)
-        with Sight(torchq) as sight:
-            alone = _measure(bench, torchq, sight, "alone", options)
+        with JobTimes(torchq) as times:
+            alone = _measure(bench, torchq, times, "alone", options)
             time.sleep(_QUIET_SECONDS)
             attack = _attack(bench, torchq, evil, options)
-            attacked = _measure(bench, torchq, sight, "attacked", options)
+            attacked = _measure(bench, torchq, times, "attacked", options)
             return {
                 "alone_ms": alone,
                 "attacked_ms": attacked,
@@ -113,13 +113,13 @@ def _attack(bench: Bench, torchq: Installation, evil: str, options: Options) -> 
     return table
 
 
-def _measure(bench: Bench, torchq: Installation, sight: Sight, name: str, options: Options) -> dict[str, float]:
+def _measure(bench: Bench, torchq: Installation, times: JobTimes, name: str, options: Options) -> dict[str, float]:
     """Return the milliseconds from each job's arrival to its admission."""
     planned = list(plan(f"{torchq.namespace}-0", name, options))
     kubeconfig, threads = torchq.server.kubeconfig, options.threads
     table = open_loop.prepare(bench, kubeconfig, torchq.namespace, planned, 1, threads, name)
     start = table.open()
-    names, admitted = {item.job["metadata"]["name"]: item.due for item in planned}, sight.moments["admitted"]
+    names, admitted = {item.job["metadata"]["name"]: item.due for item in planned}, times.moments["admitted"]
     pause, deadline = threading.Event(), start + options.seconds + options.patience
     while time.monotonic() < deadline and not names.keys() <= admitted.keys():
         bench.keep_alive()

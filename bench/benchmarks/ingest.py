@@ -1,4 +1,4 @@
-"""Measures how many jobs per second get from a line of a watch to an entry in Redis.
+"""Measures the number of jobs per second that pass from a line of a watch to an entry in Redis.
 
 One rule: the benchmark uses the coordinator's own path: bytes, event, informer, view, route, put. Only the API server
 is missing; its lines are prepared beforehand.
@@ -84,15 +84,15 @@ class Feed:
 
 
 def run(options: Options) -> Figures:
-    """Feed the lines to a leader until every job waits in Redis. LocalError without a Redis server."""
+    """Feed the lines to a leader until every job waits in Redis. Raises LocalError without a Redis server."""
     lines = [line(number, options.queues) for number in range(options.jobs)]
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
-        desk = Desk(Lines(_pieces(b"".join(lines))), client, Settings(pool="none", implicit_queues=True))
+        leader = LeaderParts(Lines(_pieces(b"".join(lines))), client, Settings(pool="none", implicit_queues=True))
         worked = time.process_time()
-        seconds = desk.ingest(options.jobs)
+        seconds = leader.ingest(options.jobs)
         worked = time.process_time() - worked
-        desk.close()
+        leader.close()
         stored = int(client.hlen(redis_keys.ENTRIES))
         machine = redis_server.operations_per_second(bench.folder)
     if stored != options.jobs:
@@ -109,7 +109,7 @@ def run(options: Options) -> Figures:
     }
 
 
-class Desk:
+class LeaderParts:
     """The parts of a leader, without its process."""
 
     def __init__(self, lines: Lines, client: connection.Connection, settings: Settings) -> None:

@@ -57,7 +57,7 @@ class Options:
     real: bool = False
     """Whether the benchmark's own API server is kube-apiserver instead of the embedded one."""
     jobs_factor: float = 1.0
-    """The part of the 15,000 jobs that is run."""
+    """The fraction of the 15,000 jobs that is run."""
     workers: int = 2
     clients: int = 2
     """The number of processes that create jobs."""

@@ -1,7 +1,7 @@
 """Measures how long a job waits for its admission and its pod when jobs arrive at a fixed rate and nothing is scarce.
 
-One rule: an open loop. The time of a job begins when it was due, not when its request was sent. The next job is sent on
-time even if this one was not answered. So a stall counts for every job that it delays.
+One rule: the load is an open loop. The time of a job begins when the job was due, not when its request was sent. The
+next job is sent on time even if the request before it was not answered. So a stall counts for every job that it delays.
 """
 
 import random
@@ -71,11 +71,11 @@ def run(options: Options) -> Figures:
             torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
         arguments = (torchq.server.kubeconfig, str(options.threads // 4 or 1))
         bench.start_python("pod-player", "bench.support.pod_player", *arguments, stage=2)
-        with Sight(torchq) as sight:
+        with JobTimes(torchq) as sight:
             return {"server": torchq.server.name, **_measure(bench, torchq, sight, options)}
 
 
-class Sight:
+class JobTimes:
     """The times at which a watch showed each job's admission, pod and end, by `time.monotonic`."""
 
     def __init__(self, torchq: Installation) -> None:
@@ -93,7 +93,7 @@ class Sight:
             on_change=self._on_pod_change,
         )
 
-    def __enter__(self) -> "Sight":
+    def __enter__(self) -> "JobTimes":
         for informer in (self._jobs, self._pods):
             informer.start()
         return self
@@ -116,7 +116,7 @@ class Sight:
             self.moments["pod_created"].setdefault(after, time.monotonic())
 
 
-def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options) -> Figures:
+def _measure(bench: Bench, torchq: Installation, sight: JobTimes, options: Options) -> Figures:
     planned = list(plan(torchq.namespace, options))
     table = open_loop.prepare(bench, torchq.server.kubeconfig, torchq.namespace, planned, 1, options.threads)
     requests, cpu = torchq.requests(), installation.cpu(bench)
@@ -142,7 +142,7 @@ def _measure(bench: Bench, torchq: Installation, sight: Sight, options: Options)
     }
 
 
-def _wait(bench: Bench, sight: Sight, jobs: int, seconds: float) -> None:
+def _wait(bench: Bench, sight: JobTimes, jobs: int, seconds: float) -> None:
     """Wait until all jobs have ended. Processes that die are started again."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()

@@ -39,7 +39,7 @@ SHORT = Options(jobs=2_000, queues=20)
 
 
 def run(options: Options) -> Figures:
-    """Let the jobs wait, and measure the processes. LocalError without a Redis server."""
+    """Let the jobs wait, and measure the processes. Raises LocalError without a Redis server."""
     with room() as bench:
         url = redis_server.start(bench)
         answer = bench.folder / "coordinator.json"
@@ -64,19 +64,19 @@ def coordinate(url: str, jobs: int, queues: int, answer: Path) -> None:
     bare = _resident("VmRSS")
     client = connection.connect(url, client_name="torchq-bench")
     settings = Settings(pool=POOL, implicit_queues=True)
-    desk = ingest.Desk(ingest.Lines(_pieces(jobs, queues)), client, settings)
-    desk.ingest(jobs)
+    leader = ingest.LeaderParts(ingest.Lines(_pieces(jobs, queues)), client, settings)
+    leader.ingest(jobs)
     for _ in range(3):
-        desk.term.configure()
-        desk.term.cycle()
+        leader.term.configure()
+        leader.term.cycle()
     gc.collect()
     figures = {
         "coordinator_mb": _resident("VmRSS"),
         "coordinator_peak_mb": _resident("VmHWM"),
         "python_alone_mb": bare,
-        "picked": desk.term.counts.picked,
+        "picked": leader.term.counts.picked,
     }
-    desk.close()
+    leader.close()
     written = answer.with_suffix(".part")
     written.write_bytes(orjson.dumps(figures))
     written.rename(answer)

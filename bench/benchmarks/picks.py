@@ -141,7 +141,7 @@ class Beside:
 
 
 def run(options: Options) -> Figures:
-    """Fill a Redis with waiting jobs, then pick from them. LocalError without a Redis server."""
+    """Fill a Redis with waiting jobs, then pick from them. Raises LocalError without a Redis server."""
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
         store = RedisStore(client)

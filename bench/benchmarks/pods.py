@@ -73,18 +73,18 @@ def run(options: Options) -> Figures:
     installed = InstallationOptions(
         kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings
     )
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq, Sight(torchq) as sight:
-        course = Course(bench, torchq, sight, options)
+    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq, PodTimes(torchq) as times:
+        runner = PartRunner(bench, torchq, times, options)
         for number in range(options.jobs):
             body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
             torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
-        course.warm_up()
+        runner.warm_up()
         requests, cpu = torchq.requests(), installation.cpu(bench)
-        alone, one, many = [course.alone("alone-0")], list[Part](), list[Part]()
+        alone, one, many = [runner.alone("alone-0")], list[Part](), list[Part]()
         for number in range(options.rounds):
-            one.append(course.through(f"one-{number}", 1))
-            many.append(course.through(f"many-{number}", options.jobs))
-            alone.append(course.alone(f"alone-{number + 1}"))
+            one.append(runner.through(f"one-{number}", 1))
+            many.append(runner.through(f"many-{number}", options.jobs))
+            alone.append(runner.alone(f"alone-{number + 1}"))
         counted = torchq.requests() - requests
         costs = installation.costs(bench, cpu)
     return {"server": torchq.server.name, **figures(alone, one, many), **costs, "requests": api_counts.by_verb(counted),
@@ -105,7 +105,7 @@ def figures(alone: Sequence[Part], one: Sequence[Part], many: Sequence[Part]) ->
     return results
 
 
-class Sight:
+class PodTimes:
     """The times at which a watch showed each pod of each part of the run, by `time.monotonic`."""
 
     def __init__(self, torchq: Installation) -> None:
@@ -114,7 +114,7 @@ class Sight:
             torchq.admin, PODS, trim=_part, namespace=torchq.namespace, label_selector=PART, on_change=self._on_change
         )
 
-    def __enter__(self) -> "Sight":
+    def __enter__(self) -> "PodTimes":
         self._pods.start()
         return self
 
@@ -136,12 +136,12 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PartRunner:
     """The parts of the run."""
 
     bench: Bench
     torchq: Installation
-    sight: Sight
+    times: PodTimes
     options: Options
 
     def warm_up(self) -> None:
@@ -181,7 +181,7 @@ class Course:
         begin()
         self._wait(part, count)
         used = sum(installation.cpu(self.bench).values()) - before
-        return Part(self.sight.rate(part), used / count * 1_000)
+        return Part(self.times.rate(part), used / count * 1_000)
 
     def _submit(self, part: str, pods: int, number: int) -> None:
         queue = f"{self.torchq.namespace}-{number}"
@@ -189,9 +189,9 @@ class Course:
 
     def _wait(self, part: str, count: int) -> None:
         deadline, pause = time.monotonic() + self.options.seconds, threading.Event()
-        while self.sight.count(part) < count:
+        while self.times.count(part) < count:
             if time.monotonic() > deadline:
-                raise BenchError(f"{part}: {self.sight.count(part)} of {count} pods came{self.bench.logs()}")
+                raise BenchError(f"{part}: {self.times.count(part)} of {count} pods came{self.bench.logs()}")
             pause.wait(_POLL_SECONDS)
 
     def _body(self) -> Path:

@@ -51,7 +51,7 @@ SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
-    """Measure with one worker process and with two. LocalError without a Redis server."""
+    """Measure with one worker process and with two. Raises LocalError without a Redis server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
     return {

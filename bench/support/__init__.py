@@ -1,4 +1,4 @@
-"""What benchmarks share: servers, load, processes, reports.
+"""The parts that benchmarks share: servers, load, processes, reports.
 
-Nothing here is measured.
+What is measured is in `bench.benchmarks`.
 """

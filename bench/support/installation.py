@@ -24,7 +24,7 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
 AGENT = "bench"
-DESK_STAGE = 3
+COORDINATOR_STAGE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def running(bench: Bench, options: InstallationOptions) -> Iterator[Installation
     server.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     url = redis_server.start(bench)
     try:
-        _start_desk(bench, server, {**options.settings, "TORCHQ_REDIS_URL": url}, options)
+        _start_processes(bench, server, {**options.settings, "TORCHQ_REDIS_URL": url}, options)
         torchq = Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
         # On a server that has had a coordinator before, a new coordinator first waits for that one's workers.
         if options.coordinator:
@@ -130,13 +130,27 @@ def _start_embedded(bench: Bench) -> Server:
     return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))
 
 
-def _start_desk(bench: Bench, server: Server, settings: Mapping[str, str], options: InstallationOptions) -> None:
-    desk, hands = ({"TORCHQ_KUBECONFIG": kubeconfig, **settings} for kubeconfig in server.accounts)
+def _start_processes(bench: Bench, server: Server, settings: Mapping[str, str], options: InstallationOptions) -> None:
+    coordinator_environment, worker_environment = (
+        {"TORCHQ_KUBECONFIG": kubeconfig, **settings} for kubeconfig in server.accounts
+    )
     if options.coordinator:
-        bench.start_python("coordinator", "coordinator.cli.main", "coordinator", stage=DESK_STAGE, environment=desk)
+        bench.start_python(
+            "coordinator",
+            "coordinator.cli.main",
+            "coordinator",
+            stage=COORDINATOR_STAGE,
+            environment=coordinator_environment,
+        )
     for number in range(options.workers):
         arguments = ("worker", "--single")
-        bench.start_python(f"worker-{number}", "coordinator.cli.main", *arguments, stage=DESK_STAGE, environment=hands)
+        bench.start_python(
+            f"worker-{number}",
+            "coordinator.cli.main",
+            *arguments,
+            stage=COORDINATOR_STAGE,
+            environment=worker_environment,
+        )
 
 
 def _clean(admin: KubernetesCluster, namespace: str) -> None:

@@ -1,6 +1,6 @@
 """The processes that a benchmark starts, in a temporary folder.
 
-One rule: the processes end before the block does in every case, or with this process if it is killed.
+One rule: the processes always end before the block ends. If this process is killed, they end with it.
 """
 
 import contextlib
@@ -71,7 +71,8 @@ class Bench:
         seconds: float = START_SECONDS,
         progress: Callable[[], str] = str,
     ) -> None:
-        """Return once the condition is true. BenchError with the end of the logs if the time is over before."""
+        """Return once the condition is true. Raises BenchError, with the end of the logs, if the time is over before
+        that."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

@@ -1,7 +1,8 @@
 """The program that the benchmarks start as Redis server.
 
-One rule: it is the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else a redis-server on PATH, else
-the one that `torchq local up` starts. The figures of bench/README.md were measured with the second.
+One rule: the program is the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on
+PATH, else the one that `torchq local up` starts. The figures of bench/README.md were measured with redis-server on
+PATH.
 """
 
 import os

@@ -38,7 +38,7 @@ def start(bench: Bench) -> str:
 def operations_per_second(folder: Path) -> dict[str, float]:
     """Return the SETs per second of redis-benchmark with 50 clients, one by one and in pipelines of 16.
 
-    Nothing if redis-benchmark is not on PATH.
+    The result is empty if redis-benchmark is not on PATH.
     """
     if shutil.which(_BENCHMARK) is None:
         return {}

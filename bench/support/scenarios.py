@@ -156,7 +156,8 @@ class _File(_Strict):
 
 
 def from_yaml(path: Path, seed: int) -> Scenario:
-    """Return the queues, jobs and pool of a YAML file as a scenario. BenchError names an invalid field."""
+    """Return the queues, jobs and pool of a YAML file as a scenario. Raises BenchError, which names the invalid
+    field."""
     try:
         file = _File.model_validate(yaml.safe_load(path.read_text()))
         queues = [queue.spec() for queue in file.queues]

@@ -124,8 +124,8 @@ def _troubles(folder: Path) -> Iterator[str]:
 def usage(pid: int) -> dict[str, float]:
     """Return the CPU seconds and the memory of a process that runs.
 
-    The children count if they have ended, or if they run, then with the ended children of their own. The node's only
-    child is the fork server, from which all containers come.
+    Its children count, too; a running child counts together with its own ended children. The node's only child is the
+    fork server, from which all containers come.
     """
     ticks, ended = _ticks(pid)
     living = sum(sum(_ticks(child)) for child in _children(pid))

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _create(cluster: Cluster, body: dict[str, Any], troubles: Counter[str]) -> None:
-    """Until it is there: an answer that was lost is asked for again."""
+    """Create a job; send the request again if its answer was lost."""
     while True:
         try:
             cluster.create(TORCHJOBS, body, NAMESPACE)

@@ -68,13 +68,13 @@ def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[
         return ()
     listed = cluster.list(backend.resource, metadata["namespace"], label_selector=selector).items
     groups = [group for item in listed if (group := backend.trim(item)).job_uid == metadata["uid"]]
-    sight = GroupReader(cluster)
-    return tuple(_judge(sight, group) for group in groups)
+    reader = GroupReader(cluster)
+    return tuple(_judge(reader, group) for group in groups)
 
 
-def _judge(sight: GroupReader, group: GroupView) -> GroupView:
+def _judge(reader: GroupReader, group: GroupView) -> GroupView:
     """Add the state of the gang scheduler's queue to a group, if this account may read that queue."""
     try:
-        return sight.judge(group)
+        return reader.judge(group)
     except errors.Forbidden:
         return group

@@ -189,10 +189,10 @@ def _blockers(pods: Iterable[Manifest]) -> list[Document]:
     """Return the reasons why pods do not run, the most frequent first, each with the first pod it applies to."""
     blockers: dict[str, Document] = {}
     for pod in pods:
-        ailment = pod_problems.find_problem(pod)
-        if ailment is not None:
-            blocker = {"reason": ailment.reason, "message": ailment.message, "pod": pod["metadata"]["name"], "pods": 0}
-            blockers.setdefault(ailment.reason, blocker)["pods"] += 1
+        problem = pod_problems.find_problem(pod)
+        if problem is not None:
+            blocker = {"reason": problem.reason, "message": problem.message, "pod": pod["metadata"]["name"], "pods": 0}
+            blockers.setdefault(problem.reason, blocker)["pods"] += 1
     return sorted(blockers.values(), key=lambda blocker: -blocker["pods"])
 
 

@@ -114,12 +114,12 @@ def _pod(pod: Manifest) -> tuple[object, ...]:
     ended = [state["state"]["terminated"] for state in states if "terminated" in (state.get("state") or {})]
     phase = "Terminating" if "deletionTimestamp" in pod["metadata"] else status.get("phase", "Pending")
     exits = ",".join(f"{state['exitCode']} ({state.get('reason', '')})" for state in ended) or "-"
-    ailment = pod_problems.find_problem(pod)
+    problem = pod_problems.find_problem(pod)
     return (
         pod["metadata"]["name"],
         phase,
         pod["spec"].get("nodeName", "-"),
         sum(state.get("restartCount", 0) for state in states),
         exits,
-        ailment.reason if ailment else "-",
+        problem.reason if problem else "-",
     )

@@ -93,12 +93,12 @@ def question(job: TorchJob) -> JobRequest:
     )
 
 
-def collect_warnings(judged: Iterable[CheckedJob], *, anyway: bool) -> list[str]:
+def collect_warnings(checked_jobs: Iterable[CheckedJob], *, anyway: bool) -> list[str]:
     """Return the warnings about jobs before they are submitted.
 
     Raises NeverRuns if one of the jobs can never run, unless `anyway`.
     """
-    doubtful = [job for job in judged if job.findings]
+    doubtful = [job for job in checked_jobs if job.findings]
     never = [job for job in doubtful if any(finding.firm for finding in job.findings)]
     if never and not anyway:
         raise NeverRuns(_refusal(never))
@@ -115,10 +115,10 @@ def _refusal(never: Sequence[CheckedJob]) -> str:
     return "\n".join([*lines, "nothing was submitted; --anyway submits jobs that can never run, too"])
 
 
-def _summarize(judged: Iterable[CheckedJob]) -> list[str]:
+def _summarize(checked_jobs: Iterable[CheckedJob]) -> list[str]:
     """Return one line for each distinct finding, whatever the number of jobs that have it."""
     names: dict[str, list[str]] = {}
-    for job in judged:
+    for job in checked_jobs:
         for finding in job.findings:
             names.setdefault(f"{finding.field}: {finding.message}", []).append(job.name)
     return [f'TorchJob "{jobs[0]}"{_more(jobs)}: {text}' for text, jobs in names.items()]

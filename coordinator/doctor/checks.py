@@ -102,7 +102,7 @@ def _epochs(inspection: Inspection) -> Found:
 def _reservations(inspection: Inspection) -> Found:
     """Compare the reservations with what a rebuild would charge now."""
     stored = inspection.store.reservations
-    charged = _census(inspection).reservations
+    charged = _rebuilt_state(inspection).reservations
     expected = {reservation.key: reservation for reservation in charged}
     for key in sorted(expected.keys() - stored.keys()):
         yield Finding(
@@ -119,7 +119,7 @@ def _reservations(inspection: Inspection) -> Found:
         yield from _reservation(inspection, stored[key], expected[key])
 
 
-def _census(inspection: Inspection) -> RebuiltState:
+def _rebuilt_state(inspection: Inspection) -> RebuiltState:
     """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
@@ -194,7 +194,7 @@ def _ports(inspection: Inspection) -> Found:
 def _entries(inspection: Inspection) -> Found:
     """Compare the entries with those that the cluster's waiting jobs should have."""
     store = inspection.store
-    expected = {entry.key: entry for entry in _census(inspection).entries}
+    expected = {entry.key: entry for entry in _rebuilt_state(inspection).entries}
     entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
     for key in sorted(expected.keys() - entries.keys()):
         yield Finding("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")

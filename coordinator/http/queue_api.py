@@ -48,12 +48,12 @@ class StaleCaches(Exception):
 class QueueApi:
     """Answers GET requests for paths below /v1."""
 
-    reading: Queries
+    queries: Queries
     find: Callable[[str, str], JobView | None]
     """A function that returns the job of a namespace and name."""
     about: Callable[[], Document]
     """A function that returns the state of this process and of the cluster."""
-    standing_of: Callable[[JobView], Eligibility]
+    eligibility_of: Callable[[JobView], Eligibility]
     """A function that returns what keeps a waiting job out of the order of its queue now."""
     limits: Callable[[], ClusterLimits]
     """A function that returns the limits that decide whether a job could ever run. Raises StaleCaches."""
@@ -76,13 +76,13 @@ class QueueApi:
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         match [unquote(part) for part in parts.path.strip("/").split("/")]:
             case ["v1", "queues"]:
-                return {"items": self.reading.queues()}
+                return {"items": self.queries.queues()}
             case ["v1", "queues", name]:
-                return self.reading.queue(name)
+                return self.queries.queue(name)
             case ["v1", "check"]:
                 return feasibility.document(feasibility.judge(_parse_job(query), self.limits()))
             case ["v1", "next"]:
-                return self.reading.next(_parse_count(query), roomy=query.get("roomy") == "1")
+                return self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1")
             case ["v1", "jobs", namespace, name, "why"]:
                 return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
@@ -94,7 +94,7 @@ class QueueApi:
         job = newest if newest is not None and uid in ("", newest.key.uid) else None
         if job is None and not uid:
             raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}")
-        document = self.reading.job(job.key if job else JobKey(namespace, name, uid))
+        document = self.queries.job(job.key if job else JobKey(namespace, name, uid))
         if job is None or job.admission or job.finished:
             return document
         if document["state"] == "waiting":
@@ -104,7 +104,7 @@ class QueueApi:
 
     def _absent(self, job: JobView) -> Document:
         """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""
-        eligibility = self.standing_of(job)
+        eligibility = self.eligibility_of(job)
         document = {} if job.suspended else supposition.describe_unqueued(job, eligibility)
         if job.invalid or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
             return document
@@ -122,7 +122,7 @@ class QueueApi:
     def _status(self) -> Document:
         """Return the status. If Redis cannot be reached, the document has the error instead of the numbers."""
         try:
-            return self.about() | self.reading.status() | {"redis": ""}
+            return self.about() | self.queries.status() | {"redis": ""}
         except QueueError as error:
             return self.about() | {"redis": str(error)}
 

@@ -90,17 +90,17 @@ def stop_policies(coordinator: Coordinator) -> dict[str, str]:
 
 
 @contextmanager
-def serving(coordinator: Coordinator, port: int, reading: StoreQueries | None = None) -> Iterator[int]:
+def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = None) -> Iterator[int]:
     """Answer requests while the block runs, and publish the address on the Lease; yield the port.
 
-    The address is that of the settings. Port 0 turns the server off; port -1 means any free port. Without `reading`
+    The address is that of the settings. Port 0 turns the server off; port -1 means any free port. Without `queries`
     there is no /v1. Raises CoordinatorError, which names the port, if the port cannot be used.
     """
     if port == 0:
         yield 0
         return
     address = coordinator.settings.health_address
-    handler = RequestHandler(coordinator, queue_api(coordinator, reading) if reading else None)
+    handler = RequestHandler(coordinator, queue_api(coordinator, queries) if queries else None)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(handler.answer_probe, lambda request: handler.answer(*request), lambda: identity)
     with ExitStack() as running:
@@ -111,7 +111,7 @@ def serving(coordinator: Coordinator, port: int, reading: StoreQueries | None = 
             raise CoordinatorError(
                 f"health port {address}:{port}: {reason}; choose another with --health-port"
             ) from error
-        if reading is not None and address in LOOPBACK:
+        if queries is not None and address in LOOPBACK:
             coordinator.leadership.address = f"http://127.0.0.1:{bound}"
         yield bound
 
@@ -137,7 +137,7 @@ class RequestHandler:
     """Answers the requests for all paths."""
 
     coordinator: Coordinator
-    answerer: QueueApi | None
+    api: QueueApi | None
 
     def answer_probe(self, request: Question) -> Answer | None:
         """Return the answer to a probe, which waits for nothing; None for any other request."""
@@ -163,8 +163,8 @@ class RequestHandler:
                 return _text(503 if failing else 200, failing or "ok")
             case "/status":
                 return _json(200, status(self.coordinator))
-            case _ if self.answerer is not None and path.startswith("/v1/"):
-                return _json(*self.answerer.answer(path))
+            case _ if self.api is not None and path.startswith("/v1/"):
+                return _json(*self.api.answer(path))
         return _text(404, "try /healthz, /readyz or /status")
 
 
@@ -176,16 +176,16 @@ def _json(code: int, document: Any) -> Answer:
     return code, orjson.dumps(document) + b"\n", "application/json"
 
 
-def queue_api(coordinator: Coordinator, reading: StoreQueries) -> QueueApi:
+def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
     """Return the read-only API of a coordinator."""
     watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
 
-    def standing_of(job: JobView) -> Eligibility:
+    def eligibility_of(job: JobView) -> Eligibility:
         rules = replace(watches.rules(), implicit=implicit)
         return eligibility.with_hint(eligibility.of(job, rules, time.time()), job, rules)
 
     return QueueApi(
-        reading, watches.jobs.get, ApiStatus(coordinator), standing_of, lambda: limits(coordinator), reading.suppose
+        queries, watches.jobs.get, ApiStatus(coordinator), eligibility_of, lambda: limits(coordinator), queries.suppose
     )
 
 

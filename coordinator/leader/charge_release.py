@@ -35,7 +35,7 @@ class ChargeRelease:
 
     watches: Watches
     store: QueueStore
-    rounds: PickCycle
+    pick_cycle: PickCycle
     settings: Settings
     clock: Callable[[], float]
     rules: Callable[[], RoutingRules]
@@ -76,7 +76,7 @@ class ChargeRelease:
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in refused}
         for charge in refunds:
             if charge.key not in refused:
-                self.rounds.refund(charge.queue, queue_state.price(charge.charge, self.settings.cost))
+                self.pick_cycle.refund(charge.queue, queue_state.price(charge.charge, self.settings.cost))
 
     def free_again(self) -> int:
         """Free the charges that could not be freed before; return how many were freed."""

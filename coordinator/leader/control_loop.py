@@ -60,14 +60,14 @@ class ControlLoop:
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
-    _rounds: PickCycle = field(init=False)
+    _pick_cycle: PickCycle = field(init=False)
     _configuration: QueueConfiguration = field(init=False)
     _rebuild: StoreRebuild = field(init=False)
     _router: Router = field(init=False)
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
-        self._rounds = PickCycle(store, settings.rules, self._forecast)
+        self._pick_cycle = PickCycle(store, settings.rules, self._forecast)
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
             watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed
@@ -77,7 +77,7 @@ class ControlLoop:
             store,
             work,
             settings,
-            self._rounds,
+            self._pick_cycle,
             self._configuration.rules,
             self._rebuild.is_without_charge,
             self.clock,
@@ -113,7 +113,7 @@ class ControlLoop:
         flushed = self.flush() + self._router.offer_next()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
-        self._rounds.charge(self.watches.raised.take(self.settings.cost))
+        self._pick_cycle.charge(self.watches.raised.take(self.settings.cost))
         picked = self.cycle() if self.unsettled or self._is_cycle_due() else 0
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched
@@ -131,7 +131,7 @@ class ControlLoop:
         """Pick what can be picked; return the number of jobs admitted."""
         self._cycled_at = self.clock()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
-        committed = self._rounds.run(self.clock(), self.settings.batch, heads)
+        committed = self._pick_cycle.run(self.clock(), self.settings.batch, heads)
         if committed.refused:
             log.debug("commit ended early: %s", committed.refused)
         self.unsettled = bool(committed.picked or committed.refused)

@@ -20,7 +20,7 @@ class RoundRobin:
     def __init__(self) -> None:
         self._waiting: dict[JobKey, tuple[str, float]] = {}
         """The tenant and the rank of every waiting job."""
-        self._lanes: dict[str, list[tuple[float, JobKey]]] = {}
+        self._heaps: dict[str, list[tuple[float, JobKey]]] = {}
         """A heap for each tenant. It may contain stale entries: jobs that do not wait any more."""
         self._turns: deque[str] = deque()
         """The tenants that have a heap; the first tenant has the next turn."""
@@ -52,36 +52,36 @@ class RoundRobin:
         while self._turns:
             tenant = self._turns.popleft()
             key = self._first(tenant)
-            if self._lanes[tenant]:
+            if self._heaps[tenant]:
                 self._turns.append(tenant)
             else:
-                del self._lanes[tenant]
+                del self._heaps[tenant]
             if key is not None:
                 del self._waiting[key]
                 return key
         return None
 
     def _first(self, tenant: str) -> JobKey | None:
-        lane = self._lanes[tenant]
-        while lane:
-            rank, key = heapq.heappop(lane)
+        heap = self._heaps[tenant]
+        while heap:
+            rank, key = heapq.heappop(heap)
             self._entries -= 1
             if self._waiting.get(key) == (tenant, rank):
                 return key
         return None
 
     def _push(self, tenant: str, rank: float, key: JobKey) -> None:
-        if tenant not in self._lanes:
-            self._lanes[tenant] = []
+        if tenant not in self._heaps:
+            self._heaps[tenant] = []
             self._turns.append(tenant)
-        heapq.heappush(self._lanes[tenant], (rank, key))
+        heapq.heappush(self._heaps[tenant], (rank, key))
         self._entries += 1
 
     def _rebuild(self) -> None:
         """Drop the stale entries; the tenants keep their order."""
-        turns = list(self._turns)
-        self._lanes, self._entries = {}, 0
+        tenants = list(self._turns)
+        self._heaps, self._entries = {}, 0
         self._turns.clear()
         for key, (tenant, rank) in self._waiting.items():
             self._push(tenant, rank, key)
-        self._turns = deque(tenant for tenant in turns if tenant in self._lanes)
+        self._turns = deque(tenant for tenant in tenants if tenant in self._heaps)

@@ -51,7 +51,7 @@ class Router:
     store: QueueStore
     work: WorkSource
     settings: Settings
-    rounds: PickCycle
+    pick_cycle: PickCycle
     rules: Callable[[], RoutingRules]
     is_without_charge: Callable[[JobKey, int], bool]
     """Returns whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
@@ -60,17 +60,17 @@ class Router:
     """Called with a job and the reason that its status should give for its waiting; None: no reason."""
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
-    _turns: QueuedLimiter = field(init=False)
+    _limiter: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
-    _timers: DelayedKeys = field(default_factory=DelayedKeys)
+    _delayed_keys: DelayedKeys = field(default_factory=DelayedKeys)
     """The times at which time alone changes the route of a job."""
 
     def __post_init__(self) -> None:
-        self._turns = QueuedLimiter(self.clock)
+        self._limiter = QueuedLimiter(self.clock)
         self._charge_release = ChargeRelease(
             self.watches,
             self.store,
-            self.rounds,
+            self.pick_cycle,
             self.settings,
             self.clock,
             self.rules,
@@ -79,7 +79,7 @@ class Router:
 
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
-        self.watches.mark(self._timers.take_due(self.clock()))
+        self.watches.mark(self._delayed_keys.take_due(self.clock()))
         freed = self._charge_release.free_again()
         self.changed |= bool(freed)
         dirty = self.watches.take(MOST_PER_STEP)
@@ -102,7 +102,7 @@ class Router:
 
         If the store cannot be reached, the jobs wait for another turn and the error is raised.
         """
-        due = self._turns.take_due()
+        due = self._limiter.take_due()
         try:
             if due:
                 self.work.offer(due)
@@ -145,7 +145,7 @@ class Router:
         if offers:
             self.work.offer(offers)
         for key, result in zip(keys, routes, strict=True):
-            self._timers.set(key, result.due_at)
+            self._delayed_keys.set(key, result.due_at)
             job = self.watches.job(key)
             if job is not None:
                 self.notify(job, result.reason)
@@ -160,9 +160,9 @@ class Router:
         offers: list[Offer] = []
         for key, result in zip(keys, routes, strict=True):
             if result.offer is not None and result.in_turn:
-                self._turns.add(result.offer)
+                self._limiter.add(result.offer)
                 continue
-            self._turns.discard(key)
+            self._limiter.discard(key)
             if result.offer is not None:
                 offers.append(result.offer)
         return offers

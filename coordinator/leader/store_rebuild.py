@@ -52,16 +52,16 @@ class StoreRebuild:
         if is_lost and epoch > 1:
             self._wait_for_workers(epoch)
         charged = {} if is_lost else self.store.all_reservations()
-        census = self._census(charged, read=True)
-        accepted = self._revoke(census.reservations, charged)
+        state = self._rebuilt_state(charged, read=True)
+        accepted = self._revoke(state.reservations, charged)
         reservations = watched_state.storable(self.watches, accepted)
-        entries = watched_state.storable(self.watches, census.entries)
+        entries = watched_state.storable(self.watches, state.entries)
         self._uncharged = frozenset(charge.key for charge in accepted) - {charge.key for charge in reservations}
         self.store.rebuild(epoch, reservations, entries)
         self.watches.raised.clear()  # the queues have paid for these in the last term
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configuration.apply()
-        self.watches.mark([charge.key for charge in census.reservations])
+        self.watches.mark([charge.key for charge in state.reservations])
         self.watches.mark(charged)
         self.watches.mark_again([job.key for job in self.watches.jobs.values() if job.at_rest])
         self.resync()
@@ -88,9 +88,9 @@ class StoreRebuild:
         rules = self.configuration.rules()
         tenants = {key: route.tenant(charged[key].queue, key.namespace, rules) for key in unwritten}
         self.work.offer([Offer(key=key, tenant=tenant) for key, tenant in tenants.items()])
-        census = self._census(charged)
+        state = self._rebuilt_state(charged)
         lost = [
-            charge for charge in census.reservations if charge.key not in charged and charge.key not in census.leftovers
+            charge for charge in state.reservations if charge.key not in charged and charge.key not in state.leftovers
         ]
         return all(self.is_without_charge(charge.key, charge.attempt) for charge in lost)
 
@@ -124,9 +124,9 @@ class StoreRebuild:
         """Wait for the duration of one lease. Meanwhile, write the waiting jobs to the store, which takes a while."""
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
-        waiting = watched_state.storable(self.watches, self._census({}).entries)
+        waiting = watched_state.storable(self.watches, self._rebuilt_state({}).entries)
         self.store.prepare(epoch, waiting)
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
-    def _census(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
+    def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
         return watched_state.take(self.watches, charged, self.configuration.rules(), self.clock(), read=read)

@@ -107,7 +107,7 @@ def waiting_count(snapshot: Snapshot) -> int:
     return sum(view.waiting for view in snapshot.queues)
 
 
-def vitals(numbers: QueueStats) -> Document:
+def stats(numbers: QueueStats) -> Document:
     """Return the numbers of dispatch and of the queues."""
     return {
         "at": numbers.at,

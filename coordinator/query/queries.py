@@ -63,22 +63,22 @@ class StoreQueries:
     def __init__(
         self,
         store: QueueReader,
-        vitals: Callable[[], QueueStats],
+        stats: Callable[[], QueueStats],
         rules: PickRules,
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Create queries on a store. `policies` returns the stop policies of queues, where they are known."""
         self._store = store
-        self._vitals = vitals
+        self._stats = stats
         self._rules = rules
         self._policies = policies
         self._clock = clock
-        self._following = SnapshotCache(store, clock)
+        self._snapshots = SnapshotCache(store, clock)
 
     def queues(self) -> list[Document]:
         """See `Queries`."""
-        return documents.queues(self._following.read(), self._clock(), self._rules.cost, self._policies())
+        return documents.queues(self._snapshots.read(), self._clock(), self._rules.cost, self._policies())
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
@@ -90,7 +90,7 @@ class StoreQueries:
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See `Queries`."""
         count = max(1, min(count, MOST_FORECAST_PICKS))
-        snapshot, picks = self._following.forecast(self._rules, count, roomy=roomy)
+        snapshot, picks = self._snapshots.forecast(self._rules, count, roomy=roomy)
         items = documents.next_picks(picks, self._clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.waiting_count(snapshot)}
 
@@ -103,7 +103,7 @@ class StoreQueries:
         return documents.absent(key) if reservation is None else documents.admitted(reservation)
 
     def _waiting(self, place: QueuePosition) -> Document:
-        snapshot, now = self._following.read(read_depth.per_queue(1), [place.entry.queue]), self._clock()
+        snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self._clock()
         reason = Forecast(snapshot, self._rules).explain(place, now)
         next_pick = self._turn(place)
         is_possible = reason.code != "ExceedsQuota"
@@ -113,20 +113,20 @@ class StoreQueries:
 
     def suppose(self, entry: Entry) -> Document:
         """Return the forecast for a job without a place in its queue if it took a place now. Raises QueueError."""
-        snapshot = self._following.read(read_depth.per_queue(1), [entry.queue])
+        snapshot = self._snapshots.read(read_depth.per_queue(1), [entry.queue])
         reason = forecast.suppose(snapshot, entry, self._rules, self._clock())
         fits = reason.code == "Next"
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
     def _turn(self, place: QueuePosition, *, roomy: bool = False) -> int | None:
         """Return the number of the job among the next picks; None if it is not one of them."""
-        picks = self._following.forecast(self._rules, FORECAST_PICKS, roomy=roomy)[1]
+        picks = self._snapshots.forecast(self._rules, FORECAST_PICKS, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
     def status(self) -> Document:
         """See `Queries`."""
-        return documents.vitals(self._vitals())
+        return documents.stats(self._stats())
 
 
 def parse_document(value: Any) -> Document:

@@ -22,8 +22,7 @@ import pydantic
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NodeView
-from coordinator.routing import eligibility as standing
-from coordinator.routing import pool_capacity
+from coordinator.routing import eligibility, pool_capacity
 from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey
 from crds.resources import amounts, quantities
@@ -125,14 +124,14 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
     anywhere = replace(rules, queues={}, implicit=True)
     jobs = ((replace(view, priority_class=""), rules), (replace(view, queue=request.namespace, claims=""), anywhere))
     for job, job_rules in jobs:
-        eligibility = standing.of(job, job_rules, 0.0)
-        if eligibility.code in _REMEDIES:
-            sentence = eligibility.sentence.removesuffix(standing.UNTIL_CREATED)
-            field = _FIELDS.get(eligibility.code, request.claims)
-            remedy = _REMEDIES[eligibility.code]
-            if eligibility.code == "QueueNotFound":
-                remedy = f"{remedy}; {standing.suggest_queues(request.queue, request.namespace, rules)}"
-            yield Obstacle(eligibility.code, field, f"{sentence}: {remedy}")
+        job_eligibility = eligibility.of(job, job_rules, 0.0)
+        if job_eligibility.code in _REMEDIES:
+            sentence = job_eligibility.sentence.removesuffix(eligibility.UNTIL_CREATED)
+            field = _FIELDS.get(job_eligibility.code, request.claims)
+            remedy = _REMEDIES[job_eligibility.code]
+            if job_eligibility.code == "QueueNotFound":
+                remedy = f"{remedy}; {eligibility.suggest_queues(request.queue, request.namespace, rules)}"
+            yield Obstacle(job_eligibility.code, field, f"{sentence}: {remedy}")
 
 
 def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Obstacle]:

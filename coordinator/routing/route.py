@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.routing import eligibility as standing
+from coordinator.routing import eligibility
 from coordinator.routing.eligibility import Eligibility
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
@@ -68,7 +68,7 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
     """Return what to do about one key; `job` is None if it does not exist any more."""
     offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
-        again = now + DRAINING_SECONDS if standing.is_draining(pods.queue, rules) else 0.0
+        again = now + DRAINING_SECONDS if eligibility.is_draining(pods.queue, rules) else 0.0
         return Route(offer=offer, due_at=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
@@ -81,7 +81,7 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
         return Route(offer=offer, remove=job.admission is None and not pods.occupy, in_turn=idle)
     if job.admission is not None:
         charged = job.admission.attempt if job.phase == "Admitted" else 0
-        again = now + DRAINING_SECONDS if standing.is_draining(job.admission.queue, rules) else 0.0
+        again = now + DRAINING_SECONDS if eligibility.is_draining(job.admission.queue, rules) else 0.0
         return Route(offer=offer, admitted_attempt=charged, due_at=again)
     if pods.occupy:
         return Route(offer=offer)
@@ -98,7 +98,7 @@ def tenant(queue: str, namespace: str, rules: RoutingRules) -> str:
         a TenantQueue for every namespace: its users are many tenants    "shared/team-a"
         any other name: the jobs of the namespace share one tenant       "/team-a"
     """
-    if not standing.is_allowed(queue, namespace, rules):
+    if not eligibility.is_allowed(queue, namespace, rules):
         return f"/{namespace}"
     return f"{queue}/{namespace}" if rules.queues[queue].is_public else queue
 
@@ -112,15 +112,15 @@ def _queue(job: JobView | None, pods: JobPods) -> str:
 
 
 def _waiting(job: JobView, offer: Offer, rules: RoutingRules, now: float) -> Route:
-    eligibility = standing.of(job, rules, now)
+    job_eligibility = eligibility.of(job, rules, now)
     return Route(
-        put=entry(job, rules) if eligibility.ordered else None,
-        remove=not eligibility.ordered,
+        put=entry(job, rules) if job_eligibility.ordered else None,
+        remove=not job_eligibility.ordered,
         offer=_delay_offer(job, offer, rules.queued_after),
         in_turn=True,
-        finished_attempt=_finished_attempt(job, rules) if eligibility.ordered else 0,
-        due_at=eligibility.until,
-        reason=_news(job, eligibility),
+        finished_attempt=_finished_attempt(job, rules) if job_eligibility.ordered else 0,
+        due_at=job_eligibility.until,
+        reason=_news(job, job_eligibility),
     )
 
 
@@ -130,17 +130,17 @@ def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
     If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
     not over: the owner resumed the job before its room was freed.
     """
-    if standing.is_draining(job.queue, rules):
+    if eligibility.is_draining(job.queue, rules):
         return job.attempt + 1
     return job.attempt if job.phase == "Queued" else 0
 
 
-def _news(job: JobView, eligibility: Eligibility) -> Eligibility | None:
+def _news(job: JobView, job_eligibility: Eligibility) -> Eligibility | None:
     """Return the eligibility that the status should show; None if the status may stay.
     `coordinator.leader.reason_writer` writes the reasons of the first jobs of queues."""
-    is_routing_reason = job.reason in standing.CODES
-    is_new = eligibility.code != job.reason or standing.is_outdated(job, eligibility)
-    return eligibility if is_new and (eligibility.code or is_routing_reason) else None
+    is_routing_reason = job.reason in eligibility.CODES
+    is_new = job_eligibility.code != job.reason or eligibility.is_outdated(job, job_eligibility)
+    return job_eligibility if is_new and (job_eligibility.code or is_routing_reason) else None
 
 
 def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
@@ -159,7 +159,7 @@ def entry(job: JobView, rules: RoutingRules) -> Entry:
         queue=job.queue,
         submitted=job.submitted,
         sequence=job.sequence,
-        priority=standing.priority(job, rules),
+        priority=eligibility.priority(job, rules),
         attempt=job.attempt + 1,
         demand=job.charge,
         returning=job.returning,

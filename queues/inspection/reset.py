@@ -34,17 +34,17 @@ def reset_work(connection: Connection, epoch: int) -> None:
     """Delete everything of the work queue but registered workers, and every RQ job that no worker runs."""
     _FORGET(connection, arguments=[epoch])
     keys = redis_reader.classify_keys(connection)
-    picture = redis_reader.read_work(connection)
+    inspection = redis_reader.read_work(connection)
     preserved = (
         redis_keys.PRESERVED
-        - _faulty_keys(picture.faults)
-        - ({redis_keys.THREADS} if picture.threads - picture.workers.keys() else set())
+        - _faulty_keys(inspection.faults)
+        - ({redis_keys.THREADS} if inspection.threads - inspection.workers.keys() else set())
     )
     names = [name for name in keys.torchq if name.startswith(redis_keys.WORK) and name not in preserved]
-    idle = [job.id for job in picture.rq if job.where != "started"]
+    idle = [job.id for job in inspection.rq if job.where != "started"]
     lists = [redis_keys.RQ_WAITING, redis_keys.RQ_INTERMEDIATE, *redis_keys.RQ_REGISTRIES.values()]
     records = [name for job_id in idle for name in (f"{redis_keys.RQ_JOB}{job_id}", f"{redis_keys.RQ_RESULTS}{job_id}")]
-    _delete(connection, epoch, [*names, *lists, *records, *(_faulty_keys(picture.faults) & {redis_keys.RQ_STARTED})])
+    _delete(connection, epoch, [*names, *lists, *records, *(_faulty_keys(inspection.faults) & {redis_keys.RQ_STARTED})])
 
 
 def _faulty_keys(faults: Iterable[Fault]) -> set[str]:

@@ -192,20 +192,20 @@ def decode_account(text: Text) -> Account:
 
 def encode_clock(clock: Clock) -> str:
     """Encode the clock: served, weights, scheme."""
-    served, weights, law = clock
-    return f"{served} {weights} {law}"
+    served, weights, scheme = clock
+    return f"{served} {weights} {scheme}"
 
 
 def decode_clock(text: Text) -> Clock:
     """Decode a clock. The empty text is the first clock. Earlier versions wrote three numbers before the scheme."""
     if not text:
         return Clock()
-    *numbers, law = (text if isinstance(text, str) else text.decode()).split()
-    if law != ACCOUNT_SCHEME:
+    *numbers, scheme = (text if isinstance(text, str) else text.decode()).split()
+    if scheme != ACCOUNT_SCHEME:
         _, _, _ = map(int, numbers)
-        return Clock(scheme=law)
+        return Clock(scheme=scheme)
     served, weights = numbers
-    return Clock(served=int(served), weights=int(weights), scheme=law)
+    return Clock(served=int(served), weights=int(weights), scheme=scheme)
 
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:

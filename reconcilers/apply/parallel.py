@@ -21,7 +21,7 @@ class ParallelRun(Generic[T]):
     """One pass over some items."""
 
     work: Callable[[T], None]
-    things: Sequence[T]
+    items: Sequence[T]
     executor: Executor
     """The source of further threads. The calling thread works, too; it works alone if the executor has no free
     thread."""
@@ -37,7 +37,7 @@ class ParallelRun(Generic[T]):
         """Process all items, at most `most` at a time, until one fails; return the failures in the order of the
         items."""
         with self._lock:
-            for _ in range(min(most, len(self.things)) - 1):
+            for _ in range(min(most, len(self.items)) - 1):
                 self._lend()
         try:
             while self._one():
@@ -71,19 +71,19 @@ class ParallelRun(Generic[T]):
                 return False
             self._next += 1
         try:
-            self.work(self.things[at])
+            self.work(self.items[at])
         except Exception as error:
             self._failures[at] = error
         return True
 
     @property
     def _over(self) -> bool:
-        return bool(self._failures) or self._next >= len(self.things)
+        return bool(self._failures) or self._next >= len(self.items)
 
     def _end(self) -> None:
         """Wait for the items that other threads have begun; tasks that have not begun are cancelled."""
         with self._lock:
-            self._next = len(self.things)
+            self._next = len(self.items)
             futures = [future for future in self._lent if not future.cancel()]
         wait(futures)
         for future in futures:

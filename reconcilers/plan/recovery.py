@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from crds.api_resources import RECREATE_REQUESTS
-from crds.torchjob import restart_requests as asked
+from crds.torchjob import restart_requests
 from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
@@ -62,7 +62,7 @@ class RecoveryContext:
         faults = self._faults()
         if faults:
             return self._set_back(faults)
-        request = asked.pending_request(self.job)
+        request = restart_requests.pending_request(self.job)
         if request is not None:
             return self._restart_on_request(request)
         stuck = self.deletion.stuck_pods(self.pods)

@@ -148,17 +148,17 @@ def occupies(pod: PodView) -> bool:
 def trim(manifest: Manifest) -> PodView:
     """Return the view of a pod that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
-    marks: Mapping[str, str] = metadata.get("labels") or {}
+    pod_labels: Mapping[str, str] = metadata.get("labels") or {}
     phase = pod_outcome.effective_phase(manifest)
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         job_uid=owners.job_uid(metadata),
-        task=marks.get(labels.TASK_TYPE, ""),
-        index=_number(marks, labels.TASK_INDEX),
-        attempt=_number(marks, labels.ATTEMPT),
-        restart=_number(marks, labels.RESTART),
+        task=pod_labels.get(labels.TASK_TYPE, ""),
+        index=_number(pod_labels, labels.TASK_INDEX),
+        attempt=_number(pod_labels, labels.ATTEMPT),
+        restart=_number(pod_labels, labels.RESTART),
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
@@ -268,14 +268,14 @@ def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    notes: Mapping[str, str] = metadata.get("annotations") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
     main = containers.main(spec)
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
-        "counted_restarts": max(0, _number(notes, labels.RESTARTS_HANDLED)),
-        "requested_restart": notes.get(labels.RESTART_CONTAINERS, ""),
-        "restart_requested_at": timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT)),
+        "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
+        "requested_restart": annotations.get(labels.RESTART_CONTAINERS, ""),
+        "restart_requested_at": timestamps.seconds_or_none(annotations.get(labels.RESTART_REQUESTED_AT)),
     }
 
 
@@ -350,9 +350,9 @@ def version(manifest: Manifest) -> int:
     return integers.parse(text, 0)
 
 
-def _number(marks: Mapping[str, str], name: str) -> int:
+def _number(pod_labels: Mapping[str, str], name: str) -> int:
     """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
-    return integers.parse(marks.get(name), -1)
+    return integers.parse(pod_labels.get(name), -1)
 
 
 def _termination(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:

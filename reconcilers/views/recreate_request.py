@@ -47,8 +47,8 @@ class RecreateCache(Protocol):
 def trim(manifest: Manifest) -> RecreateView:
     """Return the view of a request that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
-    marks: Mapping[str, str] = metadata.get("labels") or {}
-    notes: Mapping[str, str] = metadata.get("annotations") or {}
+    request_labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
     verdict, message = _judge(status)
     return RecreateView(
         namespace=metadata["namespace"],
@@ -56,10 +56,10 @@ def trim(manifest: Manifest) -> RecreateView:
         uid=metadata["uid"],
         job_uid=job_uid(metadata),
         pod=str(spec.get("podName", "")),
-        pod_uid=notes.get(labels.POD_UID, ""),
-        generation=_number(marks.get(labels.RESTART, "")),
+        pod_uid=annotations.get(labels.POD_UID, ""),
+        generation=_number(request_labels.get(labels.RESTART, "")),
         created=timestamps.seconds_or_none(metadata.get("creationTimestamp")),
-        restarts=max(0, _number(notes.get(labels.RESTARTS_HANDLED, ""))),
+        restarts=max(0, _number(annotations.get(labels.RESTARTS_HANDLED, ""))),
         verdict=verdict,
         message=message,
     )

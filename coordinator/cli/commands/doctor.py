@@ -11,7 +11,7 @@ import click
 
 from coordinator.cli import output
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
-from coordinator.doctor import checks as rules
+from coordinator.doctor import checks
 from coordinator.doctor.collect import Collector
 from coordinator.doctor.findings import NOT_REPAIRABLE, WITHOUT_LEADER, Finding
 from coordinator.leader import rebuild_request
@@ -75,12 +75,12 @@ def examine(collector: Collector, settle: float) -> tuple[Finding, ...]:
     """Return the findings that two checks, some seconds apart, have in common. A first check without findings is
     enough."""
     inspection = collector.collect()
-    first = rules.compare(inspection)
+    first = checks.compare(inspection)
     if not first:
         return ()
     silent = inspection.cluster.lease.seconds + 1.0 if inspection.cluster.lease and _has(first, "lease-silent") else 0.0
     time.sleep(max(settle, silent))
-    return rules.confirm(first, rules.compare(collector.collect()))
+    return checks.confirm(first, checks.compare(collector.collect()))
 
 
 def _repair(collector: Collector, findings: tuple[Finding, ...], settle: float, timeout: float) -> tuple[Finding, ...]:

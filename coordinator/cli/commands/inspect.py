@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, columns, job_details, job_ref, output, text
-from coordinator.cli import job_context as surroundings
+from coordinator.cli import api_client, columns, job_context, job_details, job_ref, output, text
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.output import TableOptions
@@ -60,8 +59,8 @@ def _locate(session: Session, name: str) -> Document:
     item = job_ref.find(session, name)
     if not text.is_waiting(item):
         short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
-        job_context = surroundings.read(session.cluster, item) if short else JobContext(now=output.now())
-        document = job_details.describe(item, job_context)
+        context = job_context.read(session.cluster, item) if short else JobContext(now=output.now())
+        document = job_details.describe(item, context)
         return text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
         )
@@ -121,19 +120,19 @@ def _status(session: Session, seconds: float) -> Document:
     """Return the health of the system. A part that does not answer is named, and the rest is shown all the same."""
     lease = _lease(session)
     try:
-        reading = api_client.find(session)
-        numbers = reading.status()
-        rates = _rates(reading, numbers, seconds)
+        queries = api_client.find(session)
+        numbers = queries.status()
+        rates = _rates(queries, numbers, seconds)
     except USER_ERRORS as error:
         return text.summary(lease, {"redis": str(error)}, {})
     return text.summary(lease, numbers, rates)
 
 
-def _rates(reading: Queries, before: Document, seconds: float) -> Document:
+def _rates(queries: Queries, before: Document, seconds: float) -> Document:
     if not seconds or "picks" not in before:
         return {}
     time.sleep(seconds)
-    return text.rates(before, reading.status())
+    return text.rates(before, queries.status())
 
 
 def _lease(session: Session) -> Document:

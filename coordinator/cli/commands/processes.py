@@ -69,7 +69,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         probe=RedisStore(probe),
         rebuilt=gc_tuning.freeze_objects,
     )
-    with server.serving(coordinator, settings.health_port, _reading(coordinator)):
+    with server.serving(coordinator, settings.health_port, _queries(coordinator)):
         _serve(coordinator, _status_writer(session, coordinator), session.cluster.close)
 
 
@@ -79,7 +79,7 @@ def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWri
     return QueueStatusWriter(session.cluster, coordinator.watches, session.settings.cost, names)
 
 
-def _reading(coordinator: Coordinator) -> StoreQueries:
+def _queries(coordinator: Coordinator) -> StoreQueries:
     """Return the queries for the queue API. They use a connection to Redis of their own, apart from the leader's."""
     redis = connection.connect(coordinator.settings.redis_url, client_name="torchq-reader")
     return StoreQueries(

@@ -50,7 +50,7 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
     """
     session = session.with_role(USER) if names else session
     try:
-        board = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
+        figures_by_name = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
     except api_client.NoCoordinatorKnown:
         return _objects(session, names, ())  # their status has the figures that a coordinator wrote last
     except USER_ERRORS as error:
@@ -58,15 +58,15 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
         click.echo(f"note: the figures are those of the objects' status, which may be old: {error}", err=True)
         return items
     try:
-        objects = _objects(session, names, board)
+        objects = _objects(session, names, figures_by_name)
     except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:
         click.echo(f"note: the settings are those of the coordinator, not of the objects: {error}", err=True)
-        objects = list(board.values())
+        objects = list(figures_by_name.values())
     by_name = {item["metadata"]["name"]: item for item in objects}
     # A queue without an object exists as long as it has work.
-    busy = {name for name, item in board.items() if item["status"]["pending"] or item["status"]["admitted"]}
+    busy = {name for name, item in figures_by_name.items() if item["status"]["pending"] or item["status"]["admitted"]}
     listed = names or sorted(busy | by_name.keys())
-    return [_join(name, by_name.get(name), board.get(name)) for name in listed]
+    return [_join(name, by_name.get(name), figures_by_name.get(name)) for name in listed]
 
 
 def _join(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:

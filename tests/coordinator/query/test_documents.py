@@ -291,7 +291,7 @@ def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any
 
 
 def test_status_prints_the_numbers_of_the_queues() -> None:
-    numbers = documents.vitals(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
+    numbers = documents.stats(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
     text = cli_text.format_status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
     assert "me (epoch 3)" in text
     assert "4 waiting, 5 admitted" in text

@@ -92,14 +92,14 @@ def test_the_queue_pays_for_the_raised_amount(cluster: KubernetesCluster, namesp
         desk.queue("a")
         desk.begin()
         paid: list[tuple[str, int]] = []
-        charge = desk.term._rounds.charge
+        charge = desk.term._pick_cycle.charge
 
         def listen(charges: Iterable[tuple[str, int]]) -> None:
             told = list(charges)
             paid.extend(told)
             charge(told)
 
-        desk.term._rounds.charge = listen  # type: ignore[method-assign]
+        desk.term._pick_cycle.charge = listen  # type: ignore[method-assign]
         job = desk.submit("job", namespace, "a", tasks=THREE)
         desk.until(lambda: len(desk.pods_of(job)) == 3 and sum(cost for _, cost in paid) == 3 * GI - AT_LEAST)
         assert {queue for queue, _ in paid} == {"a"}
