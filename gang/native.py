@@ -34,7 +34,7 @@ class Native:
         return backend.manifest(self.resource, gang, _size(gang))
 
     def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """Return a patch of the size, from v1beta1 on."""
+        """Return a patch of the size; None in v1alpha2, which forbids a change."""
         return None if self.resource == ALPHA_POD_GROUPS else backend.spec_patch(_size(gang), group.spec)
 
     def trim(self, manifest: Manifest) -> GroupView:

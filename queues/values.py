@@ -36,8 +36,7 @@ class Entry:
     queue: str
     kind: Kind = "admit"
     submitted: float
-    """The time of submission in seconds since 1970. It stays over suspensions of the job and restarts of any
-    process."""
+    """The time of submission in seconds since 1970. It survives suspensions of the job and restarts of any process."""
     sequence: str = field(default="", compare=False)
     """The order among the jobs that were created in the same second (`crds.torchjob.submission_order`); empty: none. A
     store reads it only when it puts a job that does not wait yet, and never returns it."""

@@ -220,8 +220,8 @@ class Plan:
     requeue_after: float | None = None
     """Seconds after which the plan may change although no event arrives; None if only an event can change it."""
     unexplained: PodView | None = None
-    """A failed pod whose log must be read before the plan can be made (`reconcilers.plan.failure_text`); the plan is
-    empty until then."""
+    """A failed pod whose log must be read before the plan can be made (`reconcilers.failure_text`); the plan is empty
+    until then."""
 
 
 def earliest(times: Iterable[float | None]) -> float | None:

@@ -88,7 +88,7 @@ class Comparison:
         self._reconcile(self.keys[2])
 
     def measure(self, size: int) -> Figures:
-        """Measure one size: first and again, each by workers and by API calls alone."""
+        """Measure the first and the further reconciles of jobs of one size, each by workers and by API calls alone."""
         keys = self.keys[size]
         plan = self._calls(size, len(keys))
         bare_first = self._bare(plan)

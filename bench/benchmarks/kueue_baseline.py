@@ -51,7 +51,7 @@ class Options:
     """The options of the benchmark."""
 
     pods: str = "none"
-    """`none`, or `one` for each job."""
+    """`none`: jobs have no pods; `one`: each job has one pod."""
     kubeconfig: str = ""
     """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
     real: bool = False
@@ -292,7 +292,7 @@ def _p99(values: Iterable[float]) -> float:
 
 
 def _ends(play: Play) -> Figures:
-    """Return how late the benchmark was to end jobs."""
+    """Return by how much the benchmark was late to end jobs."""
     return {"finish_late_ms": report.milliseconds(play.later.late)} if play.later.late else {}
 
 

@@ -71,8 +71,8 @@ def run(options: Options) -> Figures:
             torchq.admin.create(TENANT_QUEUES, {**body, "metadata": {"name": f"{torchq.namespace}-{number}"}})
         arguments = (torchq.server.kubeconfig, str(options.threads // 4 or 1))
         bench.start_python("pod-player", "bench.support.pod_player", *arguments, stage=2)
-        with JobTimes(torchq) as sight:
-            return {"server": torchq.server.name, **_measure(bench, torchq, sight, options)}
+        with JobTimes(torchq) as job_times:
+            return {"server": torchq.server.name, **_measure(bench, torchq, job_times, options)}
 
 
 class JobTimes:
@@ -116,17 +116,17 @@ class JobTimes:
             self.moments["pod_created"].setdefault(after, time.monotonic())
 
 
-def _measure(bench: Bench, torchq: Installation, sight: JobTimes, options: Options) -> Figures:
+def _measure(bench: Bench, torchq: Installation, job_times: JobTimes, options: Options) -> Figures:
     planned = list(plan(torchq.namespace, options))
     table = open_loop.prepare(bench, torchq.server.kubeconfig, torchq.namespace, planned, 1, options.threads)
     requests, cpu = torchq.requests(), installation.cpu(bench)
     table.open()
-    _wait(bench, sight, len(planned), options.seconds + _SETTLE_SECONDS)
+    _wait(bench, job_times, len(planned), options.seconds + _SETTLE_SECONDS)
     bench.wait(table.over, "the submitter")
     sent = table.sent()
     costs = installation.costs(bench, cpu)
     counted = torchq.requests() - requests
-    since = {stage: _since(sight.moments[stage], sent) for stage in STAGES}
+    since = {stage: _since(job_times.moments[stage], sent) for stage in STAGES}
     times = {stage: report.milliseconds(since[stage]) for stage in STAGES}
     lines = {stage: panels.shares(1000 * seconds for seconds in since[stage]) for stage in STAGES if since[stage]}
     return {
@@ -142,15 +142,15 @@ def _measure(bench: Bench, torchq: Installation, sight: JobTimes, options: Optio
     }
 
 
-def _wait(bench: Bench, sight: JobTimes, jobs: int, seconds: float) -> None:
+def _wait(bench: Bench, job_times: JobTimes, jobs: int, seconds: float) -> None:
     """Wait until all jobs have ended. Processes that die are started again."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
-    while len(sight.ended) < jobs:
-        if sight.failed:
-            raise BenchError(f"job {sight.failed} failed{bench.logs()}")
+    while len(job_times.ended) < jobs:
+        if job_times.failed:
+            raise BenchError(f"job {job_times.failed} failed{bench.logs()}")
         if time.monotonic() > deadline:
-            raise BenchError(f"{len(sight.ended)} of {jobs} jobs ended in {seconds:.0f} s{bench.logs()}")
+            raise BenchError(f"{len(job_times.ended)} of {jobs} jobs ended in {seconds:.0f} s{bench.logs()}")
         bench.keep_alive()
         pause.wait(_POLL_SECONDS)
 

@@ -213,7 +213,7 @@ def pick(store: QueueStore, options: Options) -> Figures:
 
 
 def _copy(entry: Entry, number: int) -> Entry:
-    """Return a new job like an earlier one."""
+    """Return a new job with the demand of an earlier one."""
     key = replace(entry.key, name=f"late-{number:07}", uid=f"{entry.key.uid[:-7]}{number:07}")
     return replace(entry, key=key, submitted=entry.submitted + 1e6, demand={amounts.JOBS: 1, **_JOB})
 

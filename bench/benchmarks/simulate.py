@@ -143,7 +143,7 @@ class Played:
             heapq.heappush(self.ends, (end, self.admitted, entry))
 
     def _pass(self, moment: float) -> None:
-        """Move the clock forward; until then, usage and waiting jobs stay the same."""
+        """Move the clock to a moment until which usage and waiting jobs stay the same."""
         elapsed = moment - self.now if self.arrived else 0.0
         self.now = moment
         self.used += elapsed * self.arena.used.get(self.cost, 0)

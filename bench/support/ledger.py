@@ -1,7 +1,7 @@
 """Counts of many jobs as an outside observer sees them: admissions, ends, and the usage of the admitted jobs.
 
 One rule: pure, except for one lock; the caller passes the times. Events arrive in the order of the API server's
-versions. So usage beyond a quota here was usage beyond the quota there.
+versions. So if usage exceeds a quota here, it has exceeded the quota in the API server, too.
 """
 
 import threading

@@ -1,6 +1,7 @@
 """The reading of the objects around a job: its pods, the pod groups of its gang, its last events.
 
-One rule: it only reads. An object that is forbidden or missing becomes a note, and the rest is shown all the same.
+One rule: this module only reads. An object that is forbidden or missing becomes a note, and the rest is shown
+nevertheless.
 """
 
 from coordinator.cli import output

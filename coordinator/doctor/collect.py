@@ -1,6 +1,6 @@
 """Reads everything that `torchq doctor` compares.
 
-One rule: it only reads. An account that may list and get, and a read-only account on Redis, are enough.
+One rule: this module only reads. An account that may list and get, and a read-only account on Redis, are enough.
 """
 
 import time

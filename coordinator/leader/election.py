@@ -138,7 +138,7 @@ class LeaderElection:
         return self._requested_rebuild
 
     def confirm_rebuild(self, request: str) -> None:
-        """Write that the rebuild of this id is done. LeadershipLost if this process leads no longer."""
+        """Write that the rebuild of this id is done. Raises LeadershipLost if this process leads no longer."""
         with self._lock:
             if not self.leading or _spec(self._read()).get("holderIdentity") != self._config.identity:
                 raise LeadershipLost("another coordinator leads")
@@ -163,7 +163,8 @@ class LeaderElection:
             self._step_down()
 
     def raise_epoch(self, above: int = 0) -> int:
-        """Raise the epoch for a rebuild, beyond `above`; return it. LeadershipLost if this process leads no longer."""
+        """Raise the epoch for a rebuild, beyond `above`; return it. Raises LeadershipLost if this process leads no
+        longer."""
         with self._lock:
             lease = self._read()
             if not self.leading or _spec(lease).get("holderIdentity") != self._config.identity:
@@ -280,7 +281,7 @@ def _spec(lease: Manifest) -> dict[str, Any]:
 def _epoch(lease: Manifest) -> int:
     """Return the epoch on the Lease; 0 for a value that is not a number.
 
-    That is safe: the rebuild asks for an epoch above all that it knows.
+    That is safe, because a rebuild requests an epoch above all epochs that it knows.
     """
     text = str((lease["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return integers.parse(text, 0)

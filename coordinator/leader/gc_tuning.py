@@ -1,6 +1,6 @@
 """The settings of Python's garbage collector, which searches for unneeded objects that refer to each other.
 
-One rule: objects that live long are not searched again and again. Python's default thresholds fit small programs. A
+One rule: objects that live long are not searched repeatedly. Python's default thresholds fit small programs. A
 coordinator keeps hundreds of thousands of objects and makes thousands more for each batch of picks, and nearly none of
 them form cycles. The searches took a fifth to a third of its time (`python -m bench picks`).
 """

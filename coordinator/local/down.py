@@ -1,7 +1,7 @@
 """`torchq local down`: ends the cluster of a data folder, and waits until none of its processes runs.
 
-One rule: it waits as long as the pods may take, and prints how long that is. It may be interrupted and called again at
-any time. It ends parts only through the supervisor; if pods run without a supervisor, it starts one.
+One rule: the command waits as long as the pods may take, and prints how long that is. It may be interrupted and
+repeated at any time. It ends parts only through the supervisor, and starts one if pods run without it.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Messages of `torchq local` about the cluster that commands use, before and after a change of it.
 
-One rule: it only reads; the lines are for people.
+One rule: this module only reads. The lines are for people.
 """
 
 import shlex

@@ -62,8 +62,8 @@ def gpus(text: str) -> str:
 
 
 def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
-    """Return notes on memory and GPUs that the node will offer and this machine does not have. That is allowed, since
-    it serves experiments."""
+    """Return notes on memory and GPUs that the node will offer and this machine does not have. That is allowed, because
+    it is useful for experiments."""
     memory_bytes = machine.memory()
     if memory and quantities.parse("memory", memory) > memory_bytes:
         has = f"{memory_bytes / 2**30:.1f}Gi"

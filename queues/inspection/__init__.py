@@ -1,4 +1,4 @@
-"""What an admin reads of Redis, and how its content is reset.
+"""The inspection of the content of Redis for an admin, and its reset.
 
 Nothing here takes part in picking or dispatching.
 """

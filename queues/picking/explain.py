@@ -40,7 +40,7 @@ class Explanation:
 
 
 def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
-    """Return why the job at a place waits. The picker must know all changes, and stays as it is.
+    """Return why the job at a place waits. The picker must know all changes, and is not changed.
 
     `now` is in seconds since 1970.
     """

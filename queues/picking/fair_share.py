@@ -221,7 +221,7 @@ class FairShare(ShareAccounts):
 
 
 def lag(account: Account, clock: Clock) -> float:
-    """Return how much cost a queue is behind its share (below 0: ahead of it); 0 for one that does not count."""
+    """Return how much cost a queue is behind its share (below 0: ahead of it); 0 for an account that does not count."""
     if not account.weight:
         return 0.0
     return (account.weight * clock.served - account.base * clock.weights) / (clock.weights * UNIT)

@@ -89,7 +89,7 @@ class PoolReservation:
         return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
 
     def bind(self) -> bool:
-        """Make the queue that holds the reservation liable, and return whether it was not before."""
+        """Make the queue that holds the reservation liable; return whether it became liable just now."""
         queue = self.holder
         if queue is not None and queue.spec.name not in self._liable:
             name = queue.spec.name
@@ -142,11 +142,11 @@ class PoolReservation:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether a record or an account has changed that no pick carries."""
+        """Whether a record or an account has changed that no pick will store."""
         return self._paid or bool(self._unsaved)
 
     def settlement(self, fair_share: FairShare) -> Settlement:
-        """Return the changes that no pick carries. They count as stored from now on."""
+        """Return the changes that no pick will store. They count as stored from now on."""
         records, self._unsaved = self._unsaved, {}
         paid, self._paid = self._paid, False
         return Settlement(fair_share.clock, fair_share.changes(), records) if paid else Settlement(None, {}, records)

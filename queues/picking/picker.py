@@ -145,9 +145,9 @@ class Picker(PickerState):
     def _overtake(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Records:
         """Record the jobs that a pick overtakes, and return the records.
 
-        One of them is the first job of the queue whose turn is before this one, but whose job finds no room. Only the
-        first such queue counts, so that a pick's work does not grow with their number. The other one is the first job
-        of the picked queue itself, if it is passed.
+        At most two jobs are overtaken. One is the first job of the first queue that has an earlier turn and finds no
+        room. Further such queues do not count, so that a pick's work does not grow with their number. The other one is
+        the first job of the picked queue itself, if another job of the queue passes it.
         """
         blocked = self._fair_share.first("waiting") if self._fair_share.groups_without_room else None
         passed = [self._queues[blocked[-1]]] if blocked is not None and blocked < turn else []

@@ -46,8 +46,8 @@ class QueueState(KnownEntries):
     def find_eligible(self, allows: "Allows", bypasses: int, *, scarce: bool) -> tuple[Candidate, ...]:
         """Return the jobs that quota and cohort allow now, in order.
 
-        It is the first job alone where no other may pass it, or none can: all known jobs have one demand, or the first
-        job is allowed and no pool (`scarce`) can lack the room for it.
+        The result has only the first job if no other job may pass it, or none can. None can if all known jobs have one
+        demand, or if the first job is allowed and no pool (`scarce`) can lack room for it.
         """
         first = self.first
         if first is None or not self.spec.open:

@@ -248,7 +248,7 @@ def is_about_requests(blocker: Blocker | None) -> bool:
 
 
 def _uids_to_delete(actions: Iterable[Action]) -> set[str]:
-    """Return the uids of pods that the actions delete, so that these are not deleted twice."""
+    """Return the uids of pods that the actions delete, so that no pod is deleted twice."""
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 
 

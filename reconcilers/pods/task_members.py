@@ -98,7 +98,7 @@ def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMem
 
 
 def decisive_tasks(spec: TorchJobSpec) -> frozenset[str]:
-    """Return the tasks whose success decides the job's.
+    """Return the tasks whose success decides the success of the job.
 
     A task that is always restarted never succeeds and does not decide; nor does an auxiliary task, unless there is no
     other. If the Master is among the remaining tasks, the deciding tasks are the Master and the tasks that start after

@@ -15,7 +15,7 @@ DEFAULT_PORT = 23456
 
 
 def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the container whose exit code decides the pod's."""
+    """Return the container whose exit code decides the outcome of the pod."""
     return processes.main_container(pod_spec)
 
 

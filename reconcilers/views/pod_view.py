@@ -311,7 +311,7 @@ def _message(other: str, last_words: LastOutput, status: Mapping[str, Any], most
 
 
 def failing_container(manifest: Manifest) -> str:
-    """Return the name of the container whose end decides the pod's; its log says more."""
+    """Return the name of the container whose end decides the end of the pod, and whose log may explain it."""
     spec, status = manifest["spec"], manifest.get("status") or {}
     return _termination(spec, status, pod_outcome.effective_phase(manifest))[0] or str(containers.main(spec)["name"])
 

@@ -139,7 +139,7 @@ def logs(session: Session, name: str, follow: bool, task: str | None, index: int
 
 
 def _wait_for_start(session: Session, key: JobKey, pod: str) -> None:
-    """Return once the pod has run, or the job has ended without it."""
+    """Return once the pod has run, or once the job has ended before the pod could run."""
     reported = ""
     while True:
         item = session.cluster.get(TORCHJOBS, key.name, key.namespace)

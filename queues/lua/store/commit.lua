@@ -3,7 +3,7 @@
 --
 -- ARGV: 1 epoch   2 revision   3 id of this commit   4 id of the commit that must be the last one and stand whole (empty:
 --         any)   5 now (seconds since 1970; empty: the server's time)   6 first port   7 last port (both 0: no ports)
---       8 the last change that the chooser knew; if the batch follows another commit, that commit's change counts instead
+--       8 the last change that the picker knew; if the batch follows another commit, that commit's change counts instead
 --       9 JSON of the picks, column by column:
 --           keys                               of each pick: the job key
 --           versions                           of each pick: the version of its entry, and a comma
@@ -281,7 +281,7 @@ local function save(count)
   mark_many(keys, groups, seconds(clock(NOW)))
 end
 
--- Return the queues that other requests have changed since the chooser's last snapshot; nil if that is not known any more.
+-- Return the queues that other requests have changed since the picker's last snapshot; nil if that is not known any more.
 local function others()
   if tonumber(KNOWN) < tonumber(redis.call('GET', 'torchq:settled')) then
     return nil
