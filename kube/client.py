@@ -4,7 +4,6 @@ One rule: this is the only module that imports `kubernetes`, and it uses none of
 the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
-import ipaddress
 import logging
 import os
 import threading
@@ -23,7 +22,7 @@ from kubernetes.client import rest
 from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
-from kube import errors, pages, requests, streams
+from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
 from kube.settings import ConnectionSettings
 from kube.streams import Stream
@@ -387,13 +386,5 @@ class _Authorization:
 def _bypass_proxy_for_loopback(configuration: Any, server: str) -> None:
     """Bypass the environment's proxy for a loopback address, as Go does; a proxy of the kubeconfig stays."""
     host = urllib.parse.urlsplit(server).hostname or ""
-    if configuration.proxy in urllib.request.getproxies().values() and is_loopback(host):
+    if configuration.proxy in urllib.request.getproxies().values() and hosts.is_loopback(host):
         configuration.proxy = None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is that of this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

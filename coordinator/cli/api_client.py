@@ -25,8 +25,8 @@ from coordinator.query.queries import IDENTITY, UNKNOWN_PREFIX, Queries, StoreQu
 from coordinator.rbac.permissions import LEASE, SERVICE
 from crds.api_resources import LEASES
 from crds.keys import JobKey
-from kube import errors
-from kube.client import KubernetesCluster, is_loopback
+from kube import errors, hosts
+from kube.client import KubernetesCluster
 from queues.redis import connection
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
@@ -154,7 +154,8 @@ def via_url(url: str, identity: str = "") -> Fetch:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoCoordinator(f"{url!r} is not the URL of a coordinator, as in http://127.0.0.1:8080")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_loopback(parts.hostname) else []))
+    handlers = [urllib.request.ProxyHandler({})] if hosts.is_loopback(parts.hostname) else []
+    opener = urllib.request.build_opener(*handlers)
 
     def fetch(path: str) -> Any:
         try:

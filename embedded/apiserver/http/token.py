@@ -5,13 +5,13 @@ One rule: the token is written to files of mode 0600 and nowhere else.
 
 import base64
 import hmac
-import ipaddress
 import json
 import os
 import secrets
 from pathlib import Path
 
 from embedded.layout import Layout
+from kube import hosts
 
 CONTEXT = "torchq-local"
 
@@ -22,11 +22,7 @@ class NotLoopback(ValueError):
 
 def check_host(host: str) -> None:
     """Raise NotLoopback unless the address is a loopback address."""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
+    if not hosts.is_loopback(host):
         raise NotLoopback(f"the embedded API server listens on loopback only, not on {host!r}: use 127.0.0.1")
 
 

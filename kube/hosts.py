@@ -1,0 +1,14 @@
+"""Host names and addresses of this machine.
+
+One rule: no look-up of names; a name other than `localhost` is one of another machine.
+"""
+
+import ipaddress
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is that of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
