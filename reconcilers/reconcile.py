@@ -99,8 +99,8 @@ class Reconciler:
         return RunVersions(self._observer.newest(key), self._settled.pop(key, 0))
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
-        """Plan once more with the written job. Usually nothing is left to do, and the job need not be read again for
-        that."""
+        """Plan once more with the written job. Usually nothing is left to do. Without this step, the job would be read
+        again only to find that."""
         after = self._observer.after(observation, outcome.written, outcome.pod)
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after

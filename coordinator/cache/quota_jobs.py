@@ -1,8 +1,8 @@
 """The jobs of namespaces with ResourceQuotas, and the choice of those that are routed again when a ResourceQuota
 changes.
 
-One rule: what a ResourceQuota shows as used changes with every pod. So a namespace is judged at most once in EVERY
-seconds, the first change at once, and a job is routed again only if the answer for it has changed.
+One rule: the usage in a ResourceQuota changes with every pod. So a namespace is judged at once after its first change,
+and then at most once in EVERY seconds. A job is routed again only if the result for it has changed.
 """
 
 import threading

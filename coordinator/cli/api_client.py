@@ -40,7 +40,7 @@ Fetch = Callable[[str], Any]
 
 
 class NoCoordinator(CoordinatorError):
-    """A coordinator does not answer that the user or the cluster names."""
+    """The coordinator that the user or the cluster names does not answer."""
 
 
 class NoCoordinatorKnown(NoCoordinator):

@@ -47,7 +47,7 @@ def suspend_aware_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class ObservedLease:
-    """The Lease at its last observed change, and when that was on this process's clock."""
+    """The Lease at its last observed change, with the time of that change on this process's clock."""
 
     holder: str
     renewed: str

@@ -18,7 +18,7 @@ from coordinator.local.stack_state import Files
 from kube.stop import HURRY
 
 _TRIES = 3
-"""The most attempts to end pods whose supervisor was killed meanwhile."""
+"""The most attempts to end the pods, each with a new supervisor if the last one was killed."""
 _LOOK_SECONDS = 0.2
 _SAY_AGAIN_SECONDS = 15.0
 

@@ -44,7 +44,7 @@ class KnownEntries:
         "unread",
     )
 
-    def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
+    def __init__(self, snapshot: QueueSnapshot, ceiling: Amounts) -> None:
         """Begin with the entries in a snapshot of the queue. `ceiling` is the most that any job of the queue can ever
         have."""
         self.bid_demand: Amounts | None = None
@@ -52,7 +52,7 @@ class KnownEntries:
         self.requested: int | None = None
         """How many known entries remained when more were requested from the store; None: no request is under way."""
         self.ceiling = ceiling
-        self._set(view.heads, view.waiting - len(view.heads))
+        self._set(snapshot.heads, snapshot.waiting - len(snapshot.heads))
 
     def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
         self.entries = entries
@@ -72,21 +72,21 @@ class KnownEntries:
         self.first = self._find_first()
         """The first known job that could ever run."""
 
-    def extend(self, view: QueueSnapshot | NextEntries) -> None:
+    def extend(self, snapshot: QueueSnapshot | NextEntries) -> None:
         """Append entries from behind the known ones. Some known entries may have been picked since the request.
 
         If the new entries do not follow the known ones, all known entries are dropped.
         """
         expected, self.requested = self.remaining if self.requested is None else self.requested, None
-        if view.after == expected:
+        if snapshot.after == expected:
             picked = expected - self.remaining
             entries = self.entries[self._next :]
             if self._picked:
                 entries = [entry for position, entry in enumerate(entries, self._next) if position not in self._picked]
-            extended = [*self._unrunnable, *entries, *view.heads]
-            self._set(extended, view.waiting - picked - len(extended))
+            extended = [*self._unrunnable, *entries, *snapshot.heads]
+            self._set(extended, snapshot.waiting - picked - len(extended))
         else:
-            self._set((), view.waiting)
+            self._set((), snapshot.waiting)
 
     def distinct(self) -> Iterator[Candidate]:
         """Yield the first runnable job of each distinct demand, in order."""

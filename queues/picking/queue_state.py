@@ -28,12 +28,12 @@ class QueueState(KnownEntries):
 
     __slots__ = ("eligible", "overtaken", "reservable", "spec", "used")
 
-    def __init__(self, view: QueueSnapshot, ceiling: Amounts) -> None:
+    def __init__(self, snapshot: QueueSnapshot, ceiling: Amounts) -> None:
         """Begin with a snapshot of the queue. `ceiling` is the most that any job of the queue can ever have."""
-        self.spec = view.spec
-        self.used = dict(view.usage)
+        self.spec = snapshot.spec
+        self.used = dict(snapshot.usage)
         """The queue's usage. It follows the picks for resources that quota or pool limit; for others it does not."""
-        self.overtaken = view.overtaken
+        self.overtaken = snapshot.overtaken
         """The store's record of the queue's last overtaken job."""
         self.eligible: tuple[Candidate, ...] = ()
         """The jobs that quota and cohort allow now, in order. The queue contends while there are any."""
@@ -41,7 +41,7 @@ class QueueState(KnownEntries):
         """Whether the pool may reserve room for the first job: the queue contends with this job, and it would fit
         beside the queue's own usage. Else the reservation could last without end, because the owner decides when that
         usage ends."""
-        super().__init__(view, ceiling)
+        super().__init__(snapshot, ceiling)
 
     def find_eligible(self, allows: "Allows", bypasses: int, *, scarce: bool) -> tuple[Candidate, ...]:
         """Return the jobs that quota and cohort allow now, in order.

@@ -55,7 +55,8 @@ NOT_THE_JOBS_FAULT = (
     | SHUT_DOWN
     | {"ContainerStatusUnknown", "Evicted", "NodeAffinity", "NodeLost", "UnexpectedAdmissionError"}
 )
-"""The reasons that a node or a scheduler gives for a pod that it ended or did not accept; `OutOf<resource>` besides."""
+"""The reasons that a node or a scheduler gives for a pod that it ended or did not accept; `OutOf<resource>` is another
+one."""
 OWN_LIMITS = frozenset({"DeadlineExceeded"})
 """The reasons without an exit code that are the job's own failure."""
 OWN_SIGNALS = frozenset(

@@ -74,7 +74,7 @@ def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetim
 
 
 def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
-    """Return the status of an admitted job: the fence behind which its pods are created."""
+    """Return the status of an admitted job. No pod of the job is created before this status is written."""
     update: dict[str, Any] = {
         "admission": admission.model_copy(update={"admitted_at": now}),
         "attempt": admission.attempt,
@@ -96,7 +96,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
 
 
 def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
-    """Return what still counts of the job's wait if it has to wait again before it runs."""
+    """Return the part of `status.queue` that still counts if the job has to wait again before it runs."""
     tries, refusal = admission_tries(job, now), job.status.queue.refused_by if job.status.queue else None
     if job.is_retry_due(now):
         refusal = None

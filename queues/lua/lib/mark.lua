@@ -7,7 +7,7 @@
 --   seen    newest resourceVersion known of the key's pods, as text or number; "0" if none. The record keeps the largest.
 --   now     seconds since 1970, as text or number
 --
--- Keys (of all work_*.lua scripts):
+-- Keys (of all scripts in lua/work):
 --   torchq:work:records         hash    key that waits or that a worker has -> JSON; all its fields but failures are text:
 --                                         state     ready | delayed | leased
 --                                         tenant, seen as above

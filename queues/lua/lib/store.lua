@@ -1,6 +1,6 @@
 -- Prelude: the functions that the store's scripts share. It takes no KEYS or ARGV of its own.
 --
--- Keys (of all store_*.lua scripts). queues/redis/codec.py writes the JSON; scripts write JSON in the same form.
+-- Keys (of all scripts in lua/store). queues/redis/codec.py writes the JSON; scripts write JSON in the same form.
 --   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, and only a rebuild helps
 --   torchq:layout             string  number of this layout of keys; with another number the store is lost, too
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile

@@ -1,5 +1,5 @@
 -- Rebuild the store, in three steps so that no step blocks the server for long. `begin` empties the store, which is lost from
--- then on. `charge` and store_put fill it. `open` ends the rebuild. A process that begins under a higher epoch takes over.
+-- then on. `charge` and put.lua fill it. `open` ends the rebuild. A process that begins under a higher epoch takes over.
 --
 -- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
 -- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
