@@ -39,7 +39,7 @@ class DemoFailed(Exception):
 
 
 def torchq(kubeconfig: Path, *arguments: str) -> str:
-    """Run a command as a user would, and return its output. DemoFailed with the error output if the command fails."""
+    """Run a command as a user would, and return its output. Raise DemoFailed, with the error output, if it fails."""
     command = [sys.executable, "-m", "coordinator.cli.main", "--kubeconfig", str(kubeconfig), *arguments]
     done = subprocess.run(command, cwd=TRAINING, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -117,7 +117,7 @@ def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
 
 
 def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], deadline: float) -> list[Manifest]:
-    """Show the jobs until all have ended, and return them. DemoFailed if a job still runs at the deadline.
+    """Show the jobs until all have ended, and return them. Raise DemoFailed if a job still runs at the deadline.
 
     `alive` is called in each round: it restarts processes of the stack that have ended.
     """
@@ -137,7 +137,7 @@ def watch(cluster: Cluster, view: screen.Screen, alive: Callable[[], None], dead
 
 
 def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
-    """Return the picks per queue while all three had waiting jobs. DemoFailed if a job failed or the order is wrong."""
+    """Return the picks per queue while all three had waiting jobs. Raise DemoFailed if a job or the order is wrong."""
     total = len(order.WEIGHTS) * order.JOBS
     succeeded = [job for job in jobs if screen.phase(job) == "Succeeded"]
     if len(succeeded) != total:
@@ -154,7 +154,7 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
 
 
 def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
-    """Run the whole demo. DemoFailed if the cluster does not start, a job fails, or the order is wrong."""
+    """Run the whole demo. Raise DemoFailed if the cluster does not start, a job fails, or the order is wrong."""
     started = time.monotonic()
     kubeconfig = data / "kubeconfig"
     with stack(data, cpus, redis) as supervisor, screen.make(console) as view:

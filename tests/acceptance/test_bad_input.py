@@ -82,7 +82,7 @@ def test_submit_rejects_an_invalid_job_with_the_message_of_the_api_server(shared
     with pytest.raises(errors.ClusterError) as refusal:
         shared.api.create(TORCHJOBS, body, "default")
     causes = getattr(refusal.value, "causes", ())
-    said = shared.tried("submit", "-", text=json.dumps(body))
+    said = shared.try_run("submit", "-", text=json.dumps(body))
     assert (said.code, said.out) == (1, "")
     assert field in said.err
     for cause in causes:
@@ -94,7 +94,7 @@ def test_submit_rejects_an_invalid_job_with_the_message_of_the_api_server(shared
 def test_submit_rejects_what_the_schema_cannot_check(shared: Stack, case: str) -> None:
     edit, words = SEEN_BY_THE_CLIENT[case]
     body = edited(edit, fresh())
-    said = shared.tried("submit", "-", text=json.dumps(body))
+    said = shared.try_run("submit", "-", text=json.dumps(body))
     assert (said.code, said.out) == (1, "")
     assert words in said.err
     assert not shared.exists(body["metadata"]["name"])
@@ -146,7 +146,7 @@ def test_submit_rejects_a_job_that_can_never_run(shared: Stack, case: str) -> No
     edit, words = NEVER_RUNS[case]
     body, good = edited(edit, fresh()), job(fresh(), python("pass"))
     for options in ((), ("--dry-run",)):
-        said = shared.tried("submit", *options, "-", text="\n---\n".join(map(json.dumps, (good, body))))
+        said = shared.try_run("submit", *options, "-", text="\n---\n".join(map(json.dumps, (good, body))))
         assert (said.code, said.out) == (1, "")
         assert words in said.err
         assert "--anyway" in said.err
@@ -160,14 +160,14 @@ def test_a_job_over_the_quota_is_rejected_or_waits_with_anyway(stack: Stack) -> 
     stack.torchq("queue", "create", queue, "--quota", "cpu=1")
     body = job(name, python("pass"), cpu="2", queue=queue)
     # The coordinator knows the quota only after it has seen the queue.
-    until(lambda: stack.tried("submit", "--dry-run", "-", text=json.dumps(body)).code)
-    said = stack.tried("submit", "-", text=json.dumps(body))
+    until(lambda: stack.try_run("submit", "--dry-run", "-", text=json.dumps(body)).code)
+    said = stack.try_run("submit", "-", text=json.dumps(body))
     assert (said.code, said.out) == (1, "")
     assert f"the job asks for 2 of cpu, queue {queue} can give 1 at most (its quota)" in said.err
     assert not stack.exists(name)
     assert len(stack.submit(body, anyway=True)) == 1
     stack.reach(name, "Queued")
-    until(lambda: stack.shown("job", "why", name), lambda told: told["code"] == "ExceedsQuota")
+    until(lambda: stack.output_json("job", "why", name), lambda told: told["code"] == "ExceedsQuota")
     assert "not picked until that changes" in stack.torchq("job", "why", name)
     stack.torchq("job", "cancel", name)
 
@@ -176,7 +176,7 @@ def test_submit_creates_nothing_if_one_file_is_invalid(shared: Stack) -> None:
     good, bad = fresh(), fresh()
     (shared.folder / "good.yaml").write_text(yaml.safe_dump(job(good, python("pass"))))
     (shared.folder / "bad.yaml").write_text(yaml.safe_dump(edited(SEEN_BY_THE_SERVER["two masters"][0], bad)))
-    said = shared.tried("submit", "good.yaml", "bad.yaml")
+    said = shared.try_run("submit", "good.yaml", "bad.yaml")
     assert (said.code, said.out) == (1, "")
     assert "bad.yaml" in said.err
     assert "good.yaml" not in said.err
@@ -187,7 +187,7 @@ def test_submit_creates_nothing_if_one_file_is_invalid(shared: Stack) -> None:
 def test_submit_creates_nothing_if_a_name_occurs_twice(stack: Stack) -> None:
     name, other = fresh(), fresh()
     twice = [job(other, python("pass")), job(name, python("pass")), job(name, python("pass"))]
-    said = stack.tried("submit", "-", text="\n---\n".join(map(json.dumps, twice)))
+    said = stack.try_run("submit", "-", text="\n---\n".join(map(json.dumps, twice)))
     assert (said.code, said.out) == (1, "")
     assert name in said.err
     assert not stack.exists(name)
@@ -197,7 +197,7 @@ def test_submit_creates_nothing_if_a_name_occurs_twice(stack: Stack) -> None:
 def test_submit_creates_nothing_if_a_name_exists_already(stack: Stack) -> None:
     taken, other = fresh(), fresh()
     stack.submit(job(taken, python("pass")))
-    said = stack.tried(
+    said = stack.try_run(
         "submit", "-", text="\n---\n".join(json.dumps(job(each, python("pass"))) for each in (other, taken))
     )
     assert (said.code, said.out) == (1, "")
@@ -215,7 +215,7 @@ def test_submit_creates_nothing_if_a_name_exists_already(stack: Stack) -> None:
     ],
 )
 def test_submit_rejects_a_file_without_a_job(shared: Stack, text: str, words: str) -> None:
-    said = shared.tried("submit", "-", text=text)
+    said = shared.try_run("submit", "-", text=text)
     assert (said.code, said.out) == (1, "")
     assert words in said.err
 
@@ -239,7 +239,7 @@ def test_submit_rejects_a_file_without_a_job(shared: Stack, text: str, words: st
 def test_an_invalid_command_line_ends_with_a_message_and_exit_code(
     shared: Stack, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    said = shared.tried(*arguments)
+    said = shared.try_run(*arguments)
     assert said.code == code, said
     assert words in said.err
 
@@ -257,7 +257,7 @@ def test_an_unreachable_api_server_is_reported_with_its_url(shared: Stack, tmp_p
     config = yaml.safe_load(shared.layout.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"  # the discard port, where no server listens
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    said = shared.tried("--kubeconfig", str(tmp_path / "kubeconfig"), "queue", "list")
+    said = shared.try_run("--kubeconfig", str(tmp_path / "kubeconfig"), "queue", "list")
     assert said.code == 1
     assert "http://127.0.0.1:9" in said.err
 
@@ -271,7 +271,7 @@ def test_a_dependency_cycle_created_through_the_api_fails_only_that_job(stack: S
     assert "dependency cycle Master -> Worker -> Master" in condition["message"]
     stack.submit(job(other, python("pass")))
     stack.reach(other, "Succeeded")
-    until(stack.settled)
+    until(stack.is_settled)
     assert stack.job(cyclic)["metadata"]["resourceVersion"] == failed["metadata"]["resourceVersion"]
     assert stack.pids() == before
     assert "InvalidSpec" in stack.torchq("job", "show", cyclic)

@@ -13,7 +13,7 @@ import yaml
 from crds.api_resources import EVENTS, TORCHJOBS
 from queues import redis_keys
 from tests.support.acceptance.jobs import job, python, recording
-from tests.support.acceptance.stack import Said, Stack, clean_environment, fresh, run, until
+from tests.support.acceptance.stack import CommandResult, Stack, clean_environment, fresh, run, until
 from tests.support.queues.guarded import READS, WRITES, Guarded, guarded
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -27,7 +27,7 @@ class GuardedStack(Stack):
 
     guarded: Guarded
 
-    def start(self) -> Said:
+    def start(self) -> CommandResult:
         """Start the stack. The Redis URL with its password is read from a file."""
         file = self.folder / "redis-url"
         file.write_text(self.guarded.url() + "\n")
@@ -35,7 +35,7 @@ class GuardedStack(Stack):
         up = ("--redis-url-file", str(file), "local", "up", "--data", str(self.data), *self.options)
         return run(*up, cwd=self.folder, environment=clean_environment())
 
-    def doctor(self, *arguments: str) -> Said:
+    def doctor(self, *arguments: str) -> CommandResult:
         environment = {**self.environment, "TORCHQ_REDIS_URL": self.guarded.reader}
         said = run("doctor", *arguments, cwd=self.folder, environment=environment)
         assert "Traceback" not in said.err + said.out, said

@@ -53,7 +53,7 @@ def test_an_idle_cluster_uses_less_than_three_hundredths_of_a_core(make_stack: M
     assert stack.up().code == 0
     stack.submit(job(name, ["true"]))
     stack.reach(name, "Succeeded")
-    until(stack.settled)
+    until(stack.is_settled)
     seen: list[float] = []
     while len(seen) < WINDOWS and min(seen, default=1.0) >= MOST:
         seen.append(share(stack))

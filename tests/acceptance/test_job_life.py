@@ -34,14 +34,14 @@ def test_a_submitted_job_has_a_handle_and_succeeds(stack: Stack) -> None:
     # The pods may end before a worker reads their state. Then the condition Running is missing.
     assert "True" not in [each["status"] for each in found["status"]["conditions"] if each["type"] == "Running"]
     assert found["status"]["taskStatuses"]["Master"]["succeeded"] == 1
-    shown = stack.shown("job", "show", handle)
+    shown = stack.output_json("job", "show", handle)
     assert shown.pop("details")
     assert shown == found
     assert stack.torchq("job", "logs", handle) == "hello\n"
-    assert [each["metadata"]["name"] for each in stack.shown("job", "list")["items"]] == [name]
+    assert [each["metadata"]["name"] for each in stack.output_json("job", "list")["items"]] == [name]
     line = stack.torchq("job", "list", "--no-headers").split()
     assert line[:4] == ["default", name, "default", "Succeeded"]
-    until(stack.settled)
+    until(stack.is_settled)
 
 
 @EVERYWHERE
@@ -183,7 +183,7 @@ def test_a_failed_job_has_the_reason_and_the_exit_code(stack: Stack) -> None:
     assert "exit code 1" in failed["message"]
     assert "no data there" in failed["message"]
     assert "PodFailed" in stack.torchq("job", "show", name)
-    until(stack.settled)
+    until(stack.is_settled)
 
 
 COUNTING = """
@@ -241,7 +241,7 @@ def test_following_logs_of_a_waiting_job_returns_all_its_output(stack: Stack, tm
             follower.kill()
     assert (tmp_path / "out").read_text() == "begun\ndone\n"
     assert stack.torchq("job", "logs", "-f", name) == "begun\ndone\n"
-    said = stack.tried("job", "logs", name, "--task", "worker")
+    said = stack.try_run("job", "logs", name, "--task", "worker")
     assert (said.code, "Master 0..0" in said.err.replace("master", "Master")) == (2, True)
 
 

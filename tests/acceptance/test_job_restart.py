@@ -66,7 +66,7 @@ def test_restarting_a_finished_job_is_refused(stack: Stack, records: Path) -> No
     name = fresh("ended")
     stack.submit(job(name, recording(records)))
     stack.reach(name, "Succeeded")
-    said = stack.tried("job", "restart", name)
+    said = stack.try_run("job", "restart", name)
     assert said.code == 1
     assert "has finished: submit a new job" in said.err
 

@@ -53,7 +53,7 @@ class Stream:
         assert [span for span in found if len(span.starts) != 1 or len(span.ends) != 1] == []
         assert most_at_once(span for span in found if span.job.startswith(self.bound)) <= QUOTA
         assert most_at_once(found) <= CPUS // 2
-        until(self.stack.settled)
+        until(self.stack.is_settled)
 
 
 def queue(name: str) -> str:

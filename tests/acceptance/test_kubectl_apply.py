@@ -75,7 +75,7 @@ def test_job_show_has_image_folder_and_command(stack: Stack, script: Path) -> No
     stack.submit(job(submitted := fresh(), command))
     placed, folderless = applied(stack, command, script.parent), applied(stack, command)
     for name, folder in ((submitted, str(stack.folder)), (placed, str(script.parent)), (folderless, "")):
-        [task] = stack.shown("job", "show", name)["details"]["tasks"]
+        [task] = stack.output_json("job", "show", name)["details"]["tasks"]
         assert (task["image"], task["command"], task["folder"]) == ("none", command, folder)
         shown = stack.torchq("job", "show", name)
         [line] = [line for line in shown.splitlines() if "--option-0" in line]

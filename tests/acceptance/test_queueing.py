@@ -62,7 +62,8 @@ def test_a_queue_can_be_created_listed_changed_and_deleted(stack: Stack) -> None
     stack.submit(job(name, python("pass"), queue=queue))
     stack.torchq("queue", "set-weight", queue, "4")
     [item] = until(
-        lambda: stack.shown("queue", "list")["items"], lambda items: (items[0].get("status") or {}).get("pending") == 1
+        lambda: stack.output_json("queue", "list")["items"],
+        lambda items: (items[0].get("status") or {}).get("pending") == 1,
     )
     assert item["spec"]["weight"] == 4
     assert item["spec"]["quota"] == {"cpu": "2", "jobs": "20"}
@@ -79,14 +80,14 @@ def test_a_queue_can_be_created_listed_changed_and_deleted(stack: Stack) -> None
         "TARGET": item["status"].get("target", "-"),
         "USAGE": "cpu=0/2,jobs=0/20",
     }
-    refused = stack.tried("queue", "delete", queue)
+    refused = stack.try_run("queue", "delete", queue)
     assert refused.code == 1
     assert f"default/{name}" in refused.err
     stack.torchq("queue", "resume", queue)
     stack.reach(name, "Succeeded")
     stack.torchq("queue", "delete", queue)
-    assert stack.shown("queue", "list")["items"] == []
-    again = stack.tried("queue", "delete", queue)
+    assert stack.output_json("queue", "list")["items"] == []
+    again = stack.try_run("queue", "delete", queue)
     assert (again.code, queue in again.err) == (1, True)
 
 

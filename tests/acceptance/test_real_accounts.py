@@ -15,7 +15,7 @@ from kube import errors
 from queues import redis_keys
 from tests.support.acceptance.jobs import job, python, recording
 from tests.support.acceptance.real_stack import RealStack
-from tests.support.acceptance.stack import Said, Stack, fresh, run, until
+from tests.support.acceptance.stack import CommandResult, Stack, fresh, run, until
 from tests.support.rbac.access import CLUSTER_ROLES
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.apiserver]
@@ -189,7 +189,7 @@ def test_doctor_under_its_account_finds_and_repairs_damage(stack: RealStack, tmp
     assert doctor(stack).code == 0
 
 
-def doctor(stack: RealStack, *arguments: str) -> Said:
+def doctor(stack: RealStack, *arguments: str) -> CommandResult:
     """Run the doctor under its account, which may only read and send requests to the leader. Return its result."""
     environment = stack.account(DOCTOR) | {"TORCHQ_REDIS_URL": stack.redis_url}
     said = run("doctor", "--settle", "2", *arguments, cwd=stack.folder, environment=environment)

@@ -72,7 +72,7 @@ def test_a_running_job_moved_with_requeue_runs_again_in_the_new_queue(
     stack.torchq("queue", "create", there)
     stack.submit(job(name, recording(records, gate=tmp_path / "gate")))
     stack.reach(name, "Running")
-    refused = stack.tried("job", "move", name, there)
+    refused = stack.try_run("job", "move", name, there)
     assert (refused.code, "--requeue" in refused.err) == (1, True)
     submitted = stack.job(name)["metadata"]["creationTimestamp"]
     stack.torchq("job", "move", name, there, "--requeue", "--reason", "a quieter place")
@@ -92,7 +92,7 @@ def test_a_bumped_job_is_admitted_first(stack: Stack) -> None:
     stack.submit(*(job(name, python("pass"), queue=queue) for name in names))
     until(lambda: figures(stack, queue).get("pending") == 4)
     # The snapshot of the coordinator may be a second old and not show the job yet.
-    until(lambda: stack.tried("job", "bump", names[-1]), lambda said: said.code == 0)
+    until(lambda: stack.try_run("job", "bump", names[-1]), lambda said: said.code == 0)
     until(lambda: shown(stack, "job", "position", names[-1])["position"] == 1)
     stack.torchq("queue", "resume", queue)
     picks = [stack.reach(name, "Succeeded")["status"]["admission"]["pick"] for name in names]
@@ -131,5 +131,5 @@ def test_job_why_with_a_redis_url_reads_the_queues_directly(stack: Stack) -> Non
     until(lambda: figures(stack, queue).get("pending") == 1)
     redis = f"unix://{server.socket_path(stack.layout)}"
     until(lambda: shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld")
-    assert "fits now" in stack.tried("--redis", redis, "next").err
+    assert "fits now" in stack.try_run("--redis", redis, "next").err
     stack.torchq("job", "cancel", name)

@@ -107,7 +107,7 @@ def test_deleting_a_namespace_ends_its_running_job(stack: Stack, records: Path, 
     stack.api.delete(NAMESPACES, namespace)
     until(lambda: _gone(stack, namespace))
     until(lambda: not stack.pod_processes())
-    until(stack.settled)
+    until(stack.is_settled)
     calm(stack)
 
 

@@ -58,7 +58,7 @@ def test_a_gang_costs_two_writes_in_addition_to_its_pods(gangs: Metered, namespa
     key = line.submit("gang", namespace, "a")
     until_it_runs(line, key, 2)
     line.move(key, "Succeeded")
-    line.until(lambda: line.phase(key) == "Succeeded" and not line.held() and not groups(line, key))
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved() and not groups(line, key))
     line.settle()
     assert line.coordinator == {}
     asked = dict(line.worker)

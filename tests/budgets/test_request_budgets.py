@@ -67,7 +67,7 @@ def test_a_job_whose_pods_end_at_once_costs_two_status_writes(line: Metered, nam
     key = line.submit("quick", namespace, "a", tasks={"Master": task()})
     line.until(lambda: line.pods_of(key))
     line.move(key, "Succeeded")
-    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2, "CREATE pods": 1}  # Admitted, Succeeded
@@ -87,7 +87,7 @@ def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, names
     line.move(key, "Running")
     line.until(lambda: line.phase(key) == "Running")
     line.move(key, "Succeeded")
-    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
     # Queued, Admitted, Running, Succeeded; no event, no service where pods share an address.
@@ -103,7 +103,7 @@ def test_the_cost_of_many_jobs_is_proportional_and_needs_no_list(line: Metered, 
     line.until(lambda: all(line.phase(key) == "Admitted" and line.pods_of(key) for key in keys))
     for key in keys:
         line.move(key, "Succeeded")
-    line.until(lambda: not line.held() and all(line.phase(key) == "Succeeded" for key in keys))
+    line.until(lambda: not line.reserved() and all(line.phase(key) == "Succeeded" for key in keys))
     line.settle()
     assert line.coordinator == {}
     # One reconcile after the pick, one after the end of the pod. Admission and creation of the pod cause none.
@@ -125,7 +125,7 @@ def test_a_job_without_pods_costs_one_reconcile_and_one_write(
         assert line.worker == {"GET torchjobs": JOBS, STATUS: JOBS}
         for key in keys:
             line.cluster.patch(TORCHJOBS, key.name, {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
-        line.until(lambda: not line.held())
+        line.until(lambda: not line.reserved())
         line.settle()
         assert line.worker == {"GET torchjobs": JOBS, STATUS: JOBS}
         assert line.coordinator == {}
@@ -168,7 +168,7 @@ def test_a_resync_costs_one_get_for_each_unfinished_job(line: Metered, namespace
     line.until(lambda: all(line.pods_of(key) for key in keys))
     for key in keys[:3]:
         line.move(key, "Succeeded")
-    line.until(lambda: len(line.held()) == JOBS - 3)
+    line.until(lambda: len(line.reserved()) == JOBS - 3)
     line.settle()
     line.note()
     assert line.term.audit()

@@ -86,7 +86,7 @@ class Arena:
 
     def start(self) -> None:
         """Start all processes, each one after the processes that it needs answer."""
-        port = self._kept.enter_context(ports.held())  # a killed API server starts again on this port
+        port = self._kept.enter_context(ports.reserve())  # a killed API server starts again on this port
         self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         stack.install(self.api())

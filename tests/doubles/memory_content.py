@@ -31,7 +31,7 @@ class Last(NamedTuple):
 
     name: str = ""
     whole: bool = False
-    """Whether all its picks stand."""
+    """Whether all picks of the commit were accepted."""
     change: int = 0
 
 

@@ -308,7 +308,7 @@ class MemoryStore:
             self._touched.add(waiting.entry.queue)
 
     def _number_change(self) -> None:
-        """Give the change of the touched queues a number, if there is any."""
+        """Number the change of the queues that were touched; do nothing if there are none."""
         content = self._content
         if self._touched:
             content.change += 1

@@ -19,14 +19,14 @@ from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
 
 DOUBT = 2**53
-"""A number above any resourceVersion: it is unknown what pods the job has."""
+"""A number above any resourceVersion. As a version of pods, it means that the pods of the job are unknown."""
 Batch = list[list[str]]
 """The message to a worker: JSON [[key, token], ...]."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """A key that waits, or that a worker has."""
+    """A key that waits, or that is leased to a worker."""
 
     state: Literal["ready", "delayed", "leased"]
     tenant: str
@@ -39,7 +39,7 @@ class _Record:
     """The newest versions of the job and its pods that were offered during the lease. The key runs once more unless the
     run settles these versions."""
     due: float = 0.0
-    """When a delayed key is due, or when the lease of a leased key ends."""
+    """The time at which a delayed key is due, or at which the lease of a leased key ends."""
 
 
 class MemoryWork:
@@ -70,7 +70,7 @@ class MemoryWork:
         self._tokens = 0
         self._batches: deque[str] = deque()
         self._pods_versions: dict[JobKey, int] = {}
-        """Key -> newest version of its pods that was known when the key was given back."""
+        """Key -> the newest version of its pods that was known at the end of its lease."""
         self._settled: dict[JobKey, tuple[int, int, float]] = {}
         """Key -> the versions of the job and its pods that the last run has settled, and the time until which this
         counts."""

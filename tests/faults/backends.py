@@ -37,7 +37,7 @@ def places(backend: Backend) -> Iterator[PlaceMaker]:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    if redis_server.found() is None:
+    if redis_server.find_program() is None:
         raise SystemExit(f"a run on redis {redis_server.NONE}")
     with tempfile.TemporaryDirectory() as folder, redis_server.running(Path(folder) / "socket") as url:
         yield url

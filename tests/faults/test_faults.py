@@ -51,7 +51,7 @@ def test_scenarios_with_several_faults_in_shuffled_order_reach_their_end(part: i
 
 @pytest.mark.timeout(600)
 def test_scenarios_with_faults_reach_their_end_with_the_redis_scripts() -> None:
-    backend: Backend = "redis" if redis_server.found() else "fakeredis"
+    backend: Backend = "redis" if redis_server.find_program() else "fakeredis"
     with backends.places(backend) as place:
         some = [islice(hunt.one_each(name, backend=backend), 7, None, 997) for name in sorted(SCENARIOS)]
         _check([schedule for each in some for schedule in each], place)

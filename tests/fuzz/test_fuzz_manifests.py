@@ -85,7 +85,7 @@ def stored(manifest: dict[str, Any], status: Any = None) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_parse_and_the_server_refuse_the_same_objects(kind: str) -> None:
     @thorough
-    @given(strategies.conforming_objects(kind) | strategies.spoilt(kind))
+    @given(strategies.conforming_objects(kind) | strategies.invalid_objects(kind))
     def agree(manifest: dict[str, Any]) -> None:
         refused = served.refusals(manifest)
         said = found(settled(manifest), kind)
@@ -126,7 +126,7 @@ STATUSES = st.none() | strategies.ANY | strategies.conforming(strategies.ROOTS["
 
 
 @thorough
-@given(strategies.spoilt("TorchJob"), STATUSES)
+@given(strategies.invalid_objects("TorchJob"), STATUSES)
 def test_components_handle_any_job_that_an_older_schema_accepted(manifest: dict[str, Any], status: Any) -> None:
     pass_along(stored(manifest, status), judge=False)
 
@@ -222,7 +222,7 @@ def test_charge_of_a_foreign_pod_is_ignored() -> None:
 
 
 @thorough
-@given(strategies.conforming_objects("TenantQueue") | strategies.spoilt("TenantQueue"))
+@given(strategies.conforming_objects("TenantQueue") | strategies.invalid_objects("TenantQueue"))
 def test_unreadable_queue_is_closed_and_a_readable_one_follows_its_stop_policy(manifest: dict[str, Any]) -> None:
     view = views.queue_view(stored(manifest))
     spec = queue_specs.spec(view)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crds import generate
 from crds.api_resources import CRDS, NODES, PODS, TORCHJOBS
-from tests.support.fuzz.raw import connected, exchanged
+from tests.support.fuzz.raw import connect, exchange
 from tests.support.kube import servers
 from tests.support.kube.servers import Server
 
@@ -212,13 +212,13 @@ def connection(server: Server) -> Iterator[Ask]:
         lines = [f"{method} {target} HTTP/1.1", *(f"{name.replace('_', '-')}: {text}" for name, text in sent.items())]
         text = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
         if not kept:
-            kept.append(connected(server))
+            kept.append(connect(server))
         try:
-            code, answer, stays = exchanged(kept[0], text)
+            code, answer, stays = exchange(kept[0], text)
         except OSError:  # the server closed the connection after the previous answer
             kept.pop().close()
-            kept.append(connected(server))
-            code, answer, stays = exchanged(kept[0], text)
+            kept.append(connect(server))
+            code, answer, stays = exchange(kept[0], text)
         if not stays:
             kept.pop().close()
         return code, answer
@@ -296,8 +296,8 @@ def test_request_with_an_invalid_content_length_is_refused(server: Server, lengt
     if length.isascii() and length.isdigit() and len(length) < 5000:
         pytest.skip("is a body that is yet to come")
     head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n"
-    with connected(server) as stream:
-        code, body, _ = exchanged(stream, f"{head}Content-Length: {length}\r\n\r\n{{}}".encode())
+    with connect(server) as stream:
+        code, body, _ = exchange(stream, f"{head}Content-Length: {length}\r\n\r\n{{}}".encode())
     assert 400 <= code < 500, (length[:40], code, body)
 
 

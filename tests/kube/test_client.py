@@ -41,10 +41,10 @@ def test_get_returns_the_object_and_sends_token_and_user_agent(
 ) -> None:
     server.play(Answer(body=pod("p")))
     assert cluster.get(PODS, "p", "a")["metadata"]["name"] == "p"
-    asked = server.asked[0]
-    assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/a/pods/p")
-    assert asked.headers["Authorization"] == "Bearer a-token"
-    assert asked.headers["User-Agent"] == "torchq"
+    request = server.requests[0]
+    assert (request.method, request.path) == ("GET", "/api/v1/namespaces/a/pods/p")
+    assert request.headers["Authorization"] == "Bearer a-token"
+    assert request.headers["User-Agent"] == "torchq"
 
 
 def test_client_reuses_its_connection_after_errors(server: ScriptedServer, cluster: KubernetesCluster) -> None:
@@ -55,7 +55,7 @@ def test_client_reuses_its_connection_after_errors(server: ScriptedServer, clust
     cluster.get(PODS, "p", "a")
     with cluster.watch(PODS, resource_version="1") as events:
         assert list(events) == []
-    assert len({asked.connection for asked in server.asked}) == 1
+    assert len({request.connection for request in server.requests}) == 1
 
 
 def test_create_sends_strict_validation_and_uses_the_namespace_of_the_object(
@@ -64,7 +64,7 @@ def test_create_sends_strict_validation_and_uses_the_namespace_of_the_object(
     server.play(Answer(201, pod("p")), Answer(201, pod("p")))
     cluster.create(PODS, pod("p"))
     cluster.create(PODS, pod("p"), "a", dry_run=True)
-    first, second = server.asked
+    first, second = server.requests
     assert (first.method, first.path, first.query) == (
         "POST",
         "/api/v1/namespaces/a/pods",
@@ -81,18 +81,18 @@ def test_patch_with_a_mapping_sends_a_merge_patch_with_the_resource_version(
     server.play(Answer(body={}))
     change = {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Running"}}
     cluster.patch(TORCHJOBS, "j", change, "a", subresource="status", resource_version="7")
-    asked = server.asked[0]
-    assert asked.path.endswith("/namespaces/a/torchjobs/j/status")
-    assert asked.headers["Content-Type"] == "application/merge-patch+json"
-    assert asked.body == {**change, "metadata": {"labels": {"x": "y"}, "resourceVersion": "7"}}
+    request = server.requests[0]
+    assert request.path.endswith("/namespaces/a/torchjobs/j/status")
+    assert request.headers["Content-Type"] == "application/merge-patch+json"
+    assert request.body == {**change, "metadata": {"labels": {"x": "y"}, "resourceVersion": "7"}}
     assert change["metadata"] == {"labels": {"x": "y"}}
 
 
 def test_patch_with_a_sequence_sends_a_json_patch(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(body={}))
     cluster.patch(NODES, "n", [{"op": "remove", "path": "/spec/x"}])
-    assert server.asked[0].path == "/api/v1/nodes/n"
-    assert server.asked[0].headers["Content-Type"] == "application/json-patch+json"
+    assert server.requests[0].path == "/api/v1/nodes/n"
+    assert server.requests[0].headers["Content-Type"] == "application/json-patch+json"
     with pytest.raises(ValueError, match="merge patch only"):
         cluster.patch(NODES, "n", [], resource_version="7")
 
@@ -100,7 +100,7 @@ def test_patch_with_a_sequence_sends_a_json_patch(server: ScriptedServer, cluste
 def test_delete_sends_propagation_policy_and_preconditions(server: ScriptedServer, cluster: KubernetesCluster) -> None:
     server.play(Answer(body={}))
     cluster.delete(PODS, "p", "a", uid="u", grace_period_seconds=0)
-    assert server.asked[0].body == {
+    assert server.requests[0].body == {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Background",
@@ -118,7 +118,7 @@ def test_client_rejects_names_that_would_change_the_path(
     assert raised.value.causes[0].field == "metadata.name"
     with pytest.raises(errors.Invalid):
         cluster.get(PODS, "p", name)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_list_reads_all_pages(server: ScriptedServer, cluster: KubernetesCluster) -> None:
@@ -129,7 +129,7 @@ def test_list_reads_all_pages(server: ScriptedServer, cluster: KubernetesCluster
     assert found.items[2]["kind"] == "Pod"
     assert found.resource_version == "9"
     selectors = {"labelSelector": "x=y,z", "fieldSelector": "spec.nodeName=n", "limit": "2"}
-    assert [asked.query for asked in server.asked] == [selectors, {**selectors, "continue": "next"}]
+    assert [request.query for request in server.requests] == [selectors, {**selectors, "continue": "next"}]
 
 
 def test_list_starts_over_when_pages_expire_and_finally_reads_without_pages(
@@ -138,7 +138,7 @@ def test_list_starts_over_when_pages_expire_and_finally_reads_without_pages(
     page, gone = listing(pod("a"), token="t"), status(410, "Expired")
     server.play(page, gone, page, gone, listing(pod("b"), pod("c"), pod("d"), resource_version="5"))
     assert len(cluster.list(PODS).items) == 3
-    assert "limit" not in server.asked[-1].query
+    assert "limit" not in server.requests[-1].query
     server.play(page, gone)
     with pytest.raises(errors.Expired):
         list(cluster.pages(PODS))
@@ -152,7 +152,7 @@ def test_watch_yields_events_and_bookmarks(server: ScriptedServer, cluster: Kube
             ("ADDED", "1"),
             ("BOOKMARK", "8"),
         ]
-    assert server.asked[0].query == {
+    assert server.requests[0].query == {
         "watch": "1",
         "allowWatchBookmarks": "true",
         "resourceVersion": "5",
@@ -199,7 +199,7 @@ def test_watch_can_be_closed_from_another_thread(server: ScriptedServer, cluster
     seen: list[WatchEvent] = []
     reader = threading.Thread(target=lambda: seen.extend(events))
     reader.start()
-    server.wait_asked(1)
+    server.wait_requests(1)
     events.close()
     reader.join(SECONDS)
     assert not reader.is_alive()
@@ -210,8 +210,8 @@ def test_logs_yields_the_log_in_pieces(server: ScriptedServer, cluster: Kubernet
     server.play(Answer(lines=[b"one\n", b"two\n"]))
     with cluster.logs("p", "a", "main", follow=True) as pieces:
         assert b"".join(pieces) == b"one\ntwo\n"
-    assert server.asked[0].path == "/api/v1/namespaces/a/pods/p/log"
-    assert server.asked[0].query == {"container": "main", "follow": "true"}
+    assert server.requests[0].path == "/api/v1/namespaces/a/pods/p/log"
+    assert server.requests[0].query == {"container": "main", "follow": "true"}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_client_retries_after_a_temporary_failure(
 ) -> None:
     server.play(failure, failure, Answer(body=pod("p")))
     assert cluster.get(PODS, "p", "a") == pod("p")
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 def test_retried_create_raises_already_exists_if_the_first_answer_was_lost(
@@ -287,7 +287,7 @@ def test_client_does_not_retry_requests_that_are_not_repeatable(
         cluster.create(PODS, nameless)
     with pytest.raises(errors.ServerError):
         cluster.patch(PODS, "p", [{"op": "add", "path": "/x/-", "value": 1}], "a")
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_unreachable_error_names_the_server(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_close_ends_the_wait_before_a_retry(
     cluster.close()
     asking.join(SECONDS)
     assert raised
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_watch_may_be_silent_for_longer_than_the_read_timeout(server: ScriptedServer, tmp_path: Path) -> None:
@@ -376,9 +376,9 @@ def test_list_rejects_an_answer_that_is_not_a_list(server: ScriptedServer, clust
 
 
 def test_threads_can_share_a_client(server: ScriptedServer, cluster: KubernetesCluster) -> None:
-    server.otherwise = lambda asked: Answer(body=pod(asked.path.rpartition("/")[2]))
+    server.otherwise = lambda request: Answer(body=pod(request.path.rpartition("/")[2]))
     with ThreadPoolExecutor(8) as threads:
         names = [str(i) for i in range(200)]
         found = list(threads.map(lambda name: cluster.get(PODS, name, "a")["metadata"]["name"], names))
     assert found == names
-    assert len({asked.connection for asked in server.asked}) <= 8
+    assert len({request.connection for request in server.requests}) <= 8

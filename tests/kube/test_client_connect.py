@@ -100,7 +100,7 @@ def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> N
         path.write_bytes(orjson.dumps(config))
         with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
             cluster.get(PODS, "p", "a")
-        assert server.asked[0].headers["Authorization"] == "Bearer fresh"
+        assert server.requests[0].headers["Authorization"] == "Bearer fresh"
 
 
 def test_connect_without_configuration_explains_how_to_name_one() -> None:

@@ -42,14 +42,14 @@ def test_client_closes_sockets_that_are_reset_before_the_handshake(
                 cluster.get(PODS, "p", "a")
             with pytest.raises(errors.Unreachable, match="reset by peer") as watched:
                 cluster.watch(PODS, resource_version="1")
-            assert resets.left_open() == [], (got, watched)
+            assert resets.open_sockets() == [], (got, watched)
 
 
 def test_close_lost_finds_the_socket_through_wrapped_errors() -> None:
     with pytest.raises(RuntimeError) as raised:
         _lose()
     handshakes.close_lost(raised.value)
-    assert resets.left_open() == []
+    assert resets.open_sockets() == []
 
 
 def test_close_lost_keeps_a_socket_after_its_handshake(tmp_path: Path, authority: Path) -> None:

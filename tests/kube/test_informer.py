@@ -14,7 +14,7 @@ from kube.client import KubernetesCluster
 from kube.informer import Informer
 from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
 from tests.support.kube import scripted
-from tests.support.kube.scripted import Answer, Asked, ScriptedServer, listing, pod, status
+from tests.support.kube.scripted import Answer, ReceivedRequest, ScriptedServer, listing, pod, status
 from tests.support.waiting import SECONDS
 
 Told = list[tuple[Any, Any]]
@@ -96,11 +96,11 @@ def test_informer_lists_in_pages_and_then_watches(
     assert told == [(None, "a:3"), (None, "b:4"), (None, "c:5"), ("a:3", "a:10"), ("b:4", None), (None, "d:12")]
     assert informer.resource_version == 20
     assert informer.failing == ""
-    watched = server.asked[2]
+    watched = server.requests[2]
     assert watched.path == "/api/v1/namespaces/a/pods"
     assert watched.query["resourceVersion"] == "9"
     assert watched.query["allowWatchBookmarks"] == "true"
-    assert {asked.query["labelSelector"] for asked in server.asked} == {"app=x"}
+    assert {request.query["labelSelector"] for request in server.requests} == {"app=x"}
 
 
 def test_informer_is_synced_after_reporting_the_first_list(
@@ -114,7 +114,7 @@ def test_informer_is_synced_after_reporting_the_first_list(
     assert not informer.wait_synced(0)
     may_answer.set()
     assert informer.wait_synced(SECONDS)
-    server.wait_asked(2)
+    server.wait_requests(2)
     assert synced == [[(None, "a:1")]]
 
 
@@ -127,7 +127,7 @@ def test_informer_resumes_at_the_version_where_the_watch_ended(
     server.play(watching(event("MODIFIED", pod("a", 9)), bookmark(10)))
     informer = start()
     assert informer.wait_for(10, SECONDS)
-    assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "5", "8"]
+    assert [request.query.get("resourceVersion") for request in server.requests] == [None, "5", "8"]
     assert told == [(None, "a:1"), ("a:1", "a:6"), ("a:6", "a:9")]
 
 
@@ -180,10 +180,10 @@ def test_informer_backs_off_when_the_server_closes_empty_watches(
     server.play(listing(pod("a")))
     server.otherwise = Answer(lines=[])
     start(settings=InformerSettings(backoff_base=0.05, backoff_cap=10))
-    server.wait_asked(3)
+    server.wait_requests(3)
     # Waits of at least 25, 50, 100, 200 and 400 ms: no more than six watches within 0.775 s.
     with server.changed:
-        assert not server.changed.wait_for(lambda: len(server.asked) > 7, timeout=0.7)
+        assert not server.changed.wait_for(lambda: len(server.requests) > 7, timeout=0.7)
 
 
 def test_informer_shows_failures_and_recovers(
@@ -191,7 +191,7 @@ def test_informer_shows_failures_and_recovers(
 ) -> None:
     seen: list[str] = []
 
-    def look(asked: Asked) -> Answer:
+    def look(request: ReceivedRequest) -> Answer:
         seen.append(informer.failing)
         return status(503)
 
@@ -276,13 +276,13 @@ def test_informer_resyncs_while_the_watch_is_silent(
     assert twice.acquire(timeout=SECONDS)
     assert twice.acquire(timeout=SECONDS)
     assert seen[:2] == [["a:1"], ["a:1"]]
-    assert server.asked[1].query["timeoutSeconds"] == "1"
+    assert server.requests[1].query["timeoutSeconds"] == "1"
 
 
 def test_stop_interrupts_a_silent_watch(server: ScriptedServer, start: Callable[..., Informer[str]]) -> None:
     server.play(listing(), watching())
     informer = start()
-    server.wait_asked(2)
+    server.wait_requests(2)
     stopper = threading.Thread(target=informer.stop)
     stopper.start()
     stopper.join(SECONDS)
@@ -296,7 +296,7 @@ def test_stop_does_not_wait_for_the_remaining_pages_of_a_list(
     server.play(Answer(body=listing(pod("a"), token="t").body, hold=may_answer))
     server.otherwise = listing(pod("b"), token="t")
     informer = start()
-    server.wait_asked(1)
+    server.wait_requests(1)
     stopper = threading.Thread(target=informer.stop)
     stopper.start()
     assert informer._reflector._stopping.wait(SECONDS)
@@ -304,7 +304,7 @@ def test_stop_does_not_wait_for_the_remaining_pages_of_a_list(
     stopper.join(SECONDS)
     assert not stopper.is_alive()
     assert not informer.synced
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_informer_can_be_stopped_by_a_callback_and_before_its_start(

@@ -19,7 +19,7 @@ from kube.settings import ConnectionSettings
 from tests.kube.test_informer_contract import pod
 from tests.support.coordinator.desk import manifest
 from tests.support.kube import scripted
-from tests.support.kube.scripted import Answer, Asked
+from tests.support.kube.scripted import Answer, ReceivedRequest
 
 MANY = 40
 CROWDED = worst.text(worst.fitting(worst.JOBS["empty_lists"], worst.LARGEST))
@@ -85,7 +85,7 @@ class Large:
     def __init__(self, item: bytes) -> None:
         self.item = item
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, asked: ReceivedRequest) -> Answer:
         first, limit = int(asked.query.get("continue", 0)), int(asked.query["limit"])
         after = min(MANY, first + limit)
         head, tail = page(b"@", custom=True, token=str(after) if after < MANY else "").split(b"@")

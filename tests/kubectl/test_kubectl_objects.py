@@ -20,7 +20,7 @@ def test_apply_creates_keeps_and_changes_objects(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", "--dry-run=server", body=changed).count(" configured (server dry run)") == 2
     assert kubectl("apply", "-f", "-", "--dry-run=client", body=changed).count(" configured (dry run)") == 2
     assert kubectl.json("get", "cm", "c")["data"] == {"a": "1"}
-    said = kubectl.tried("diff", "-f", "-", body=changed)
+    said = kubectl.try_run("diff", "-f", "-", body=changed)
     assert said.code == 1
     assert "+    numTasks: 5" in " ".join(said.out.split()).replace("+ ", "+    ")
     assert kubectl("apply", "-f", "-", body=changed).count(" configured") == 2

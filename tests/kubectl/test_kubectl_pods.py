@@ -50,7 +50,7 @@ def test_logs_can_be_followed_and_previous_logs_printed(node_kubectl: Kubectl) -
     assert following.returncode == 0
     again = pod("again", "sh", "-c", "echo run; exit 1", restartPolicy="OnFailure")
     kubectl("create", "-f", "-", body=again)
-    until(lambda: kubectl.tried("logs", "again", "--previous").out == "run\n")
+    until(lambda: kubectl.try_run("logs", "again", "--previous").out == "run\n")
     restarts = until(lambda: kubectl.rows("get", "pod", "again")[1][3], lambda cell: "ago" in cell)
     assert restarts.split()[0].isdecimal()
 
@@ -70,7 +70,7 @@ def test_describe_shows_a_pod_and_its_node(node_kubectl: Kubectl) -> None:
         assert expected in node
     assert kubectl.rows("get", "nodes", "-o", "wide")[1][:3] == ["local", "Ready", "<none>"]
     kubectl("delete", "pod", "p", "--now")
-    assert kubectl.tried("get", "pod", "p").code == 1
+    assert kubectl.try_run("get", "pod", "p").code == 1
 
 
 def test_delete_cascades_by_policy(node_kubectl: Kubectl) -> None:
@@ -96,7 +96,7 @@ def test_deleted_pod_terminates_until_it_is_forced(node_kubectl: Kubectl) -> Non
     kubectl = node_kubectl
     stubborn = pod("stubborn", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     kubectl("create", "-f", "-", body=stubborn)
-    until(lambda: kubectl.tried("logs", "stubborn").out == "ready\n")
+    until(lambda: kubectl.try_run("logs", "stubborn").out == "ready\n")
     kubectl("delete", "pod", "stubborn", "--wait=false")
     assert kubectl.rows("get", "pod", "stubborn")[1][2] == "Terminating"
     assert "force deleted" in kubectl("delete", "pod", "stubborn", "--force", "--grace-period=0")

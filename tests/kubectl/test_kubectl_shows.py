@@ -95,7 +95,7 @@ def test_get_prints_tables_of_built_in_resources(kubectl: Kubectl) -> None:
     assert "pod/p" in everything
     assert "service/web" in everything
     assert "configmap/c" in kubectl("get", "cm,secrets,pods")
-    assert "No resources found" in kubectl.tried("get", "leases").err
+    assert "No resources found" in kubectl.try_run("get", "leases").err
 
 
 def test_describe_shows_objects_with_their_events(kubectl: Kubectl) -> None:

@@ -28,7 +28,7 @@ from crds.api_resources import (
 from kube import errors
 from tests.support.coordinator.desk import clear, manifest, remove
 from tests.support.rbac.access import FILES, TENANT, Access, Gated, Granted
-from tests.support.rbac.gatekeeper import Gatekeeper, granted, of_rule
+from tests.support.rbac.gatekeeper import Gatekeeper, of_rule, permissions
 from tests.support.rbac.scenes import OTHERS, SCENES, Stage
 
 EACH = [
@@ -60,7 +60,7 @@ def _installed(stage: Stage, rule: PolicyRule) -> None:
 
 
 def test_every_permission_has_a_scene() -> None:
-    assert SCENES.keys() == {(role.name, *asked) for role in ROLES.values() for asked in granted(role)}
+    assert SCENES.keys() == {(role.name, *asked) for role in ROLES.values() for asked in permissions(role)}
 
 
 @pytest.mark.parametrize(("role", "rule", "verb"), EACH)
@@ -115,7 +115,7 @@ def test_all_missing_permissions_are_named_together(access: Access, role: Role) 
         (rule, verb)
         for rule in role.all_rules()
         for verb in rule.verbs
-        if (of_rule(rule), verb) not in granted(USER) and not rule.optional
+        if (of_rule(rule), verb) not in permissions(USER) and not rule.optional
     ]
     assert all(f"{verb} {rule.target}" in str(missing.value) for rule, verb in lacking)
 
@@ -285,6 +285,6 @@ def test_submit_succeeds_if_the_dry_run_of_a_pod_is_forbidden(stage: Stage, monk
     file.write_text(json.dumps(manifest("train", TENANT)))
     assert stage.run(USER, "submit", str(file), code=0).startswith(f"{TENANT}/train/")
     if isinstance(user, Gatekeeper):
-        assert ("pods", "create") in user.asked
+        assert ("pods", "create") in user.requests
     with pytest.raises(errors.Forbidden):
         user.create(PODS, {"metadata": {"name": "p"}, "spec": {"containers": []}}, TENANT, dry_run=True)

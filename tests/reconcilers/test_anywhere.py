@@ -230,7 +230,7 @@ def worlds(draw: st.DrawFn) -> Anywhere:
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_reconciles_from_any_state_reach_a_steady_state(world: Anywhere, data: st.DataObject) -> None:
-    world.look()
+    world.refresh_cache()
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=4)):
         world.reconcile_late(most)
     world.settle()
@@ -244,7 +244,7 @@ def test_job_in_any_state_finishes_once_its_pods_finish(world: Anywhere, data: s
     assume(task_members.decisive_tasks(job.spec) and not job.spec.suspend)
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=6)):
         if data.draw(st.booleans()):
-            world.look()
+            world.refresh_cache()
         if data.draw(st.booleans()):
             world.nature()
         world.reconcile_late(most)

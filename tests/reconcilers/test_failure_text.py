@@ -59,7 +59,10 @@ def test_failure_message_takes_the_exception_from_the_pod_log(bench: Bench) -> N
     run(bench, logs)
     fail(bench, "digits-worker-1", RECORDED)
     bench.reconcile()
-    assert bench.said("Failed") == ("PodFailed", f"pod digits-worker-1 failed with exit code 1 (Error): {SHAPES}")
+    assert bench.true_condition("Failed") == (
+        "PodFailed",
+        f"pod digits-worker-1 failed with exit code 1 (Error): {SHAPES}",
+    )
     assert logs.read == ["digits-worker-1/torch"]
     bench.reconcile()
     assert len(logs.read) == 1, "a job that has failed is not asked about"
@@ -72,7 +75,10 @@ def test_pod_that_lost_its_peer_is_not_blamed_even_if_it_ended_first(bench: Benc
     for second, name in enumerate(EVERY):
         fail(bench, name, logs.text[name], second)
     bench.reconcile()
-    assert bench.said("Failed") == ("PodFailed", f"pod digits-worker-1 failed with exit code 1 (Error): {SHAPES}")
+    assert bench.true_condition("Failed") == (
+        "PodFailed",
+        f"pod digits-worker-1 failed with exit code 1 (Error): {SHAPES}",
+    )
     assert logs.read == [f"{name}/torch" for name in EVERY]
 
 
@@ -83,7 +89,10 @@ def test_first_pod_is_blamed_when_all_pods_lost_a_peer(bench: Bench) -> None:
     for name in EVERY:
         fail(bench, name, lost)
     bench.reconcile()
-    assert bench.said("Failed") == ("PodFailed", f"pod digits-master-0 failed with exit code 1 (Error): {LOST}")
+    assert bench.true_condition("Failed") == (
+        "PodFailed",
+        f"pod digits-master-0 failed with exit code 1 (Error): {LOST}",
+    )
     assert len(logs.read) == 3 <= failure_text.MOST
 
 
@@ -95,7 +104,7 @@ def test_job_fails_with_exit_code_when_the_log_cannot_be_read(bench: Bench, capl
     run(bench, Logs({}, meanwhile=forbidden))
     fail(bench, "digits-worker-1", RECORDED)
     bench.reconcile()
-    reason, message = bench.said("Failed")
+    reason, message = bench.true_condition("Failed")
     assert (reason, message.split(": ")[0]) == ("PodFailed", "pod digits-worker-1 failed with exit code 1 (Error)")
     assert "not allowed to read the log" in caplog.text
 
@@ -106,7 +115,7 @@ def test_condition_contains_the_whole_message_without_reading_logs(bench: Bench)
     whole = "KeyError: no such volume: " + " ".join(f"TORCHQ_VOLUME_DATA_{number}" for number in range(60))
     fail(bench, "digits-worker-0", BEGIN + whole)
     bench.reconcile()
-    assert bench.said("Failed")[1] == f"pod digits-worker-0 failed with exit code 1 (Error): {whole}"
+    assert bench.true_condition("Failed")[1] == f"pod digits-worker-0 failed with exit code 1 (Error): {whole}"
     assert logs.read == [], "its status has all of it"
 
 
@@ -117,7 +126,9 @@ def test_condition_contains_the_whole_message_of_a_rejected_pod(bench: Bench) ->
     status = {"phase": "Failed", "reason": "NotSupported", "message": whole}
     bench.cluster.patch(PODS, "digits-worker-0", {"status": status}, bench.namespace, subresource="status")
     bench.reconcile()
-    assert bench.said("Failed")[1] == f"pod digits-worker-0 failed without an exit code (NotSupported): {whole}"
+    assert (
+        bench.true_condition("Failed")[1] == f"pod digits-worker-0 failed without an exit code (NotSupported): {whole}"
+    )
 
 
 def test_job_fails_when_the_failed_pod_disappears_meanwhile(bench: Bench) -> None:

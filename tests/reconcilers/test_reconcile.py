@@ -196,7 +196,7 @@ class TestRefusals:
         )
         bench.pick()
         bench.reconcile()
-        reason, message = bench.said("Failed")
+        reason, message = bench.true_condition("Failed")
         assert reason == "InvalidTemplate"
         assert "pod digits-worker-0: " in message
         assert "nonsense" in message or "imagePullPolicy" in message
@@ -314,7 +314,7 @@ class TestEnds:
         bench.reconcile()
         bench.move("Failed", "digits-master-0", exit_code=1, reason="Error")
         bench.reconcile(times=2)
-        assert bench.said("Failed") == ("PodFailed", "pod digits-master-0 failed with exit code 1 (Error)")
+        assert bench.true_condition("Failed") == ("PodFailed", "pod digits-master-0 failed with exit code 1 (Error)")
         assert (bench.names(), bench.services()) == (["digits-master-0"], [])
 
     def test_finished_job_is_deleted_after_its_ttl(self, bench: Bench) -> None:

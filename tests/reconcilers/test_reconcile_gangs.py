@@ -95,16 +95,16 @@ def test_missing_or_closed_gang_queue_is_reported(gang: Bench, monkeypatch: pyte
     monkeypatch.setattr(pod_group_view, "REMEMBERED_SECONDS", 0.0)
     begin(gang, schedulingPolicy={"gangQueue": "closed-one"})
     gang.reconcile()
-    assert gang.said("Admitted")[0] == "GangQueueMissing"
+    assert gang.true_condition("Admitted")[0] == "GangQueueMissing"
     body = {"apiVersion": GANG_QUEUES.api_version, "kind": "Queue", "metadata": {"name": "closed-one"}, "spec": {}}
     gang.cluster.create(GANG_QUEUES, body)
     try:
         gang.cluster.patch(GANG_QUEUES, "closed-one", {"status": {"state": "Closed"}}, subresource="status")
         gang.reconcile()
-        assert gang.said("Admitted")[0] == "GangQueueClosed"
+        assert gang.true_condition("Admitted")[0] == "GangQueueClosed"
         gang.cluster.patch(GANG_QUEUES, "closed-one", {"status": {"state": "Open"}}, subresource="status")
         gang.reconcile()
-        assert gang.said("Admitted")[0] == "Admitted"
+        assert gang.true_condition("Admitted")[0] == "Admitted"
     finally:
         gang.cluster.delete(GANG_QUEUES, "closed-one")
 

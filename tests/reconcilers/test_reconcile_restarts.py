@@ -346,8 +346,8 @@ def test_job_waits_for_pod_kept_by_finalizers(cautious: Wide) -> None:
     assert cautious.names() == [WORKER_0]
     cautious.clock.ahead = 100.0
     cautious.settle()
-    assert cautious.said("Admitted")[0] == "PodsStuck"
-    assert WORKER_0 in cautious.said("Admitted")[1]
+    assert cautious.true_condition("Admitted")[0] == "PodsStuck"
+    assert WORKER_0 in cautious.true_condition("Admitted")[1]
     cautious.counting.calls.clear()
     assert cautious.reconcile() == 5.0
     assert cautious.counting.calls == {"get TorchJob": 1}  # the reconcile does not loop
@@ -357,7 +357,7 @@ def test_job_waits_for_pod_kept_by_finalizers(cautious: Wide) -> None:
     for name in ALL:
         cautious.run(name)
     cautious.settle()
-    assert cautious.said("Admitted")[0] == "Running"
+    assert cautious.true_condition("Admitted")[0] == "Running"
 
 
 def test_terminating_namespace_is_reported_as_pods_forbidden(cautious: Wide, request: pytest.FixtureRequest) -> None:
@@ -368,6 +368,6 @@ def test_terminating_namespace_is_reported_as_pods_forbidden(cautious: Wide, req
     cautious.pick()
     with pytest.raises(Forbidden):
         cautious.reconcile()
-    reason, message = cautious.said("Admitted")
+    reason, message = cautious.true_condition("Admitted")
     assert reason == "PodsForbidden"
     assert "being terminated" in message

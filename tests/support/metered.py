@@ -1,4 +1,4 @@
-"""Requests counted at the client, by verb and resource: "GET torchjobs", "PATCH torchjobs/status"."""
+"""Counts requests at the client, by verb and resource: "GET torchjobs", "PATCH torchjobs/status"."""
 
 import threading
 from collections import Counter
@@ -34,7 +34,7 @@ class Wire:
     def __init__(self, transport: Any) -> None:
         self._transport = transport
         self._lock = threading.Lock()
-        self.asked: Counter[str] = Counter()
+        self.request_counts: Counter[str] = Counter()
 
     def send(self, request: Request) -> Any:
         self._count(request)
@@ -50,7 +50,7 @@ class Wire:
 
     def _count(self, request: Request) -> None:
         with self._lock:
-            self.asked[words(request)] += 1
+            self.request_counts[words(request)] += 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -64,9 +64,9 @@ class Client(KubernetesCluster):
         super().__init__(self.wire, cluster._settings)
 
     @property
-    def asked(self) -> Counter[str]:
+    def request_counts(self) -> Counter[str]:
         """The count of all requests so far."""
-        return Counter(self.wire.asked)
+        return Counter(self.wire.request_counts)
 
 
 class Metered(Desk):
@@ -87,18 +87,18 @@ class Metered(Desk):
 
     def note(self) -> None:
         """Set the counts of requests and reconciles to zero."""
-        self._noted = {"coordinator": self.watching.asked, "worker": self.working.asked}
+        self._noted = {"coordinator": self.watching.request_counts, "worker": self.working.request_counts}
         self.reconciles = 0
 
     @property
     def coordinator(self) -> Counter[str]:
         """The coordinator's requests since the last `note`."""
-        return self.watching.asked - self._noted.get("coordinator", Counter())
+        return self.watching.request_counts - self._noted.get("coordinator", Counter())
 
     @property
     def worker(self) -> Counter[str]:
         """The worker's requests since the last `note`."""
-        return self.working.asked - self._noted.get("worker", Counter())
+        return self.working.request_counts - self._noted.get("worker", Counter())
 
     def settle(self) -> None:
         """Run coordinator and worker until more than 20 steps in a row find nothing to do."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def held() -> Iterator[int]:
+def reserve() -> Iterator[int]:
     """Yield a port of 127.0.0.1 that is reserved until the block ends."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

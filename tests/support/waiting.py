@@ -15,7 +15,7 @@ PAUSE_SECONDS = 0.01
 def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: float = SECONDS) -> Any:
     """Call `look` until `true` accepts its result, and return that result. Raise AssertionError at the deadline."""
     deadline = time.monotonic() + seconds
-    while not true(seen := look()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s; last seen: {seen}"
+    while not true(value := look()):
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s; last seen: {value}"
         time.sleep(PAUSE_SECONDS)
-    return seen
+    return value

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.acceptance.jobs import job, python
-from tests.support.acceptance.stack import Said, Stack, clean_environment, fresh, run, until
+from tests.support.acceptance.stack import CommandResult, Stack, clean_environment, fresh, run, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -39,7 +39,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if not name.startswith("XDG_")}
 
 
-def torchq(home: Path, *arguments: str, text: str | None = None, **more: str) -> Said:
+def torchq(home: Path, *arguments: str, text: str | None = None, **more: str) -> CommandResult:
     said = run(*arguments, cwd=home, environment=environment(home, **more), text=text)
     assert "Traceback" not in said.err + said.out, said
     return said

@@ -142,5 +142,5 @@ def test_local_down_leaves_no_process_and_up_continues_the_jobs(
     stack.reach(running, "Succeeded")
     stack.reach(waiting, "Succeeded")
     assert stack.torchq("job", "logs", handle) == "before\n"
-    assert stack.shown("queue", "list")["items"][0]["spec"]["weight"] == 7
-    until(stack.settled)
+    assert stack.output_json("queue", "list")["items"][0]["spec"]["weight"] == 7
+    until(stack.is_settled)

@@ -333,7 +333,7 @@ def test_a_term_works_with_hostile_pods(desk: Desk, namespace: str) -> None:
         labels={labels.JOB_UID: gone.uid, labels.JOB_NAME: "gone", labels.QUEUE: "victim", labels.ATTEMPT: "9" * 60},
     )
     other = desk.submit("other", namespace, "own")
-    desk.until(lambda: other in desk.held(), worker=False)
+    desk.until(lambda: other in desk.reserved(), worker=False)
     desk.lose()
     desk.begin(epoch=3)
     assert desk.term.audit()

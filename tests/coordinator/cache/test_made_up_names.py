@@ -117,7 +117,7 @@ def test_a_job_that_requests_a_resource_of_no_node_waits_and_others_run(
             made_up = job(1, "a", "example.org/made-up")["spec"]["torchTaskSpecs"]
             odd = desk.cluster.create(TORCHJOBS, desks.manifest("odd", "a", made_up), namespace)["metadata"]
             plain = desk.submit("plain", namespace, "a")
-            desk.until(lambda: desk.held() == {plain})
+            desk.until(lambda: desk.reserved() == {plain})
             assert {key.uid for key in desk.waiting()} == {odd["uid"]}
             assert desk.store.snapshot(0).pool == {"cpu": 8000, "pods": 9, "*": 0}
     finally:

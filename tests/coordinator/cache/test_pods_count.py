@@ -24,12 +24,12 @@ def test_a_quota_of_pods_limits_jobs_without_requests(desk: Desk, namespace: str
     desk.queue("a", quota={name: 4})
     desk.begin()
     first = desk.submit("first", namespace, "a", **three_pods())
-    desk.until(lambda: desk.held() == {first})
+    desk.until(lambda: desk.reserved() == {first})
     second = desk.submit("second", namespace, "a", **three_pods())
     desk.until(lambda: desk.waiting() == {second} and len(desk.pods_of(first)) == 3)
-    assert desk.held() == {first}
+    assert desk.reserved() == {first}
     single = desk.submit("third", namespace, "a", **three_pods(numTasks=1))
-    desk.until(lambda: desk.held() == {first, single})
+    desk.until(lambda: desk.reserved() == {first, single})
     assert desk.content.usage["a"]["pods"] == 4
 
 
@@ -44,10 +44,10 @@ def test_a_pool_of_nodes_limits_the_number_of_pods(
             desk.queue("a", quota={"jobs": 9})
             desk.begin()
             first = desk.submit("first", namespace, "a", **three_pods())
-            desk.until(lambda: desk.held() == {first})
+            desk.until(lambda: desk.reserved() == {first})
             second = desk.submit("second", namespace, "a", **three_pods())
             desk.until(lambda: desk.waiting() == {second})
-            assert desk.held() == {first}
+            assert desk.reserved() == {first}
     finally:
         embedded_cluster.delete(NODES, "small")
 

@@ -226,7 +226,7 @@ def test_commands_reject_an_address_that_is_not_the_leader(
 ) -> None:
     embedded_cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "another"}}, namespace)
     assert "is not the coordinator that leads" in asked("next", code=1).stderr
-    with ports.held() as port:
+    with ports.reserve() as port:
         url = f"http://127.0.0.1:{port}"
         embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API_ANNOTATION: url}}}, namespace)
         assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr

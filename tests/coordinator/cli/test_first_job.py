@@ -45,7 +45,7 @@ def waiting(desk: Desk) -> set[str]:
 
 
 def held(desk: Desk) -> set[str]:
-    return {key.uid for key in desk.held()}
+    return {key.uid for key in desk.reserved()}
 
 
 def test_a_first_job_that_requests_a_resource_of_no_node_is_not_admitted(

@@ -16,9 +16,9 @@ def test_a_job_waits_until_its_namespace_is_listed_in_the_queue(desk: Desk, name
     desk.begin()
     key = desk.submit("train", namespace, "a")
     routed(desk)
-    assert desk.waiting() | desk.held() == set()
+    assert desk.waiting() | desk.reserved() == set()
     desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"namespaces": ["others", namespace]}})
-    desk.until(lambda: desk.held() == {key})
+    desk.until(lambda: desk.reserved() == {key})
 
 
 def test_a_job_waits_until_its_namespace_has_the_label(desk: Desk, namespace: str) -> None:
@@ -26,9 +26,9 @@ def test_a_job_waits_until_its_namespace_has_the_label(desk: Desk, namespace: st
     desk.begin()
     key = desk.submit("train", namespace, "a")
     routed(desk)
-    assert desk.waiting() | desk.held() == set()
+    assert desk.waiting() | desk.reserved() == set()
     desk.cluster.patch(NAMESPACES, namespace, {"metadata": {"labels": {"tier": "gold"}}})
-    desk.until(lambda: desk.held() == {key})
+    desk.until(lambda: desk.reserved() == {key})
 
 
 def test_jobs_survive_the_deletion_of_their_queue_and_continue_when_it_returns(desk: Desk, namespace: str) -> None:
@@ -38,11 +38,11 @@ def test_jobs_survive_the_deletion_of_their_queue_and_continue_when_it_returns(d
     desk.until(lambda: len(desk.pods_of(first)) == 2 and desk.waiting() == {second})
     desk.cluster.delete(TENANT_QUEUES, "a")
     desk.until(lambda: desk.waiting() == set())
-    assert desk.held() == {first}
+    assert desk.reserved() == {first}
     desk.move(first, "Running")
     desk.until(lambda: desk.phase(first) == "Running")
     desk.queue("a", quota={"jobs": 2})
-    desk.until(lambda: desk.held() == {first, second})
+    desk.until(lambda: desk.reserved() == {first, second})
 
 
 def test_a_job_waits_until_its_priority_class_exists(

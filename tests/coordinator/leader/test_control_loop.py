@@ -53,7 +53,7 @@ def test_a_submitted_job_is_picked_and_offered_to_workers(desk: Desk, namespace:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     (reservation,) = desk.content.reservations.values()
     assert (reservation.queue, reservation.attempt, reservation.epoch, reservation.charge) == ("a", 1, 1, CHARGE)
     desk.until(lambda: desk.term.counts.dispatched, worker=False)
@@ -80,7 +80,7 @@ def test_a_finished_job_frees_its_room_once_no_pod_occupies_it(desk: Desk, names
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     admit(desk, key)
     make_pod(desk, key)
     desk.cluster.patch(
@@ -92,9 +92,9 @@ def test_a_finished_job_frees_its_room_once_no_pod_occupies_it(desk: Desk, names
     )
     desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
-    assert desk.held() == {key}
+    assert desk.reserved() == {key}
     desk.move(key, "Succeeded")
-    desk.until(lambda: desk.held() == set(), worker=False)
+    desk.until(lambda: desk.reserved() == set(), worker=False)
 
 
 def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: str, clock: Clock) -> None:
@@ -108,10 +108,10 @@ def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: s
     made = desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, namespace, subresource="status")
     desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
-    assert desk.held() == {key}  # a worker has leased the job
+    assert desk.reserved() == {key}  # a worker has leased the job
     desk.work.finish(key, task.token, settled_version=int(made["metadata"]["resourceVersion"]))
     clock.step(2 * desk.settings.dispatch_seconds)
-    desk.until(lambda: desk.held() == set(), worker=False, seconds=5)
+    desk.until(lambda: desk.reserved() == set(), worker=False, seconds=5)
     desk.term.step()
     assert not desk.work.inspect().records
 
@@ -128,9 +128,9 @@ def test_a_deleted_job_frees_its_room_when_its_pods_are_deleted(desk: Desk, name
     desk.until(lambda: desk.phase(first) == "Admitted" and len(desk.pods_of(first)) == 2)
     desk.until(lambda: desk.waiting() == {second})
     desk.cluster.delete(TORCHJOBS, "first", namespace, uid=first.uid)
-    desk.until(lambda: desk.held() == {second} and not desk.pods_of(first))
+    desk.until(lambda: desk.reserved() == {second} and not desk.pods_of(first))
     desk.cluster.delete(TORCHJOBS, "second", namespace, uid=second.uid)
-    desk.until(lambda: desk.held() == desk.waiting() == set())
+    desk.until(lambda: desk.reserved() == desk.waiting() == set())
 
 
 def test_a_suspended_job_frees_its_room_and_keeps_its_age(desk: Desk, namespace: str) -> None:
@@ -141,7 +141,7 @@ def test_a_suspended_job_frees_its_room_and_keeps_its_age(desk: Desk, namespace:
     second = desk.submit("second", namespace, "a")
     desk.until(lambda: desk.waiting() == {second})
     desk.change(first, suspend=True)
-    desk.until(lambda: desk.phase(first) == "Suspended" and desk.held() == {second})
+    desk.until(lambda: desk.phase(first) == "Suspended" and desk.reserved() == {second})
     assert not desk.pods_of(first)
     assert desk.job(first).admission is None
     desk.change(first, suspend=False)
@@ -149,7 +149,7 @@ def test_a_suspended_job_frees_its_room_and_keeps_its_age(desk: Desk, namespace:
     assert desk.content.entries[first].entry.attempt == 2
     assert desk.content.entries[first].entry.submitted == desk.job(first).submission_time
     desk.cluster.delete(TORCHJOBS, "second", namespace)
-    desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
+    desk.until(lambda: desk.reserved() == {first} and len(desk.pods_of(first)) == 2)
     assert desk.job(first).admission.attempt == 2
 
 
@@ -161,7 +161,7 @@ def test_a_held_job_is_not_picked_until_it_is_resumed(desk: Desk, namespace: str
     desk.until(lambda: desk.term.counts.routed)
     clock.step(desk.settings.queued_after)
     desk.until(lambda: desk.phase(key) == "Queued")
-    assert (desk.waiting(), desk.held()) == (set(), set())
+    assert (desk.waiting(), desk.reserved()) == (set(), set())
     desk.change(key, schedulingPolicy={"queue": "a", "hold": False})
     desk.until(lambda: desk.phase(key) == "Admitted")
 
@@ -181,7 +181,7 @@ def test_a_job_that_is_edited_after_its_pick_is_picked_again(desk: Desk, namespa
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     bigger = {"torchTaskSpecs": {"Worker": {"numTasks": 4}}}
     desk.cluster.patch(TORCHJOBS, key.name, {"spec": bigger}, namespace)
     room = {"jobs": 1, "pods": 5, "cpu": 5000}
@@ -196,7 +196,7 @@ def test_an_unknown_queue_admits_no_job_until_it_is_created(desk: Desk, namespac
     desk.until(lambda: desk.term.counts.routed)
     assert desk.waiting() == set()
     desk.queue("later")
-    desk.until(lambda: desk.held() == {key})
+    desk.until(lambda: desk.reserved() == {key})
 
 
 def test_implicit_queues_are_the_name_of_the_namespace_and_default_only(
@@ -206,11 +206,11 @@ def test_implicit_queues_are_the_name_of_the_namespace_and_default_only(
         desk.begin()
         for queue in (namespace, "default"):
             key = desk.submit(f"of-{queue}", namespace, queue)
-            desk.until(lambda key=key: key in desk.held(), worker=False)
+            desk.until(lambda key=key: key in desk.reserved(), worker=False)
         lost = [desk.submit(f"lost-{number}", namespace, f"invented-{number}") for number in range(12)]
         desk.until(lambda: all(map(desk.watches.job, lost)) and not desk.term.flush(), worker=False)
         desk.until(lambda: not desk.watches.take_settings_changed(0.0), worker=False)
-        assert desk.waiting() & set(lost) == desk.held() & set(lost) == set()
+        assert desk.waiting() & set(lost) == desk.reserved() & set(lost) == set()
         assert {each.spec.name for each in desk.store.snapshot(1).queues} == {namespace, "default"}
         clock.step(1.0)
         desk.reasons.step()
@@ -219,7 +219,7 @@ def test_implicit_queues_are_the_name_of_the_namespace_and_default_only(
         assert "torchq queue create invented-" in told.message
         assert f"namespace {namespace} may use default, {namespace}" in told.message
         desk.queue("invented-3")
-        desk.until(lambda: lost[3] in desk.held(), worker=False)
+        desk.until(lambda: lost[3] in desk.reserved(), worker=False)
 
 
 def test_an_unused_implicit_queue_returns_with_its_next_job(
@@ -228,13 +228,13 @@ def test_an_unused_implicit_queue_returns_with_its_next_job(
     with Desk(embedded_cluster, clock, implicit_queues=True) as desk:
         desk.begin()
         first = desk.submit("first", namespace, namespace)
-        desk.until(lambda: first in desk.held(), worker=False)
+        desk.until(lambda: first in desk.reserved(), worker=False)
         embedded_cluster.delete(TORCHJOBS, "first", namespace)
-        desk.until(lambda: not desk.held())
+        desk.until(lambda: not desk.reserved())
         desk.watches.touch_settings()
         desk.until(lambda: namespace not in {each.spec.name for each in desk.store.snapshot(1).queues})
         second = desk.submit("second", namespace, namespace)
-        desk.until(lambda: second in desk.held(), worker=False)
+        desk.until(lambda: second in desk.reserved(), worker=False)
 
 
 def test_a_running_job_keeps_its_charge_in_an_invented_queue_of_an_earlier_version(
@@ -260,10 +260,10 @@ def test_a_running_job_keeps_its_charge_in_an_invented_queue_of_an_earlier_versi
             desk.lose()
         desk.begin(4)
         embedded_cluster.delete(TORCHJOBS, "runs", namespace)
-        desk.until(lambda: runs not in desk.held())
+        desk.until(lambda: runs not in desk.reserved())
         desk.watches.touch_settings()
         desk.until(lambda: not desk.store.snapshot(1).queues)
-        assert desk.held() == set()
+        assert desk.reserved() == set()
 
 
 def test_queues_opened_in_short_succession_open_together(desk: Desk, namespace: str) -> None:
@@ -279,12 +279,12 @@ def test_queues_opened_in_short_succession_open_together(desk: Desk, namespace: 
         until(lambda made=made: desk.watches.queues.resource_version >= int(made))
         until(desk.watches.wake.is_set)
         desk.term.step()
-        assert (desk.content.revision, desk.held()) == (revision, set())
+        assert (desk.content.revision, desk.reserved()) == (revision, set())
         desk.settling.step(desk.settings.settle_seconds * 0.9)
         desk.watches.wake.clear()
     desk.settling.step(desk.settings.settle_seconds * 0.2)
     desk.term.step()
-    assert (desk.content.revision, desk.held()) == (revision + 1, jobs)
+    assert (desk.content.revision, desk.reserved()) == (revision + 1, jobs)
 
 
 def test_settings_that_change_without_pause_still_take_effect(desk: Desk) -> None:
@@ -335,14 +335,14 @@ def test_pods_of_a_deleted_job_are_charged_after_a_loss_until_they_end(desk: Des
     assert desk.content.reservations[key].charge == {"jobs": 1, "pods": 1, "cpu": 1000}
     desk.cluster.patch(PODS, "train-master-0", {"metadata": {"finalizers": None}}, namespace)
     desks.remove(desk.cluster, PODS, "train-master-0", namespace)
-    desk.until(lambda: not desk.pods_of(key) and not desk.held())
+    desk.until(lambda: not desk.pods_of(key) and not desk.reserved())
 
 
 def test_a_takeover_keeps_picks_without_a_written_admission(desk: Desk, namespace: str) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     pick = desk.content.reservations[key]
     old = desk.term
     desk.store = desk.open()
@@ -360,12 +360,12 @@ def test_a_takeover_forgets_the_pick_of_a_deleted_job(desk: Desk, namespace: str
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     desk.cluster.delete(TORCHJOBS, key.name, namespace)
     until(lambda: desk.watches.job(key) is None)
     desk.store = desk.open()
     desk.begin(epoch=2)
-    assert desk.held() == desk.waiting() == set()
+    assert desk.reserved() == desk.waiting() == set()
 
 
 def test_an_audit_finds_an_admission_that_the_store_lost(desk: Desk, namespace: str) -> None:
@@ -377,7 +377,7 @@ def test_an_audit_finds_an_admission_that_the_store_lost(desk: Desk, namespace: 
     desk.store.remove([key])  # as if Redis had restarted from an older file
     assert not desk.term.audit()
     desk.begin(epoch=2)
-    assert desk.held() == {key}
+    assert desk.reserved() == {key}
     assert desk.term.audit()
 
 
@@ -401,7 +401,7 @@ def test_an_audit_offers_picks_in_the_turn_of_their_tenant(desk: Desk, namespace
     desk.queue("a", namespaces=[namespace])
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key} and desk.watches.job(key) is not None, worker=False)
+    desk.until(lambda: desk.reserved() == {key} and desk.watches.job(key) is not None, worker=False)
     for epoch, queue, tenant in ((2, "a", "a"), (3, "invented", f"/{namespace}")):
         desk.store.rebuild(epoch, [Reservation(key=key, queue=queue, attempt=1, epoch=epoch, charge=CHARGE)], [])
         desk.work.clear()
@@ -414,7 +414,7 @@ def test_an_audit_offers_reservations_of_deleted_jobs(desk: Desk, namespace: str
     gone = Reservation(key=JobKey(namespace, "gone", "u0"), queue="a", attempt=1, epoch=1, charge=CHARGE)
     desk.store.rebuild(2, [gone], [])
     assert desk.term.audit()
-    desk.until(lambda: not desk.held())
+    desk.until(lambda: not desk.reserved())
 
 
 def test_an_admission_without_a_charge_requires_a_rebuild(desk: Desk, namespace: str) -> None:
@@ -426,7 +426,7 @@ def test_an_admission_without_a_charge_requires_a_rebuild(desk: Desk, namespace:
     with pytest.raises(MissingCharge):
         desk.until(lambda: False, worker=False)
     desk.begin(epoch=2)
-    assert desk.held() == {key}
+    assert desk.reserved() == {key}
     assert desk.content.reservations[key].port == 20_007
     desk.until(lambda: desk.term.flush() == 0, worker=False)
 
@@ -536,5 +536,5 @@ def test_the_picker_reads_past_many_jobs_that_can_never_run(
         ]
         desk.until(lambda: desk.waiting() == set(hopeless))
         small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
-        desk.until(lambda: small in desk.held())
+        desk.until(lambda: small in desk.reserved())
         assert desk.waiting() == set(hopeless)

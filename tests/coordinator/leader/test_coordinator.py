@@ -64,7 +64,7 @@ class Place:
 @pytest.fixture
 def nobody() -> Iterator[str]:
     """Yield the address of an API server that does not exist."""
-    with ports.held() as port:
+    with ports.reserve() as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -32,7 +32,7 @@ def test_a_job_that_succeeds_costs_three_status_writes(line: Desk, namespace: st
     line.move(key, "Running")
     line.until(lambda: line.phase(key) == "Running")
     line.move(key, "Succeeded")
-    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     job = line.job(key)
     assert (job.status.tenant_queue, job.admission.queue, job.status.completion_time is not None) == ("a", "a", True)
     calls = line.working.calls
@@ -56,7 +56,7 @@ def test_a_job_that_waits_and_succeeds_costs_four_status_writes(line: Desk, name
     line.move(key, "Running")
     line.until(lambda: line.phase(key) == "Running")
     line.move(key, "Succeeded")
-    line.until(lambda: line.phase(key) == "Succeeded" and not line.held())
+    line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     assert line.working.calls["patch TorchJob"] == 4
 
 
@@ -72,12 +72,12 @@ def test_jobs_of_two_queues_share_a_pool_by_weight(cluster: KubernetesCluster, n
         until(lambda: all(queue.spec.is_open for queue in line.watches.queues.values()))
         order: list[str] = []
         for _ in keys:
-            line.until(lambda: len(line.held()) == 1)
-            (key,) = line.held()
+            line.until(lambda: len(line.reserved()) == 1)
+            (key,) = line.reserved()
             order.append(key.name.partition("-")[0])
             line.until(lambda key=key: len(line.pods_of(key)) == 2)
             line.move(key, "Succeeded")
-            line.until(lambda key=key: line.phase(key) == "Succeeded" and key not in line.held())
+            line.until(lambda key=key: line.phase(key) == "Succeeded" and key not in line.reserved())
         assert order == ["heavy", "light", "heavy", "heavy", "light", "light"]
 
 
@@ -87,7 +87,7 @@ def test_a_failed_job_gives_a_reason_and_frees_its_room(line: Desk, namespace: s
     key = line.submit("train", namespace, "a", backoffLimit=0)
     line.until(lambda: len(line.pods_of(key)) == 2)
     line.move(key, "Failed")
-    line.until(lambda: line.phase(key) == "Failed" and not line.held())
+    line.until(lambda: line.phase(key) == "Failed" and not line.reserved())
     assert any(each.type == "Failed" and each.message for each in line.job(key).status.conditions)
 
 
@@ -102,7 +102,7 @@ def test_a_job_with_a_dependency_cycle_fails_with_a_reason(line: Desk, namespace
     line.until(lambda: status(line, namespace).get("phase") == "Failed")
     (reason,) = [each for each in status(line, namespace)["conditions"] if each["status"] == "True"]
     assert "dependency cycle A -> B -> A" in reason["message"]
-    assert made["metadata"]["uid"] not in {key.uid for key in line.held() | line.waiting()}
+    assert made["metadata"]["uid"] not in {key.uid for key in line.reserved() | line.waiting()}
 
 
 def status(line: Desk, namespace: str) -> dict[str, object]:

@@ -83,7 +83,7 @@ def test_a_job_that_can_never_fit_gets_its_reason_at_once(desk: Desk, namespace:
     desk.begin()
     large = desk.submit("large", namespace, "a")
     small = desk.submit("small", namespace, "a", tasks={"Master": desks.task()})
-    desk.until(lambda: desk.held() == {small} and desk.waiting() == {large})
+    desk.until(lambda: desk.reserved() == {small} and desk.waiting() == {large})
 
     def told() -> bool:
         tell(desk, clock)

@@ -264,7 +264,7 @@ def test_doctor_fix_names_a_dead_leader_after_one_lease(
 
 
 def test_doctor_names_an_unreachable_server(torchq: Torchq) -> None:
-    with ports.held() as port:
+    with ports.reserve() as port:
         away = f"127.0.0.1:{port}"
         result = torchq(code=2, TORCHQ_REDIS_URL=f"redis://:s3cret@{away}/0")
     assert f"Redis at redis://{away}/0 does not answer" in result.stderr

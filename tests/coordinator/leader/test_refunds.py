@@ -39,7 +39,7 @@ def test_a_tenant_whose_jobs_never_run_gets_no_more_than_its_share(
 
 def one_turnover(desk: Desk, clock: Clock) -> set[tuple[JobKey, int]]:
     """End all admissions and return them. Jobs of queue works succeed; jobs of queue stuck exceed the time to start."""
-    desk.until(lambda: len(desk.held()) == SLOTS and all(map(desk.pods_of, desk.held())))
+    desk.until(lambda: len(desk.reserved()) == SLOTS and all(map(desk.pods_of, desk.reserved())))
     held = {(key, each.attempt) for key, each in desk.content.reservations.items()}
     working = [key for key, _ in held if key.name.startswith("works")]
     for key in working:
@@ -61,12 +61,12 @@ def picked_before_a_grant(desk: Desk, namespace: str) -> JobKey:
     for name in ("a-2", "b-1", "b-2"):
         seen(desk, desk.submit(name, namespace, name[0]))
     desk.begin()
-    desk.until(lambda: desk.held() == {first}, worker=False)
+    desk.until(lambda: desk.reserved() == {first}, worker=False)
     return first
 
 
 def names(desk: Desk) -> set[str]:
-    return {key.name for key in desk.held()}
+    return {key.name for key in desk.reserved()}
 
 
 def test_a_queue_is_refunded_a_pick_that_its_admin_withdrew_before_the_grant(

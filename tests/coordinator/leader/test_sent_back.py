@@ -27,7 +27,7 @@ def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
 def test_the_newest_admission_without_room_and_pods_is_taken_back(desk: Desk, namespace: str) -> None:
     older, newer = both_admitted(desk, namespace)
     desk.begin(3)
-    assert desk.held() == {older}
+    assert desk.reserved() == {older}
     assert desk.term.audit()
     desk.until(lambda: desk.phase(newer) == "Queued" and desk.waiting() == {newer})
     assert desk.job(newer).admission is None
@@ -42,7 +42,7 @@ def test_an_admission_with_a_pod_keeps_its_room(desk: Desk, namespace: str) -> N
     _, newer = both_admitted(desk, namespace)
     make_pod(desk, newer, "newer-master-0")
     desk.begin(3)
-    assert desk.held() == {newer}
+    assert desk.reserved() == {newer}
     assert desk.term.audit()
 
 
@@ -50,7 +50,7 @@ def test_an_admission_found_after_a_rebuild_is_taken_back_if_its_room_is_used(de
     desk.queue("a", quota={"jobs": 1})
     desk.begin()
     first = desk.submit("first", namespace, "a")
-    desk.until(lambda: desk.held() == {first}, worker=False)
+    desk.until(lambda: desk.reserved() == {first}, worker=False)
     late = desk.submit("late", namespace, "a")
     desk.until(lambda: desk.waiting() == {late}, worker=False)
     admit(desk, late, epoch=1, port=20_055)
@@ -58,7 +58,7 @@ def test_an_admission_found_after_a_rebuild_is_taken_back_if_its_room_is_used(de
         desk.until(lambda: False)
     desk.begin(2)
     desk.until(lambda: desk.phase(late) == "Queued" and desk.waiting() == {late})
-    assert desk.held() == {first}
+    assert desk.reserved() == {first}
 
 
 def test_a_job_that_does_not_run_in_time_backs_off_even_after_a_loss_of_the_store(
@@ -72,9 +72,9 @@ def test_a_job_that_does_not_run_in_time_backs_off_even_after_a_loss_of_the_stor
         other = desk.submit("other", namespace, "a")
         desk.until(lambda: desk.waiting() == {other})
         clock.step(101)
-        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == {other})
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.reserved() == {other})
         assert not desk.pods_of(stuck)
-        tries, parked, until = tried(desk, stuck)
+        tries, parked, until = retry_state(desk, stuck)
         assert (tries, parked) == (1, False)
         assert clock() + 45 <= until <= clock() + 60
         desk.until(lambda: desk.waiting() == set())
@@ -84,13 +84,13 @@ def test_a_job_that_does_not_run_in_time_backs_off_even_after_a_loss_of_the_stor
         desk.move(other, "Running")
         desk.until(lambda: desk.phase(other) == "Running")
         desk.move(other, "Succeeded")
-        desk.until(lambda: desk.held() == set())
+        desk.until(lambda: desk.reserved() == set())
         clock.step(61)
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
         assert desk.job(stuck).status.attempt == 2
 
 
-def tried(desk: Desk, key: JobKey) -> tuple[int, bool, float]:
+def retry_state(desk: Desk, key: JobKey) -> tuple[int, bool, float]:
     """Return the number of tries, whether the job is parked, and the end of its back-off."""
     waits = desk.job(key).status.queue
     assert waits is not None
@@ -106,12 +106,12 @@ def test_a_job_without_tries_left_is_parked_until_a_retry_is_requested(
         stuck = desk.submit("stuck", namespace, "a")
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
         clock.step(101)
-        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
-        assert tried(desk, stuck) == (1, True, 0.0)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.reserved() == set())
+        assert retry_state(desk, stuck) == (1, True, 0.0)
         clock.step(100_000)
         desk.term.resync()
         desk.until(lambda: desk.watches.take(0) == [])
-        assert desk.waiting() | desk.held() == set()
+        assert desk.waiting() | desk.reserved() == set()
         asked = datetime.fromtimestamp(clock(), UTC).isoformat()
         notes = {"metadata": {"annotations": {labels.RETRY_AT: asked}}}
         embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
@@ -136,19 +136,19 @@ def test_a_retry_requested_for_the_future_has_no_effect_before(
         embedded_cluster.patch(TORCHJOBS, "stuck", notes, namespace)
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
         clock.step(101)
-        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
-        tries, parked, until = tried(desk, stuck)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.reserved() == set())
+        tries, parked, until = retry_state(desk, stuck)
         assert (tries, parked, 45 <= until - clock() <= 60) == (1, False, True)
-        assert desk.waiting() | desk.held() == set()
+        assert desk.waiting() | desk.reserved() == set()
         clock.step(61)
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
         clock.step(101)
-        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.held() == set())
-        assert tried(desk, stuck) == (2, True, 0.0)
+        desk.until(lambda: desk.phase(stuck) == "Queued" and desk.reserved() == set())
+        assert retry_state(desk, stuck) == (2, True, 0.0)
         asked = datetime.fromtimestamp(clock() + 1000, UTC).isoformat()
         embedded_cluster.patch(TORCHJOBS, "stuck", {"metadata": {"annotations": {labels.RETRY_AT: asked}}}, namespace)
         desk.until(lambda: desk.watches.take(0) == [])
-        assert desk.waiting() | desk.held() == set()
+        assert desk.waiting() | desk.reserved() == set()
         clock.step(1000)  # the requested time has come, and the job is tried again without another change
         desk.until(lambda: len(desk.pods_of(stuck)) == 2)
 
@@ -168,14 +168,14 @@ def test_drained_jobs_give_their_room_back_and_come_first_when_the_queue_resumes
 
     def drained() -> bool:
         clock.step(1.0)
-        return desk.phase(first) == "Queued" and desk.held() == set() and desk.waiting() == {first, urgent}
+        return desk.phase(first) == "Queued" and desk.reserved() == set() and desk.waiting() == {first, urgent}
 
     desk.until(drained)
     assert not desk.pods_of(first)
     assert desk.job(first).status.queue.drained
     assert desk.content.entries[first].entry.returning
     desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
-    desk.until(lambda: desk.held() == {first} and len(desk.pods_of(first)) == 2)
+    desk.until(lambda: desk.reserved() == {first} and len(desk.pods_of(first)) == 2)
     assert desk.job(first).status.attempt == 2
     assert desk.job(first).status.queue is None
     assert desk.waiting() == {urgent}
@@ -200,7 +200,7 @@ def test_draining_a_queue_shortens_long_grace_periods(desk: Desk, namespace: str
     if gone:  # the pod ends with the grace period of its template, and its queue pays
         desk.cluster.delete(TORCHJOBS, key.name, namespace)
         desk.until(lambda: grace() == 2**31)
-        assert desk.held() == {key}
+        assert desk.reserved() == {key}
     desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
 
     def shortened() -> bool:
@@ -211,20 +211,20 @@ def test_draining_a_queue_shortens_long_grace_periods(desk: Desk, namespace: str
     told = {each["reason"] for each in desk.cluster.list(EVENTS, namespace).items}
     assert "GracePeriodShortened" in told
     desk.cluster.delete(PODS, "train-master-0", namespace, grace_period_seconds=0)
-    desk.until(lambda: desk.held() == set())
+    desk.until(lambda: desk.reserved() == set())
 
 
 def test_a_pick_just_before_its_queue_drains_is_given_back(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
     key = desk.submit("train", namespace, "a")
-    desk.until(lambda: desk.held() == {key}, worker=False)
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
     version = desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "HoldAndDrain"}})
     assert desk.queues.wait_for(int(version["metadata"]["resourceVersion"]), SECONDS)
 
     def back() -> bool:
         clock.step(0.5)
-        return desk.held() == set() and desk.waiting() == {key}
+        return desk.reserved() == set() and desk.waiting() == {key}
 
     desk.until(back)
     assert not desk.pods_of(key)
@@ -242,8 +242,8 @@ def test_a_queue_pays_for_a_job_that_did_not_run_in_time(
         seen(desk, other)
         until(lambda: len(desk.watches.queues.values()) == 2)
         desk.begin()
-        desk.until(lambda: desk.held() == {stuck} and len(desk.pods_of(stuck)) == 2)
+        desk.until(lambda: desk.reserved() == {stuck} and len(desk.pods_of(stuck)) == 2)
         clock.step(101)
-        desk.until(lambda: desk.held() - {stuck})
-        assert desk.held() == {other}
+        desk.until(lambda: desk.reserved() - {stuck})
+        assert desk.reserved() == {other}
         assert desk.waiting() == {same}

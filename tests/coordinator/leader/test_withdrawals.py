@@ -24,7 +24,7 @@ def kept_for(desk: Desk, namespace: str) -> JobKey:
     small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE) for number in range(9)]
     seen(desk, small[-1])
     desk.begin()
-    desk.until(lambda: desk.held() == set(small[:SLOTS]))
+    desk.until(lambda: desk.reserved() == set(small[:SLOTS]))
     large = desk.submit("large", namespace, "a", tasks=ALL)
     seen(desk, large)
     for number in range(3):
@@ -39,7 +39,7 @@ def end(desk: Desk, job: JobKey) -> None:
     """Let a job succeed, and wait until its room is free."""
     desk.until(lambda: desk.pods_of(job))
     desk.move(job, "Succeeded")
-    desk.until(lambda: job not in desk.held())
+    desk.until(lambda: job not in desk.reserved())
 
 
 def kept(desk: Desk) -> bool:
@@ -75,5 +75,5 @@ def test_a_queue_pays_for_kept_room_when_the_owner_withdraws_the_job(
     with Desk(embedded_cluster, clock, pool=f"cpu={SLOTS}", cost="cpu") as desk:
         job = kept_for(desk, namespace)
         withdraw(desk, job)
-        desk.until(lambda: not kept(desk) and len(desk.held()) == SLOTS)
-        assert {key.name[:2] for key in desk.held()} == {"b-"}, "the queue has had its turn"
+        desk.until(lambda: not kept(desk) and len(desk.reserved()) == SLOTS)
+        assert {key.name[:2] for key in desk.reserved()} == {"b-"}, "the queue has had its turn"

@@ -147,14 +147,14 @@ def kept_with_deadlines(desk: Desk, namespace: str) -> tuple[JobKey, list[JobKey
     small = [desk.submit(f"b-{n}", namespace, "b", tasks=ONE, activeDeadlineSeconds=HOUR) for n in range(SLOTS + 5)]
     seen(desk, small[-1])
     desk.begin()
-    desk.until(lambda: desk.held() == set(small[:SLOTS]))
+    desk.until(lambda: desk.reserved() == set(small[:SLOTS]))
     large = desk.submit("large", namespace, "a", tasks=ALL)
     seen(desk, large)
     for number in range(3):
         end(desk, small[number])
     desk.until(lambda: kept(desk))
-    desk.until(lambda: len(desk.held()) == SLOTS - 1)
-    running = [each for each in small if each in desk.held()]
+    desk.until(lambda: len(desk.reserved()) == SLOTS - 1)
+    running = [each for each in small if each in desk.reserved()]
     desk.until(lambda: all(map(desk.pods_of, running)))
     return large, running
 
@@ -170,11 +170,11 @@ def test_kept_room_is_lent_to_a_short_job_only(
 
         def lent() -> bool:
             clock.step(0.1)  # the status of a job shows only after a moment that it waits
-            return len(desk.held()) == SLOTS
+            return len(desk.reserved()) == SLOTS
 
         desk.until(lent)
-        assert {each.name for each in desk.held()} == {"short", *(each.name for each in running)}
+        assert {each.name for each in desk.reserved()} == {"short", *(each.name for each in running)}
         assert kept(desk), "it still waits for the others"
-        for each in desk.held():
+        for each in desk.reserved():
             end(desk, each)
-        desk.until(lambda: large in desk.held())
+        desk.until(lambda: large in desk.reserved())

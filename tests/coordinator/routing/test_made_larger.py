@@ -77,7 +77,7 @@ def test_a_job_whose_raised_charge_exceeds_the_quota_is_not_tried_again(desk: De
     desk.queue("a", quota={"memory": "2Gi"})
     desk.begin()
     large = desk.submit("large", namespace, "a", tasks=THREE)
-    desk.until(lambda: desk.phase(large) == "Queued" and large in desk.waiting() and not desk.held())
+    desk.until(lambda: desk.phase(large) == "Queued" and large in desk.waiting() and not desk.reserved())
     assert desk.job(large).charge["memory"] >= 3 * GI
     assert desk.watches.job(large) is not None
     tries = desk.job(large).status.attempt

@@ -72,7 +72,7 @@ def told(desk: Desk, key: JobKey) -> str:
 
 def kept_out(desk: Desk, key: JobKey) -> bool:
     """Return whether a job holds no room, is in no order, and gives NamespaceQuota as the reason."""
-    return key not in desk.held() | desk.waiting() and told(desk, key) == "NamespaceQuota"
+    return key not in desk.reserved() | desk.waiting() and told(desk, key) == "NamespaceQuota"
 
 
 def test_a_refused_job_gives_its_room_back_and_runs_once_the_quota_has_room(
@@ -98,12 +98,12 @@ def test_a_refused_job_gives_its_room_back_and_runs_once_the_quota_has_room(
     desk.until(lambda: desk.phase(other) == "Running")
     clock.step(3600)
     desk.term.resync()
-    desk.until(lambda: not desk.watches.quota_jobs.take_due() and desk.held() == {other})
+    desk.until(lambda: not desk.watches.quota_jobs.take_due() and desk.reserved() == {other})
     assert desk.job(large).status.attempt == 1, "no pick while the quota does not hold it"
     assert not desk.waiting()
 
     desk.cluster.delete(TORCHJOBS, "other", namespace)
-    desk.until(lambda: desk.held() == set())
+    desk.until(lambda: desk.reserved() == set())
     quota.raise_to(limits_memory="6Gi")
     quota.use(limits_memory="0")
     desk.until(lambda: len(desk.pods_of(large)) == 3)
@@ -187,7 +187,7 @@ def test_a_refused_job_stays_out_of_the_order_after_a_loss_of_the_queues(desk: D
     desk.lose()
     desk.begin(2)
     assert desk.waiting() == set()
-    assert desk.held() == set()
+    assert desk.reserved() == set()
     desk.until(lambda: not desk.term.step())
     assert desk.job(key).status.attempt == 1
     looker = Collector(desk.cluster, desk.store, desk.work, "default")
@@ -220,7 +220,7 @@ def test_a_queue_pays_for_a_refused_job(cluster: KubernetesCluster, clock: Clock
         until(lambda: len(desk.watches.jobs.values()) == 3 and len(desk.watches.queues.values()) == 2)
         desk.begin()
         desk.until(lambda: desk.job(refused).status.attempt == 1)
-        desk.until(lambda: desk.held() - {refused})
-        assert desk.held() == {other}
+        desk.until(lambda: desk.reserved() - {refused})
+        assert desk.reserved() == {other}
         assert desk.waiting() == {same}
         assert kept_out(desk, refused)

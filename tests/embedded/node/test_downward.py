@@ -204,7 +204,7 @@ def test_deletion_ends_a_pod_that_waits_at_its_gate(stage: Stage) -> None:
     until(lambda: processes.members(mark))
     folder = stage.folder(name)
     stage.delete(name)
-    stage.gone(name)  # long before the grace period ends, because SIGTERM is enough
+    stage.wait_gone(name)  # long before the grace period ends, because SIGTERM is enough
     assert not processes.members(mark)
     until(folder.exists, lambda there: not there)
 
@@ -217,7 +217,7 @@ def test_deletion_of_an_owner_deletes_its_pod_that_waits_at_its_gate(stage: Stag
     name = gated(stage, "true", metadata={"ownerReferences": [{**reference, "controller": True}]})
     waiting(stage, name)
     stage.cluster.delete(CONFIG_MAPS, "owner", "default")
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_a_pod_is_deleted_although_a_volume_file_cannot_be_written(stage: Stage) -> None:
@@ -227,7 +227,7 @@ def test_a_pod_is_deleted_although_a_volume_file_cannot_be_written(stage: Stage)
     until(lambda: stage.log(name) if stage.phase(name, "Running") else "", bool)
     stage.cluster.patch(PODS, name, {"metadata": {"annotations": {"x": "y"}}}, "default")
     stage.delete(name)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_volume_files_follow_the_metadata_of_a_running_pod(stage: Stage) -> None:

@@ -65,7 +65,7 @@ def test_a_gang_runs_when_all_its_pods_exist_and_stays_completed_after_their_del
     version = get(stage, group)["metadata"]["resourceVersion"]
     for name in (first, second):
         stage.delete(name)
-        stage.gone(name)
+        stage.wait_gone(name)
     other = stage.run("true")  # the scheduler handles this pod after the deletions
     stage.phase(other, "Succeeded")
     assert get(stage, group)["metadata"]["resourceVersion"] == version
@@ -83,14 +83,14 @@ def test_the_second_of_two_large_gangs_waits_until_the_first_has_gone(stage: Sta
     wait_group(stage, groups[1], phase="Running", running=2)
     for name in pods[groups[1]]:
         stage.delete(name, grace=0)
-        stage.gone(name)
+        stage.wait_gone(name)
 
 
 def test_a_group_waits_for_its_queue_and_a_pod_for_its_group(stage: Stage) -> None:
     orphan = make_member(stage, "nowhere")
     stage.wait(orphan, lambda status: "there is no PodGroup nowhere" in str(status.get("conditions")))
     stage.delete(orphan)
-    stage.gone(orphan)
+    stage.wait_gone(orphan)
     group = make_group(stage, 1, queue="closed")
     member = make_member(stage, group)
     assert reason(wait_group(stage, group, phase="Pending")) == "QueueNotOpen"
@@ -100,7 +100,7 @@ def test_a_group_waits_for_its_queue_and_a_pod_for_its_group(stage: Stage) -> No
     wait_group(stage, group, phase="Running", running=1)
     stage.cluster.patch(GANG_QUEUES, "closed", {"status": {"state": "Closed"}}, subresource="status")
     stage.delete(member, grace=0)
-    stage.gone(member)
+    stage.wait_gone(member)
     assert reason(wait_group(stage, group, phase="Pending")) == "QueueNotOpen"
 
 

@@ -188,7 +188,7 @@ def test_only_the_container_over_its_limit_is_killed(stage: Stage) -> None:
     assert_oom_killed(terminated(status), "100Mi")
     assert "running" in status["containerStatuses"][1]["state"]
     stage.delete(name, grace=0)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_the_largest_container_is_killed_if_the_pod_exceeds_its_limit(stage: Stage) -> None:
@@ -201,7 +201,7 @@ def test_the_largest_container_is_killed_if_the_pod_exceeds_its_limit(stage: Sta
     assert "its limit is 200Mi (spec.resources.limits.memory)" in ended["message"]
     assert "container c1 used most of it" in ended["message"]
     stage.delete(name, grace=0)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_a_restarted_container_reports_an_oom_kill_as_its_last_state(stage: Stage) -> None:

@@ -30,7 +30,7 @@ def test_a_failure_to_note_log_times_stops_no_pod(stage: Stage) -> None:
     times.rmdir()
     until(times.is_file)
     stage.delete(chatty, grace=0)
-    stage.gone(chatty)
+    stage.wait_gone(chatty)
 
 
 def test_a_pod_starts_once_its_restart_record_can_be_read(stage: Stage) -> None:
@@ -44,7 +44,7 @@ def test_a_pod_starts_once_its_restart_record_can_be_read(stage: Stage) -> None:
     record.rmdir()
     stage.phase(held, "Running")
     stage.delete(held, grace=0)
-    stage.gone(held)
+    stage.wait_gone(held)
 
 
 def test_the_node_condition_names_skipped_pods_until_they_run(stage: Stage) -> None:
@@ -58,7 +58,7 @@ def test_the_node_condition_names_skipped_pods_until_they_run(stage: Stage) -> N
     until(lambda: errors_of(stage), lambda found: found.get("status") == "False")
     stage.phase(held, "Running")
     stage.delete(held, grace=0)
-    stage.gone(held)
+    stage.wait_gone(held)
 
 
 def test_a_container_reports_a_full_disk_and_starts_when_there_is_space(

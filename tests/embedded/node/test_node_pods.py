@@ -64,7 +64,7 @@ def test_a_running_pod_is_ready(stage: Stage) -> None:
     conditions = {each["type"]: each["status"] for each in status["conditions"]}
     assert conditions["Ready"] == conditions["ContainersReady"] == "True"
     stage.delete(name, grace=0)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_init_containers_run_first_in_order(stage: Stage) -> None:
@@ -111,7 +111,7 @@ def test_policy_always_restarts_a_container_with_backoff(stage: Stage) -> None:
     assert first(status)["lastState"]["terminated"]["exitCode"] == 0
     assert status["phase"] == "Running"
     stage.delete(name)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_a_container_has_the_variables_of_its_pod_and_of_the_node(stage: Stage) -> None:
@@ -174,7 +174,7 @@ def test_gpus_are_exclusive(stage: Stage) -> None:
     for name in names[1:] + names[:1]:
         if name != running[0]:
             stage.delete(name, grace=0)
-            stage.gone(name)
+            stage.wait_gone(name)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_deleted_container_gets_sigterm_and_can_end_cleanly(stage: Stage) -> N
     output = stage.folder(name) / "containers" / "c0" / "0" / "output"
     with output.open() as log:
         stage.delete(name)
-        stage.gone(name)
+        stage.wait_gone(name)
         assert log.read().split()[-1] == "bye"
     until(output.exists, lambda there: not there)
 
@@ -265,7 +265,7 @@ def test_deletion_kills_processes_that_ignore_sigterm_and_their_children(stage: 
     mark = stage.get(name)["metadata"]["uid"] + "/"
     assert set(pids) <= processes.members(mark)
     stage.delete(name, grace=1)
-    stage.gone(name)
+    stage.wait_gone(name)
     assert not any(map(alive, pids))
     assert not processes.members(mark)
 

@@ -55,7 +55,7 @@ def test_a_restarted_node_takes_over_a_running_pod_and_its_gpu(bare: Stage, star
     assert before & processes.members(bare.get(name)["metadata"]["uid"] + "/")
     assert bare.status(name)["containerStatuses"][0]["restartCount"] == 0
     bare.delete(name)
-    bare.gone(name)
+    bare.wait_gone(name)
 
 
 def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
@@ -72,7 +72,7 @@ def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
     mark = bare.get(name)["metadata"]["uid"] + "/"
     assert processes.members(mark)
     bare.delete(name, grace=0)
-    bare.gone(name)
+    bare.wait_gone(name)
     # A new node ends processes that belong to no pod.
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
         until(lambda: processes.members(mark), lambda members: not members)

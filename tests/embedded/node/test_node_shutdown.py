@@ -213,7 +213,7 @@ def test_a_shutdown_treats_pods_according_to_their_state(bare: Stage, start: Sta
     assert "reason" not in bare.status(done)
     for name in (initializing, restarted, half_done):
         assert nobodys_failure(bare.status(name)), bare.status(name)
-    bare.gone(deleted)
+    bare.wait_gone(deleted)
     assert bare.status(crashing)["phase"] == "Running"
     assert "nodeName" not in bare.get(late)["spec"]
     start()

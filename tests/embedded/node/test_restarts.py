@@ -335,7 +335,7 @@ def test_containers_are_restarted_in_place(stage: Stage) -> None:
     assert [each["restartCount"] for each in status["containerStatuses"]] == [2, 2]
     assert outputs(stage, name)[-1] == "three 0\n"
     stage.delete(name)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 @contextlib.contextmanager
@@ -363,7 +363,7 @@ def test_a_restart_kills_a_container_that_ignores_sigterm_and_its_children(stage
     assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 137
     assert not os.path.exists(f"/proc/{child.strip()}")
     stage.delete(name, grace=0)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def test_a_restart_of_a_finished_pod_is_refused(stage: Stage) -> None:
@@ -387,7 +387,7 @@ def test_a_restart_of_an_initializing_pod_is_done_without_a_new_run(stage: Stage
     assert status["containerStatuses"][0]["restartCount"] == 0
     assert outputs(stage, name) == ["one 0\n"]
     stage.delete(name)
-    stage.gone(name)
+    stage.wait_gone(name)
 
 
 def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
@@ -423,4 +423,4 @@ def test_a_restart_happens_once_if_the_node_is_killed_at_any_step(bare: Stage, s
     mark = bare.get(name)["metadata"]["uid"] + "/"
     assert len(processes.members(mark)) == 1
     bare.delete(name)
-    bare.gone(name)
+    bare.wait_gone(name)

@@ -151,7 +151,7 @@ def test_second_stop_signal_ends_the_worker_at_once(stage: Stage) -> None:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with ports.held() as port:
+    with ports.reserve() as port:
         yield port
 
 

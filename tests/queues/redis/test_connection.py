@@ -108,5 +108,5 @@ def test_reset_before_the_tls_handshake_leaves_no_socket_open(tmp_path: Path, mo
         client = connection.connect(url, client_name="test", retries=1)
         with pytest.raises(errors.StoreUnreachable, match="reset by peer") as raised:
             RedisStore(client).epoch()
-        assert resets.left_open() == [], raised
+        assert resets.open_sockets() == [], raised
         client.close()

@@ -58,7 +58,7 @@ def test_job_is_sent_back_when_quota_cannot_hold_added_devices(bench: Bench) -> 
     bench.remove(made)
     go(bench, "quota", 1)
     assert bench.names() == []
-    assert bench.said("Queued")[0] == "ExceedsQuota"
+    assert bench.true_condition("Queued")[0] == "ExceedsQuota"
     assert bench.job.charge == {"jobs": 1, "pods": 4, GPU: 32}
 
 

@@ -264,13 +264,13 @@ class TestOnAServer:
         assert len(made) <= 2
         self.go(bench, asked, refused)
         assert len(asked) == 1
-        assert bench.said("Admitted")[0] == "ExceedsQuota"
+        assert bench.true_condition("Admitted")[0] == "ExceedsQuota"
         bench.remove(*made)
         self.go(bench, asked, refused)
         assert bench.names() == []
         found = bench.job
         assert (found.status.phase, found.admission) == ("Queued", None)
-        reason, message = bench.said("Queued")
+        reason, message = bench.true_condition("Queued")
         assert reason == "ExceedsQuota"
         assert "memory" in message
         assert found.charge["memory"] > 0

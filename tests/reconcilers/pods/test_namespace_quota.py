@@ -46,7 +46,7 @@ def test_refused_job_is_queued_without_pods_and_names_the_quota(bench: Bench) ->
     assert bench.names() == []
     status = bench.job.status
     assert (status.phase, status.admission, status.attempt) == ("Queued", None, 1)
-    reason, message = bench.said("Queued")
+    reason, message = bench.true_condition("Queued")
     assert reason == "NamespaceQuota"
     assert "exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2" in message
     assert status.queue is not None
@@ -63,7 +63,7 @@ def test_refusal_of_first_pod_costs_one_status_write(bench: Bench) -> None:
     bench.pick()
     before = bench.counting.calls["patch TorchJob"]
     bench.reconcile()
-    assert bench.said("Queued")[0] == "NamespaceQuota"
+    assert bench.true_condition("Queued")[0] == "NamespaceQuota"
     assert bench.counting.calls["patch TorchJob"] - before == 2, "Admitted, and sent back"
     assert bench.names() == []
     go(bench)
@@ -98,7 +98,7 @@ def test_refused_job_loses_its_services(bench: Bench) -> None:
     bench.pick()
     go(bench)
     assert bench.services() == []
-    assert bench.said("Queued")[0] == "NamespaceQuota"
+    assert bench.true_condition("Queued")[0] == "NamespaceQuota"
 
 
 @pytest.mark.parametrize("hard", [{"services": "0"}, {"count/services": "0"}, {"count/pods": "1"}])
@@ -108,7 +108,7 @@ def test_quota_on_object_counts_sends_job_back(bench: Bench, hard: dict[str, str
     bench.pick()
     go(bench)
     assert bench.names() == []
-    assert bench.said("Queued")[0] == "NamespaceQuota"
+    assert bench.true_condition("Queued")[0] == "NamespaceQuota"
 
 
 def test_quota_that_requires_missing_limits_sends_job_back(bench: Bench) -> None:
@@ -116,7 +116,7 @@ def test_quota_that_requires_missing_limits_sends_job_back(bench: Bench) -> None
     bench.submit({"Worker": task()})
     bench.pick()
     go(bench)
-    reason, message = bench.said("Queued")
+    reason, message = bench.true_condition("Queued")
     assert reason == "NamespaceQuota"
     assert "must specify limits.memory" in message
     waits = bench.job.status.queue
@@ -137,7 +137,7 @@ def test_running_job_is_sent_back_when_quota_refuses_a_replacement_pod(bench: Be
     bench.move("Failed", "digits-worker-1", exit_code=1)
     go(bench, 8)
     assert bench.names() == []
-    assert bench.said("Queued")[0] == "NamespaceQuota"
+    assert bench.true_condition("Queued")[0] == "NamespaceQuota"
     assert bench.job.status.restart_count == 1
 
 
@@ -147,7 +147,7 @@ def test_job_with_its_minimum_of_pods_keeps_its_admission(bench: Bench) -> None:
     bench.pick()
     bench.reconcile(times=3)
     assert len(bench.names()) == 3
-    reason, message = bench.said("Admitted")
+    reason, message = bench.true_condition("Admitted")
     assert reason == "PodsForbidden"
     assert "exceeded quota" in message
     bench.move("Running")
@@ -193,7 +193,7 @@ def test_refused_gang_loses_its_group_and_admission(cluster: KubernetesCluster, 
             change = {"status": {"phase": "Inqueue"}}
             cluster.patch(POD_GROUPS, group["metadata"]["name"], change, namespace)
         go(bench)
-        assert bench.said("Queued")[0] == "NamespaceQuota"
+        assert bench.true_condition("Queued")[0] == "NamespaceQuota"
         assert bench.names() == []
         assert cluster.list(POD_GROUPS, namespace).items == []
         assert bench.job.admission is None

@@ -24,7 +24,7 @@ from embedded.redis import server as embedded_redis
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
-from tests.support.acceptance.stack import FINAL, Said, Stack, clean_environment, run, torchq_command, until
+from tests.support.acceptance.stack import FINAL, CommandResult, Stack, clean_environment, run, torchq_command, until
 from tests.support.kube.servers import Server
 from tests.support.rbac import access
 
@@ -45,16 +45,16 @@ class RealStack(Stack):
         """Apply deploy/rbac, write the kubeconfigs of the accounts, start all processes, and wait until they work."""
         self._accounts()
         self.process("redis", *embedded_redis.prepare(self.layout).command)
-        self.come(lambda: embedded_redis.answers(self.redis_url))
+        self.wait_for(lambda: embedded_redis.answers(self.redis_url))
         node = ["--data", str(self.data), "--kubeconfig", str(self.layout.kubeconfig), "--stop-pods"]
         machine = ["--cpus", "4", "--memory", "8Gi", "--gpus", "0"]
         self.process("node", sys.executable, "-m", "embedded.node.node", *node, *machine)
-        self.come(lambda: self.api.list(NODES).items)
+        self.wait_for(lambda: self.api.list(NODES).items)
         self.serve("coordinator", COORDINATOR)
         self.serve("worker", WORKER, "--processes", "2")
-        self.come(lambda: self.api.list(LEASES, manifests.LEASE_NAMESPACE).items)
+        self.wait_for(lambda: self.api.list(LEASES, manifests.LEASE_NAMESPACE).items)
 
-    def come(self, condition: Callable[[], object]) -> None:
+    def wait_for(self, condition: Callable[[], object]) -> None:
         """Wait until the condition holds. Fail if a process of the stack ends meanwhile."""
         until(lambda: condition() or any(process.poll() is not None for process in self.running.values()))
         for name, process in self.running.items():
@@ -109,12 +109,12 @@ class RealStack(Stack):
     def account(self, role: Role) -> dict[str, str]:
         return clean_environment(TORCHQ_KUBECONFIG=str(self.data / f"{role.name}.kubeconfig"))
 
-    def tried(self, *arguments: str, text: str | None = None) -> Said:
+    def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
         """Run a command that may fail, and return its result. Commands for queues run as the queue admin."""
         role = QUEUE_ADMIN if arguments[0] == "queue" else USER
-        said = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
-        assert "Traceback" not in said.err + said.out, said
-        return said
+        result = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
+        assert "Traceback" not in result.err + result.out, result
+        return result
 
     def connected(self, role: Role) -> KubernetesCluster:
         """Return an API client with the rights of an account. The stack closes it."""

@@ -29,7 +29,7 @@ from embedded.redis import server
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
-from tests.support.acceptance.warm import Said, Warm
+from tests.support.acceptance.warm import CommandResult, Warm
 
 DEADLINE_SECONDS = 90.0
 COMMAND_SECONDS = 90.0
@@ -66,7 +66,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
-def run(*arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None) -> Said:
+def run(*arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None) -> CommandResult:
     """Run a torchq command to its end and return its result."""
     return COMMANDS.run(*arguments, cwd=cwd, environment=environment, text=text, seconds=COMMAND_SECONDS)
 
@@ -102,17 +102,17 @@ class Stack:
 
     def torchq(self, *arguments: str, text: str | None = None) -> str:
         """Run a command that must succeed, and return its output."""
-        said = self.tried(*arguments, text=text)
+        said = self.try_run(*arguments, text=text)
         assert said.code == 0, said
         return said.out
 
-    def tried(self, *arguments: str, text: str | None = None) -> Said:
+    def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
         """Run a command that may fail, and return its result. Its output must not contain a traceback."""
         said = run(*arguments, cwd=self.folder, environment=self.environment, text=text)
         assert "Traceback" not in said.err + said.out, said
         return said
 
-    def shown(self, *arguments: str) -> Any:
+    def output_json(self, *arguments: str) -> Any:
         """Run a command with `-o json` and return the decoded output."""
         return json.loads(self.torchq(*arguments, "-o", "json"))
 
@@ -123,21 +123,21 @@ class Stack:
 
     # Start and end of the stack.
 
-    def local(self, command: str, *arguments: str) -> Said:
+    def local(self, command: str, *arguments: str) -> CommandResult:
         """Run a `torchq local` command, which needs no kubeconfig, and return its result."""
         said = run("local", command, "--data", str(self.data), *arguments, cwd=self.folder, environment=self._bare)
         assert "Traceback" not in said.err + said.out, said
         return said
 
-    def up(self, *options: str) -> Said:
+    def up(self, *options: str) -> CommandResult:
         """Start the cluster with the options of the stack."""
         return self.local("up", *self.options, *options)
 
-    def down(self) -> Said:
+    def down(self) -> CommandResult:
         """Stop the cluster."""
         return self.local("down")
 
-    def begin(self, command: str, *arguments: str) -> Callable[[], Said]:
+    def begin(self, command: str, *arguments: str) -> Callable[[], CommandResult]:
         """Start a `torchq local` command in a thread. Return a function that waits for its result."""
         executor = ThreadPoolExecutor(1)
         begun = executor.submit(self.local, command, *arguments)
@@ -245,7 +245,7 @@ class Stack:
             found = connection.hget("torchq:queues", queue)
         return bool(found and json.loads(str(found))["open"])
 
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Return whether no job holds resources and no job waits."""
         with contextlib.suppress(redis.ConnectionError):
             return not self.charged() and not self.waiting()
@@ -260,7 +260,7 @@ class Stack:
             with contextlib.suppress(errors.NotFound):
                 self.api.delete(TORCHJOBS, item["metadata"]["name"], item["metadata"]["namespace"])
         until(self.pods, lambda pods: not pods)
-        until(self.settled)
+        until(self.is_settled)
         for item in self.api.list(TENANT_QUEUES).items:
             with contextlib.suppress(errors.NotFound):
                 self.api.delete(TENANT_QUEUES, item["metadata"]["name"])

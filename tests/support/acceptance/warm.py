@@ -29,7 +29,7 @@ PARENT_IS_THERE = 0
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """The exit code and the output of a command."""
 
     code: int
@@ -46,7 +46,7 @@ class Warm:
 
     def run(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None, seconds: float
-    ) -> Said:
+    ) -> CommandResult:
         """Run a command to its end and return its result. At the timeout, kill it and raise TimeoutError."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
@@ -58,7 +58,7 @@ class Warm:
             request = {"arguments": arguments, "cwd": str(cwd), "environment": dict(environment)}
             code = _ask(connection, request, streams)
             out, err = (_content(each) for each in streams[1:])
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     def close(self) -> None:
         """End the waiting process."""

@@ -1,4 +1,4 @@
-"""What the tests on an API server share: a desk whose steps a test takes by hand, and builders of its objects."""
+"""The coordinator and a worker as one object whose steps a test takes by hand, and builders of its objects."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ LEASE_SECONDS = 8.0
 
 
 class Desk:
-    """The term of a coordinator and one worker without their processes; the test takes every step."""
+    """The control loop of a coordinator, and one worker, without their processes; the test takes every step."""
 
     counting: Callable[[Any], Any] = Counting
     """The class of the client that stands between each of the two and the API server."""
@@ -105,7 +105,7 @@ class Desk:
         return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
 
     def new_term(self, store: QueueStore | None = None) -> ControlLoop:
-        """Return a term as a new leader creates it."""
+        """Return a control loop as a new leader creates it."""
         self.store = store or self.store
         return ControlLoop(
             self.watches,
@@ -118,7 +118,7 @@ class Desk:
         )
 
     def begin(self, epoch: int = 1) -> None:
-        """Begin a term."""
+        """Start the control loop in an epoch."""
         self.term = self.new_term()
         self.term.rebuild(epoch)
 
@@ -208,8 +208,8 @@ class Desk:
         """Return the keys of the jobs that wait in the store."""
         return set(self.content.entries)
 
-    def held(self) -> set[JobKey]:
-        """Return the keys of the jobs that hold room in the store."""
+    def reserved(self) -> set[JobKey]:
+        """Return the keys of the jobs that have a reservation in the store."""
         return set(self.content.reservations)
 
 

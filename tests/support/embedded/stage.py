@@ -79,7 +79,7 @@ class Stage:
         """Wait until the pod is in one of the phases, and return its status."""
         return self.wait(name, lambda status: status.get("phase") in phases)
 
-    def gone(self, name: str) -> None:
+    def wait_gone(self, name: str) -> None:
         """Wait until the pod no longer exists."""
         until(lambda: self._exists(name), lambda exists: not exists)
 

@@ -12,7 +12,7 @@ from tests.support.kube.servers import Server
 SECONDS = 60.0
 
 
-def connected(server: Server) -> ssl.SSLSocket:
+def connect(server: Server) -> ssl.SSLSocket:
     """Return a new TLS connection to the server."""
     assert server.tls is not None
     host, _, port = server.url.rpartition("//")[2].rpartition(":")
@@ -24,7 +24,7 @@ def connected(server: Server) -> ssl.SSLSocket:
         raise
 
 
-def exchanged(stream: ssl.SSLSocket, sent: bytes) -> tuple[int, bytes, bool]:
+def exchange(stream: ssl.SSLSocket, sent: bytes) -> tuple[int, bytes, bool]:
     """Send bytes and return the code and body of the answer, and whether the connection stays open."""
     stream.sendall(sent)
     buffer = b""

@@ -229,7 +229,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, kind: str, section: str = "spec") -> dict[str, Any]:
+def invalid_objects(draw: st.DrawFn, kind: str, section: str = "spec") -> dict[str, Any]:
     """Draw an object with one or two values replaced, added or removed."""
     made = copy.deepcopy(draw(conforming_objects(kind)))
     for _ in range(draw(st.integers(1, 2))):

@@ -22,15 +22,15 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 def resetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Run the server and yield its port; clients of this process start their handshake only after the reset."""
     with socket.create_server(("127.0.0.1", 0)) as listener, monkeypatch.context() as patch:
-        gone = threading.Semaphore(0)
+        resets = threading.Semaphore(0)
         load = ssl.SSLContext.load_verify_locations
 
-        def late(context: ssl.SSLContext, *given: Any, **named: Any) -> None:
-            assert gone.acquire(timeout=_DEADLINE_SECONDS)
-            load(context, *given, **named)
+        def late(context: ssl.SSLContext, *arguments: Any, **options: Any) -> None:
+            assert resets.acquire(timeout=_DEADLINE_SECONDS)
+            load(context, *arguments, **options)
 
         patch.setattr(ssl.SSLContext, "load_verify_locations", late)
-        thread = threading.Thread(target=_reset_all, args=(listener, gone), name="resetting-server")
+        thread = threading.Thread(target=_reset_all, args=(listener, resets), name="resetting-server")
         thread.start()
         try:
             yield listener.getsockname()[1]
@@ -39,16 +39,16 @@ def resetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
             thread.join()
 
 
-def _reset_all(listener: socket.socket, gone: threading.Semaphore) -> None:
+def _reset_all(listener: socket.socket, resets: threading.Semaphore) -> None:
     with contextlib.suppress(OSError):
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             connection.close()
-            gone.release()
+            resets.release()
 
 
-def left_open() -> list[ssl.SSLSocket]:
+def open_sockets() -> list[ssl.SSLSocket]:
     """Return the open TLS sockets of this process without a handshake; only the garbage collector would close them."""
     sockets = [found for found in gc.get_objects() if isinstance(found, ssl.SSLSocket)]
     return [found for found in sockets if found.fileno() >= 0 and found.version() is None]

@@ -17,8 +17,8 @@ import orjson
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it arrived."""
+class ReceivedRequest:
+    """A request as the server received it."""
 
     method: str
     path: str
@@ -42,11 +42,11 @@ class Answer:
     cut: bool = False
 
 
-Script = Callable[[Asked], Answer]
+Script = Callable[[ReceivedRequest], Answer]
 
 
 class Player(BaseHTTPRequestHandler):
-    """Handles one connection as the script says."""
+    """Answers the requests of one connection from the script."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -60,7 +60,7 @@ class Player(BaseHTTPRequestHandler):
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
-        asked = Asked(
+        received = ReceivedRequest(
             self.command,
             url.path,
             dict(parse_qsl(url.query)),
@@ -69,7 +69,7 @@ class Player(BaseHTTPRequestHandler):
             self.client_address[1],
         )
         with contextlib.suppress(OSError):
-            self.send(self.script.next_answer(asked))
+            self.send(self.script.next_answer(received))
 
     def send(self, answer: Answer) -> None:
         if answer.status == 0:
@@ -124,7 +124,7 @@ class ScriptedServer:
     def __init__(self) -> None:
         self.answers: list[Answer | Script] = []
         self.otherwise: Answer | Script = Answer(500, {"kind": "Status", "message": "not in the script"})
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.changed = threading.Condition()
         self.stopping = threading.Event()
         player = type("BoundPlayer", (Player,), {"script": self})
@@ -141,19 +141,19 @@ class ScriptedServer:
         with self.changed:
             self.answers.extend(answers)
 
-    def wait_asked(self, count: int, timeout: float = 10.0) -> list[Asked]:
+    def wait_requests(self, count: int, timeout: float = 10.0) -> list[ReceivedRequest]:
         """Return the requests so far, once there are `count` of them."""
         with self.changed:
-            enough = self.changed.wait_for(lambda: len(self.asked) >= count, timeout)
-            assert enough, f"{len(self.asked)} requests, not {count}"
-            return list(self.asked)
+            enough = self.changed.wait_for(lambda: len(self.requests) >= count, timeout)
+            assert enough, f"{len(self.requests)} requests, not {count}"
+            return list(self.requests)
 
-    def next_answer(self, asked: Asked) -> Answer:
+    def next_answer(self, received: ReceivedRequest) -> Answer:
         with self.changed:
-            self.asked.append(asked)
+            self.requests.append(received)
             self.changed.notify_all()
             answer = self.answers.pop(0) if self.answers else self.otherwise
-        return answer if isinstance(answer, Answer) else answer(asked)
+        return answer if isinstance(answer, Answer) else answer(received)
 
     def start(self) -> None:
         self._thread.start()

@@ -83,7 +83,7 @@ def trusting(layout: Layout) -> ssl.SSLContext:
 @contextlib.contextmanager
 def real(folder: Path) -> Iterator[Server]:
     """Run kube-apiserver and a temporary etcd on loopback; skip the test if a binary is missing."""
-    with ports.held() as peer, ports.held() as client, ports.held() as secure:
+    with ports.reserve() as peer, ports.reserve() as client, ports.reserve() as secure:
         yield from _real(folder, peer, client, secure)
 
 
@@ -138,10 +138,10 @@ def _wait_ready(server: Server, log: Path) -> None:
 @contextlib.contextmanager
 def _process(command: list[Any], log: Path) -> Iterator[None]:
     with open(log, "wb") as output:
-        held = die_with_parent.wrap_command(
+        wrapped = die_with_parent.wrap_command(
             map(str, command), signal.SIGKILL
         )  # only SIGKILL ends each of them without the other
-        process = subprocess.Popen(held, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(wrapped, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield
         finally:

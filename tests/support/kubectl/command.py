@@ -18,7 +18,7 @@ needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl 
 
 
 @dataclass(frozen=True)
-class Said:
+class KubectlResult:
     """The exit code and the output of a command."""
 
     code: int
@@ -38,7 +38,7 @@ class Kubectl:
     def environment(self, **more: str) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), **more}
 
-    def tried(self, *arguments: str, body: Any = None, **variables: str) -> Said:
+    def try_run(self, *arguments: str, body: Any = None, **variables: str) -> KubectlResult:
         """Run a command that may fail, and return its exit code and output."""
         text = None if body is None else body if isinstance(body, str) else json.dumps(body)
         done = subprocess.run(
@@ -51,22 +51,22 @@ class Kubectl:
             timeout=SECONDS,
             check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return KubectlResult(done.returncode, done.stdout, done.stderr)
 
     def command(self, *arguments: str) -> list[str]:
         return ["kubectl", "--namespace", self.namespace, *arguments]
 
     def __call__(self, *arguments: str, body: Any = None, **variables: str) -> str:
         """Run a command that must succeed, and return its output."""
-        said = self.tried(*arguments, body=body, **variables)
-        assert said.code == 0, said
-        return said.out
+        result = self.try_run(*arguments, body=body, **variables)
+        assert result.code == 0, result
+        return result.out
 
     def refused(self, *arguments: str, body: Any = None) -> str:
         """Run a command that must fail, and return its error output."""
-        said = self.tried(*arguments, body=body)
-        assert said.code != 0, said
-        return said.err
+        result = self.try_run(*arguments, body=body)
+        assert result.code != 0, result
+        return result.err
 
     def json(self, *arguments: str) -> Any:
         """Run a command with -o json and return the parsed output."""

@@ -64,7 +64,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     certify(folder)
     admin = f"user admin on >{RULES} ~* &* +@all\n"
     (folder / "users.acl").write_text(acl.acl(WRITES, READS) + admin)
-    with ports.held() as port:
+    with ports.reserve() as port:
         found = Guarded(folder, port)
         speaks_tls = _speaks_tls(server)
         command = [server, *_options(found, speaks_tls)]

@@ -84,7 +84,7 @@ class Gated:
 
     @contextlib.contextmanager
     def config(self, role: Role, folder: Path) -> Iterator[Path]:
-        with door.standing(self.server, role, TENANT, self._taken.get(role.name)) as url:
+        with door.running(self.server, role, TENANT, self._taken.get(role.name)) as url:
             cluster = {"name": "door", "cluster": {"server": url}}
             context = {"name": "door", "context": {"cluster": "door", "user": "", "namespace": TENANT}}
             config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": []}
@@ -189,10 +189,10 @@ class Granted:
     def _may(self, role: Role, rule: PolicyRule, verb: str) -> bool:
         """Return whether the API server allows the account the verb."""
         namespace = manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
-        asked = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
+        attributes = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
                  "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
                  "name": rule.name or (TENANT if rule in role.queue else "")}  # fmt: skip
-        spec = {"user": self.name(role), "resourceAttributes": asked,
+        spec = {"user": self.name(role), "resourceAttributes": attributes,
                 "groups": ["system:serviceaccounts", "system:authenticated"]}  # fmt: skip
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         code, answer = self.server.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
@@ -201,7 +201,7 @@ class Granted:
 
 
 def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
-    """A ServiceAccount's, with a token that the API server made for it."""
+    """Return the kubeconfig of a ServiceAccount, with a token that the API server has issued for it."""
     path = KINDS["ServiceAccount"].path(namespace, account, "token")
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
     code, made = server.send("POST", path, body)

@@ -22,7 +22,7 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 CARRIED = ("Accept", "Content-Type", "User-Agent")
 
 
-class Asked(NamedTuple):
+class RbacRequest(NamedTuple):
     """A request in the terms of RBAC."""
 
     verb: str
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     name: str
 
 
-def asked(method: str, target: str) -> Asked | None:
+def parse_request(method: str, target: str) -> RbacRequest | None:
     """Return the request in terms of RBAC, or None for a path without a resource, such as discovery."""
     parts = urlsplit(target)
     words = parts.path.strip("/").split("/")
@@ -46,16 +46,16 @@ def asked(method: str, target: str) -> Asked | None:
     plural, name, subresource = (*rest, "", "")[:3]
     query = parse_qs(parts.query)
     verb = VERBS.get(method) or _reading(method, bool(name), "watch" in query)
-    return Asked(verb, group, f"{plural}/{subresource}" if subresource else plural, namespace, name)
+    return RbacRequest(verb, group, f"{plural}/{subresource}" if subresource else plural, namespace, name)
 
 
-def _reading(method: str, named: bool, watching: bool) -> str:
+def _reading(method: str, has_name: bool, watching: bool) -> str:
     if method == "DELETE":
-        return "delete" if named else "deletecollection"
-    return "watch" if watching else "get" if named else "list"
+        return "delete" if has_name else "deletecollection"
+    return "watch" if watching else "get" if has_name else "list"
 
 
-def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | None = None) -> bool:
+def allows(role: Role, tenant: str, request: RbacRequest, without: tuple[str, str] | None = None) -> bool:
     """Return whether a role's rules allow a request; `without` is a resource and verb that are not granted for now."""
     if without == (request.resource, request.verb):
         return False
@@ -74,13 +74,13 @@ def allows(role: Role, tenant: str, request: Asked, without: tuple[str, str] | N
 
 
 @contextlib.contextmanager
-def standing(server: Server, role: Role, tenant: str, without: tuple[str, str] | None = None) -> Iterator[str]:
+def running(server: Server, role: Role, tenant: str, without: tuple[str, str] | None = None) -> Iterator[str]:
     """Yield the URL of a proxy to an embedded server, which runs for the duration of the block."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-            request = asked(self.command, self.path)
+            request = parse_request(self.command, self.path)
             if request is not None and not allows(role, tenant, request, without):
                 return self.reply(403, json.dumps(_forbidden(role, request)).encode(), "application/json")
             with contextlib.closing(_forwarded(server, self.command, self.path, body, self.headers)) as answer:
@@ -132,13 +132,13 @@ def _forwarded(server: Server, method: str, path: str, body: bytes | None, heade
         return found  # type: ignore[no-any-return]
 
 
-def _forbidden(role: Role, request: Asked) -> dict[str, Any]:
+def _forbidden(role: Role, request: RbacRequest) -> dict[str, Any]:
     where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
     plural = request.resource.partition("/")[0]
     target = f"{plural}.{request.group}" if request.group else plural
-    said = (
+    message = (
         f'{target} "{request.name}" is forbidden: User "torchq-{role.name}" cannot {request.verb} resource '
         f'"{request.resource}" in API group "{request.group}" {where}'
     )
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": said, "reason": "Forbidden",
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "Forbidden",
             "details": {"name": request.name, "group": request.group, "kind": plural}, "code": 403}  # fmt: skip

@@ -12,14 +12,14 @@ from crds.api_resources import PODS, SERVICES, Resource
 from kube import status
 from kube.api import Cluster
 
-Asked = tuple[str, str]
-"""A resource as `named` returns it, and a verb: ("torchjobs/status", "patch")."""
+Permission = tuple[str, str]
+"""A resource as `resource_name` returns it, and a verb: ("torchjobs/status", "patch")."""
 SHARED = ("podgroups",)
 """Resource names that several groups share."""
 VERBS = {"pages": "list", "logs": "get"}
 
 
-def named(group: str, plural: str, subresource: str = "") -> str:
+def resource_name(group: str, plural: str, subresource: str = "") -> str:
     """Return a resource with its subresource, and with its group if several groups have that resource."""
     resource = f"{plural}.{group}" if plural in SHARED else plural
     return f"{resource}/{subresource}" if subresource else resource
@@ -27,10 +27,10 @@ def named(group: str, plural: str, subresource: str = "") -> str:
 
 def of_rule(rule: PolicyRule) -> str:
     """Return the resource of a rule."""
-    return named(rule.resource.group, rule.resource.plural, rule.subresource)
+    return resource_name(rule.resource.group, rule.resource.plural, rule.subresource)
 
 
-def granted(role: Role) -> set[Asked]:
+def permissions(role: Role) -> set[Permission]:
     """Return everything that a role grants."""
     return {(of_rule(rule), verb) for rule in role.all_rules() for verb in rule.all_verbs}
 
@@ -43,25 +43,25 @@ class Gatekeeper:
         cluster: Cluster,
         role: Role,
         *,
-        without: Asked | None = None,
+        without: Permission | None = None,
         strict: bool = False,
         namespaces: Collection[str] | None = None,
     ) -> None:
         self._cluster = cluster
         self._role = role
-        self._granted = granted(role) - {without}
+        self._granted = permissions(role) - {without}
         self._strict = strict
         """Whether a refusal fails the test: in tests about other things it means that the table lacks a rule."""
         self._namespaces = namespaces
         """The namespaces in which the role's namespaced rules apply; None: all."""
         self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
-        self.asked: set[Asked] = set()
+        self.requests: set[Permission] = set()
 
     def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
         """Create an object. Access reviews are answered here."""
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
-            target = named(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
+            target = resource_name(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
             return {"status": {"allowed": self._allowed((target, wanted["verb"]), wanted.get("namespace", ""))}}
         self._pass(resource, "create", namespace)
         return self._cluster.create(resource, body, namespace, **options)
@@ -108,22 +108,22 @@ class Gatekeeper:
 
         return asking
 
-    def _allowed(self, asked: Asked, namespace: str) -> bool:
-        somewhere = self._namespaces is None or asked in self._anywhere or namespace in self._namespaces
-        return somewhere and asked in self._granted
+    def _allowed(self, permission: Permission, namespace: str) -> bool:
+        somewhere = self._namespaces is None or permission in self._anywhere or namespace in self._namespaces
+        return somewhere and permission in self._granted
 
     def _pass(self, resource: Resource, verb: str, namespace: str, subresource: str = "") -> None:
-        asked = named(resource.group, resource.plural, subresource), verb
-        self.asked.add(asked)
-        if self._allowed(asked, namespace):
+        permission = resource_name(resource.group, resource.plural, subresource), verb
+        self.requests.add(permission)
+        if self._allowed(permission, namespace):
             return
         assert not self._strict, (
-            f"coordinator/rbac/permissions.py does not grant {verb} {asked[0]} to {self._role.name}"
+            f"coordinator/rbac/permissions.py does not grant {verb} {permission[0]} to {self._role.name}"
         )
         target = "/".join(filter(None, [resource.plural, subresource]))
         where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-        said = (
+        message = (
             f'{resource.plural} is forbidden: User "torchq-{self._role.name}" cannot {verb} resource "{target}" '
             f'in API group "{resource.group}" {where}'
         )
-        raise status.error(403, {"message": said}, f"{verb} {target}", self._role.remedy)
+        raise status.error(403, {"message": message}, f"{verb} {target}", self._role.remedy)

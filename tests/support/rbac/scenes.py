@@ -64,7 +64,7 @@ from tests.support.acceptance.stack import until
 from tests.support.coordinator.desk import manifest, task
 from tests.support.kubectl.command import Kubectl
 from tests.support.rbac.access import TENANT, Access, Gated
-from tests.support.rbac.gatekeeper import named
+from tests.support.rbac.gatekeeper import resource_name
 
 SYNC_SECONDS = 60.0
 OTHERS = tuple(each for each in optional_kinds.KINDS if each != ALPHA_POD_GROUPS)
@@ -140,7 +140,7 @@ class Stage:
         body = manifest("train", TENANT, torchElasticPolicy={}, suspend=True)
         self.admin.create(TORCHJOBS, body, TENANT)
         with self.access.config(role, self.folder) as kubeconfig:
-            said = Kubectl(kubeconfig, self.folder, TENANT).tried(*arguments)
+            said = Kubectl(kubeconfig, self.folder, TENANT).try_run(*arguments)
         return "" if said.code == 0 else said.err
 
     def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
@@ -349,7 +349,7 @@ def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
 
 def foreign_scenes(resource: Resource) -> None:
     """Define the scenes of a foreign kind."""
-    target = named(resource.group, resource.plural)
+    target = resource_name(resource.group, resource.plural)
 
     @scene(COORDINATOR, target, "list", "watch")
     def _is_followed(stage: Stage) -> str:
@@ -527,7 +527,9 @@ def _shown_with_its_gang(scheduler: str) -> Scene:
 
 for backend in backends.BACKENDS.values():
     if backend.resource is not None:
-        scene(USER, named(backend.resource.group, backend.resource.plural), "list")(_shown_with_its_gang(backend.name))
+        scene(USER, resource_name(backend.resource.group, backend.resource.plural), "list")(
+            _shown_with_its_gang(backend.name)
+        )
 
 
 @scene(USER, "torchjobs", "list")

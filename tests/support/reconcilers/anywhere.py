@@ -30,7 +30,7 @@ class _Outdated(Exception):
 class Anywhere(GangSimulation):
     """A job that starts in any state."""
 
-    seen: dict[str, PodView] = field(default_factory=dict)
+    cached_pods: dict[str, PodView] = field(default_factory=dict)
     """The pods as the late cache shows them."""
 
     def __post_init__(self) -> None:
@@ -49,17 +49,17 @@ class Anywhere(GangSimulation):
             if count.ready + count.succeeded:
                 self.reached.add((job.admission.attempt, job.status.restart_generation, task_type.lower()))
 
-    def look(self) -> None:
+    def refresh_cache(self) -> None:
         """Update the late cache to the current pods."""
-        self.seen = dict(self.pods)
+        self.cached_pods = dict(self.pods)
 
     def observe_late(self) -> Observation:
-        """Return the observation as of the last call of `look`, plus the pods created since."""
-        known = {pod.uid for pod in self.seen.values()}
+        """Return the observation as of the last call of `refresh_cache`, plus the pods created since."""
+        known = {pod.uid for pod in self.cached_pods.values()}
         names = {pod.name for pod in self.pods.values() if pod.uid not in known}
-        shown = {name: pod for name, pod in self.seen.items() if name not in names}
-        shown |= {name: self.pods[name] for name in names}
-        return replace(self.observe(), pods=tuple(sorted(shown.values(), key=lambda pod: pod.name)))
+        cached = {name: pod for name, pod in self.cached_pods.items() if name not in names}
+        cached |= {name: self.pods[name] for name in names}
+        return replace(self.observe(), pods=tuple(sorted(cached.values(), key=lambda pod: pod.name)))
 
     def reconcile_late(self, most: int = 100) -> None:
         """Reconcile once with the observation of the late cache."""

@@ -82,15 +82,15 @@ class Bench:
     def catch_up(self) -> None:
         """Wait until the cache shows every pod in its current state, including deletions."""
         listed = self.cluster.list(PODS, self.namespace, label_selector=labels.JOB_UID)
-        there = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed.items}
-        versions = [int(each) for each in there.values()]
+        versions_by_name = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed.items}
+        versions = [int(each) for each in versions_by_name.values()]
         assert self.pods.wait_for(max(versions, default=0), 10)
-        self.settled(there)
+        self.wait_deletions(versions_by_name)
 
-    def settled(self, there: dict[str, str]) -> None:
+    def wait_deletions(self, versions_by_name: dict[str, str]) -> None:
         """Wait for deletions: create a pod without a job and wait until the cache shows it."""
         known = {each.name for each in self.pods.values() if each.namespace == self.namespace}
-        if known - there.keys():
+        if known - versions_by_name.keys():
             self.deleted += 1
             marker = builders.template()["spec"]
             metadata = {"name": f"marker-{self.deleted}", "labels": {labels.JOB_UID: "nobody"}}
@@ -106,8 +106,8 @@ class Bench:
     def job(self) -> TorchJob:
         return torchjob.parse(self.raw())
 
-    def said(self, kind: str) -> tuple[str, str]:
-        """Return the reason and message of a condition that is True."""
+    def true_condition(self, kind: str) -> tuple[str, str]:
+        """Return the reason and the message of a condition of the job. The condition must be True."""
         found = next(each for each in self.job.status.conditions if each.type == kind and each.status == "True")
         return found.reason, found.message
 
