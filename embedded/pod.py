@@ -56,7 +56,7 @@ class LocalPod:
     group: str
     """The group with which the pod is bound if it names no PodGroup.
 
-    It is the pod's namespace and its gang, else its owner (not for Volcano's pods), else the pod itself.
+    It has the pod's namespace and its gang, else its owner (not for Volcano's pods), else the pod's uid.
     """
     group_size: int
     """The number of pods in the complete group; 0 if the pod does not state it."""

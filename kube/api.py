@@ -111,8 +111,8 @@ class Cluster(Protocol):
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes; with `previous`, of the run
-        before the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
+        of the run before the last restart."""
 
     def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
         """Yield a container's output in pieces as they come; with `follow`, until the output ends."""

@@ -238,8 +238,8 @@ class KubernetesCluster:
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes; with `previous`, of the run
-        before the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
+        of the run before the last restart."""
         request = requests.logs(pod, namespace, container, follow=False, lines=lines, previous=previous)
         patience = self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)

@@ -129,8 +129,8 @@ def delete(
 def logs(
     pod: str, namespace: str, container: str, *, follow: bool, lines: int | None = None, previous: bool = False
 ) -> Request:
-    """Return the request that reads a container's output, or its last lines; with `previous`, of the run before the
-    last restart."""
+    """Return the request that reads a container's output, or its last lines. With `previous`, it reads those of the
+    run before the last restart."""
     query = {
         "container": container,
         "follow": "true" if follow else "",

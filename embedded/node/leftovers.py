@@ -2,7 +2,7 @@
 
 Such pods remain after the stack was killed, or after it went down without ending its pods.
 
-One rule: only read. The files and locks of the data folder are enough, and no server is needed.
+One rule: this module only reads. The files and locks of the data folder are enough, and no server is needed.
 """
 
 import json

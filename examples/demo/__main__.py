@@ -201,5 +201,5 @@ def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
 
 if __name__ == "__main__":
     os.environ.pop("KUBECONFIG", None)  # the demo uses only its own cluster
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cleans up after SIGTERM as after Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the demo cleans up after SIGTERM as after Ctrl-C
     main()

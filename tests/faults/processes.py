@@ -90,7 +90,7 @@ class Process:
         """The call in progress of its main thread."""
         self.feeds: list[Feed] = []
         self.look_at = 0.0
-        """When it looks again for kinds that are not installed."""
+        """The time at which the process looks again for kinds that are not installed."""
         self._foreign: OptionalKinds[Any] | None = None
         self.keep_at = host.clock()
         self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)

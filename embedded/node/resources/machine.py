@@ -33,7 +33,7 @@ class Machine:
     memory: int
     """The memory, in bytes."""
     gpus: tuple[str, ...] = ()
-    """The devices as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs, by the names that CUDA_VISIBLE_DEVICES has for them."""
     storage: int = 0
     """The disk space for pods, in bytes."""
 

@@ -17,7 +17,7 @@ Step = Callable[[ApiClient], object]
 Condition = Callable[[Mapping[str, Manifest]], bool]
 """A condition on the existing jobs, by name."""
 Fate = Callable[[str, int, int], int | str | None]
-"""A function of a task, an index and the number of failures in this place: how the next pod there ends.
+"""A function that decides how the next pod ends, from its task, its index and the number of failures at that index.
 
 The result is an exit code, or the reason of an eviction; None if the pod runs until it is stopped."""
 
