@@ -31,7 +31,7 @@ def main() -> None:
     count, threads = map(int, numbers)
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT, pool_connections=threads + 2)
     cluster, manifest = client.connect(settings), orjson.loads(Path(body).read_bytes())
-    with ThreadPoolExecutor(threads) as callers:  # as in a worker, the connections are open before
+    with ThreadPoolExecutor(threads) as callers:  # as in a worker, the connections are open before the first write
         list(callers.map(lambda _: cluster.list(PODS, namespace, label_selector=f"{AGENT}=none"), range(threads)))
     print("ready", flush=True)
     while not Path(gate).exists():

@@ -41,7 +41,7 @@ def main() -> None:
 
         list(
             callers.map(lambda _: cluster.serves(PODS), range(threads))
-        )  # as in a worker, the connections are open before
+        )  # as in a worker, the connections are open before the first write
         for part in itertools.count(1):
             plan = _wait_for(Path(folder) / f"plan-{part}").read_bytes()
             calls = [orjson.loads(line) for line in plan.splitlines()[number::of]]

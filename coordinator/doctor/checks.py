@@ -124,7 +124,7 @@ def _rebuilt_state(inspection: Inspection) -> RebuiltState:
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
     rules = replace(rules, queues=created, implicit=not inspection.store.specs.keys() <= specs.keys())
-    return rebuilt_state.take(
+    return rebuilt_state.compute(
         inspection.cluster.jobs.values(),
         inspection.cluster.pods,
         inspection.store.reservations,

@@ -129,4 +129,4 @@ class StoreRebuild:
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
     def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
-        return watched_state.take(self.watches, charged, self.configuration.rules(), self.clock(), read=read)
+        return watched_state.compute(self.watches, charged, self.configuration.rules(), self.clock(), read=read)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", Entry, Reservation)
 
 
-def take(
+def compute(
     watches: Watches, charged: Mapping[JobKey, Reservation], rules: RoutingRules, now: float, *, read: bool = False
 ) -> RebuiltState:
     """Return the content that the store should have according to the watches.
@@ -38,7 +38,7 @@ def take(
     jobs = {job.key: job for job in watches.jobs.values()}
     pods, nodes = watches.pods.values(), watches.nodes.values() if watches.nodes else None
     unread = _reread(watches, jobs, rebuilt_state.jobs_to_reread(jobs, pods, charged)) if read else frozenset()
-    result = rebuilt_state.take(jobs.values(), pods, charged, rules, now, nodes=nodes, unread=unread)
+    result = rebuilt_state.compute(jobs.values(), pods, charged, rules, now, nodes=nodes, unread=unread)
     for key, error in result.errors.items():
         watches.skip(key, error)
     return result

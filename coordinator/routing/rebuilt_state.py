@@ -28,7 +28,7 @@ class RebuiltState:
     """The jobs that raised an unforeseen error. They are in none of the other fields."""
 
 
-def take(
+def compute(
     jobs: Iterable[JobView],
     pods: Iterable[PodView],
     charged: Mapping[JobKey, Reservation],

@@ -106,8 +106,8 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
             # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
             services = _delete_all_services(requeue.job, ()) if requeue.why == "NamespaceQuota" else ()
             return Plan(services + _write_status(requeue.job, after, ()) + groups + _requeue_events(after))
-        case Active() as run:
-            return _plan_active(run, observation, settings, deletion, deadline)
+        case Active() as active:
+            return _plan_active(active, observation, settings, deletion, deadline)
 
 
 def _plan_deleted(observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
@@ -155,81 +155,83 @@ def _requeue_status(requeue: Requeue, settings: ReconcileSettings, now: datetime
 
 
 def _plan_active(
-    run: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, deadline: Deadline
+    active: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, deadline: Deadline
 ) -> Plan:
     """Return the plan of a job that holds its resources."""
-    job, now = run.job, deadline.now
+    job, now = active.job, deadline.now
     # 0. The deadline holds whatever else blocks the job: resources may be lent to it only until then.
-    remaining = deadline.active_remaining(job) if job.admission == run.admission else None
+    remaining = deadline.active_remaining(job) if job.admission == active.admission else None
     if remaining is not None and remaining <= 0:
         message = f"ran longer than activeDeadlineSeconds {job.spec.active_deadline_seconds}"
         return _finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), deletion)
-    if observation.over_quota is not None and job.admission == run.admission:
-        return _plan_over_quota(run, observation, observation.over_quota, deletion, now)
+    if observation.over_quota is not None and job.admission == active.admission:
+        return _plan_over_quota(active, observation, observation.over_quota, deletion, now)
     # An object cannot be created now: the status says so.
     if observation.blocker is not None and not is_about_requests(observation.blocker):
-        return Plan(_write_status(job, _block(job, observation.blocker, now), run.pods), remaining)
+        return Plan(_write_status(job, _block(job, observation.blocker, now), active.pods), remaining)
     # 1. The fence: no pods are created before the admission is in the cluster.
-    if job.admission != run.admission:
-        admission = _bind_admission(run, settings)
+    if job.admission != active.admission:
+        admission = _bind_admission(active, settings)
         after = status.admit(job, admission, now)
-        begun = replace(run, job=job.model_copy(update={"status": after}), admission=admission)
+        begun = replace(active, job=job.model_copy(update={"status": after}), admission=admission)
         advance = Advance(run=begun, observation=observation, settings=settings, now=now)
-        return Plan(_write_status(job, after, run.pods) + advance.actions())
+        return Plan(_write_status(job, after, active.pods) + advance.actions())
     # 2. Its pods may request more than it is charged for: that is settled before another pod is created.
-    excess = measure.find_excess(job, run.admission.charge, run.pods)
+    excess = measure.find_excess(job, active.admission.charge, active.pods)
     if excess is not None:
-        return _plan_excess(run, excess, observation, deletion, now)
+        return _plan_excess(active, excess, observation, deletion, now)
     # 3. Failures of its pods end the job or set it back; a restart that is under way goes on.
-    recovery = _recovery_context(run, observation, settings, deletion, now).recover()
+    recovery = _recovery_context(active, observation, settings, deletion, now).recover()
     if recovery.after is not None and recovery.ended:
         return _finish(job, observation, recovery.after, deletion)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
     requeue_after = earliest(
-        (remaining, deadline.remaining(job, run.pods), recovery.requeue_after, observation.next_dead, pauses)
+        (remaining, deadline.remaining(job, active.pods), recovery.requeue_after, observation.next_dead, pauses)
     )
     if recovery.after is not None:
-        return Plan(recovery.before + _write_status(job, recovery.after, run.pods) + recovery.actions, requeue_after)
+        return Plan(recovery.before + _write_status(job, recovery.after, active.pods) + recovery.actions, requeue_after)
     if recovery.blocked:
         return Plan(recovery.actions, requeue_after, recovery.unexplained)
     # 4. Missing pods are created, and the status follows the existing ones.
-    stuck = bool(deletion.stuck_pods(run.pods))
-    advance = Advance(run=run, observation=observation, settings=settings, now=now, stuck=stuck)
+    stuck = bool(deletion.stuck_pods(active.pods))
+    advance = Advance(run=active, observation=observation, settings=settings, now=now, stuck=stuck)
     # Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
     passed = {task_type.lower() for task_type in advance.progress.passed}
-    over = tuple(pod for pod in run.pods if pod.task in passed and pod_view.occupies(pod))
+    over = tuple(pod for pod in active.pods if pod.task in passed and pod_view.occupies(pod))
     steps = deletion.delete(over) if over else advance.actions()
-    actions = _write_status(job, advance.status(), run.pods) + recovery.actions + steps
+    actions = _write_status(job, advance.status(), active.pods) + recovery.actions + steps
     return Plan(actions, earliest((requeue_after, advance.groups.requeue_after)))
 
 
-def _plan_excess(run: Active, excess: Excess, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+def _plan_excess(
+    active: Active, excess: Excess, observation: Observation, deletion: PodDeletion, now: datetime
+) -> Plan:
     """Charge the job for what its pods request, or send it back if there is no room for that."""
-    job = run.job
+    job = active.job
     if excess.uncountable:
         message = f"{excess}; that is more than a job can be charged for"
         return _finish(job, observation, status.finish(job, "Failed", "InvalidTemplate", message, now), deletion)
     if observation.no_room is None:
-        written = _write_status(job, status.record_charge(job, excess.charge, excess.measured), run.pods)
-        return Plan((RaiseCharge(run.admission.attempt, excess.charge), *written), requeue_after=0.0)
-    message = excess.describe_refusal(run.admission.queue, observation.no_room)
+        written = _write_status(job, status.record_charge(job, excess.charge, excess.measured), active.pods)
+        return Plan((RaiseCharge(active.admission.attempt, excess.charge), *written), requeue_after=0.0)
+    message = excess.describe_refusal(active.admission.queue, observation.no_room)
     after = status.vacate(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
-    return Plan(_write_status(job, after, run.pods) + deletion.delete(run.pods))
+    return Plan(_write_status(job, after, active.pods) + deletion.delete(active.pods))
 
 
 def _plan_over_quota(
-    run: Active, observation: Observation, refused: OverQuota, deletion: PodDeletion, now: datetime
+    active: Active, observation: Observation, refused: OverQuota, deletion: PodDeletion, now: datetime
 ) -> Plan:
     """Send a job back if a ResourceQuota refuses pods that it needs. A job that can run with its existing pods keeps
     its resources, and the other pods are tried again later."""
-    job = run.job
-    if over_quota.may_run(job, run.pods):
+    job = active.job
+    if over_quota.may_run(job, active.pods):
         blocker = Blocker(status.PODS_FORBIDDEN, refused.message)
-        return Plan(_write_status(job, _block(job, blocker, now), run.pods), TRY_AGAIN)
+        return Plan(_write_status(job, _block(job, blocker, now), active.pods), TRY_AGAIN)
     queue = over_quota.count_refusal(job, refused)
-    if run.pods:
+    if active.pods:
         after = status.vacate(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
-        return Plan(_write_status(job, after, run.pods) + deletion.delete(run.pods))
+        return Plan(_write_status(job, after, active.pods) + deletion.delete(active.pods))
     after = over_quota.send_back(job, queue.refused_by, refused.message, now)
     groups = gangs.delete_groups(observation.groups)
     return Plan(_delete_all_services(job, ()) + _write_status(job, after, ()) + groups + _requeue_events(after))
@@ -246,20 +248,20 @@ def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     )
 
 
-def _bind_admission(run: Active, settings: ReconcileSettings) -> Admission:
+def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
     """Return a new admission with the name of the scheduler that binds its pods, which stays for the admission's
     lifetime."""
-    scheduler = run.job.spec.scheduling_policy.gang_scheduler or settings.gang_scheduler
-    return run.admission.model_copy(update={"gang_scheduler": scheduler})
+    scheduler = active.job.spec.scheduling_policy.gang_scheduler or settings.gang_scheduler
+    return active.admission.model_copy(update={"gang_scheduler": scheduler})
 
 
 def _recovery_context(
-    run: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
+    active: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
 ) -> RecoveryContext:
     return RecoveryContext(
-        job=run.job,
-        pods=run.pods,
-        members=run.members,
+        job=active.job,
+        pods=active.pods,
+        members=active.members,
         observation=observation,
         settings=settings,
         deletion=deletion,

@@ -41,7 +41,7 @@ takes time that grows with the square of the text's length."""
 _LONGEST_FILE = 4096
 """The number of characters of an error file that a node keeps."""
 _AFTERMATH = "\nDuring handling of the above exception"
-"""The line after which torchrun reports its own trouble with the error file."""
+"""The line after which torchrun reports its own problem with the error file."""
 
 LOST_PEER = re.compile(
     r"[Cc]onnection (closed by|reset by|was likely closed|refused)|[Bb]roken pipe|Socket closed"

@@ -24,7 +24,7 @@ from tests.faults import hunt
 from tests.faults.schedules import Kind
 from tests.faults.world import World
 
-_take, _remove, _pods_of = rebuilt_state.take, MemoryStore.remove, Watches.pods_of
+_take, _remove, _pods_of = rebuilt_state.compute, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
 
@@ -103,7 +103,7 @@ MUTATIONS: dict[str, Mutation] = {
         MemoryWork, "finish", _finish_for_good, ("restart", "quota"), ("yield",)
     ),
     "a rebuild forgets the admitted": Mutation(
-        rebuilt_state, "take", _census_without_jobs, ("quota",), ("kill>", "flush")
+        rebuilt_state, "compute", _census_without_jobs, ("quota",), ("kill>", "flush")
     ),
     "pods are believed whatever queue they name": Mutation(
         pod_charges, "counts", lambda *_: True, ("hostile",), ("kill>", "flush")

@@ -138,7 +138,7 @@ def pass_along(manifest: dict[str, Any], *, judge: bool = True) -> None:
     for pods in (JobPods(), JobPods(occupy=True, queue="team", version=5)):
         routed = route.route(view.key, view, pods, RoutingRules(queued_after=0.5), 1e9)
         assert not (routed.put and view.invalid)
-    rebuilt_state.take([view], [], {}, RoutingRules(), 1e9)
+    rebuilt_state.compute([view], [], {}, RoutingRules(), 1e9)
     if view.invalid:
         _plan(manifest, refused(manifest), None, judge)
         return

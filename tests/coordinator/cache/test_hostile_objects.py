@@ -61,7 +61,7 @@ def hostile(**given: Any) -> dict[str, Any]:
 
 def charged(*pods: dict[str, Any], jobs: Any = (MINE,), rules: RoutingRules = RULES) -> dict[str, Amounts]:
     """Return the charge of each queue, except that of the victim's own job."""
-    found = rebuilt_state.take([VICTIM, *jobs], map(views.pod_view, pods), {}, rules, 1000.0, nodes=NODES)
+    found = rebuilt_state.compute([VICTIM, *jobs], map(views.pod_view, pods), {}, rules, 1000.0, nodes=NODES)
     assert found.errors == {}
     return {each.queue: each.charge for each in found.reservations if each.key != GOOD}
 
@@ -110,14 +110,14 @@ def test_pods_of_a_deleted_job_are_charged_whatever_their_attempt() -> None:
 def test_a_running_pod_without_a_known_node_is_charged() -> None:
     running = hostile(node="")
     running["status"]["phase"] = "Running"
-    found = rebuilt_state.take([], [views.pod_view(running)], {}, RULES, 1000.0)
+    found = rebuilt_state.compute([], [views.pod_view(running)], {}, RULES, 1000.0)
     assert [each.charge for each in found.reservations] == [ONE_CPU]
 
 
 def test_labels_of_pods_do_not_change_the_reservation_of_a_job() -> None:
     held = Reservation(key=EVIL, queue="own", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1})
     view = views.pod_view(hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "9" * 60}))
-    assert rebuilt_state.take([MINE], [view], {EVIL: held}, RULES, 1000.0).reservations == (held,)
+    assert rebuilt_state.compute([MINE], [view], {EVIL: held}, RULES, 1000.0).reservations == (held,)
 
 
 def test_pods_of_a_node_are_charged_no_more_than_the_node_has() -> None:
@@ -129,7 +129,7 @@ def test_pods_of_a_node_are_charged_no_more_than_the_node_has() -> None:
     ]
     for number, each in enumerate(elsewhere):
         each["metadata"]["ownerReferences"] = [desks.owner(JobKey("evil", "x", f"u{number}"))]
-    found = rebuilt_state.take([], map(views.pod_view, elsewhere), {}, RULES, 1000.0, nodes=NODES)
+    found = rebuilt_state.compute([], map(views.pod_view, elsewhere), {}, RULES, 1000.0, nodes=NODES)
     assert sum(each.charge.get("cpu", 0) for each in found.reservations) == 8000
 
 
@@ -137,7 +137,7 @@ def test_a_charge_with_too_many_names_keeps_those_with_a_limit() -> None:
     rules = replace(RULES, ceilings={"own": {"cpu": 9000, "memory": 1 << 30}})
     many = {f"example.org/a{number}": "1" for number in range(500)}
     view = views.pod_view(hostile(requests={**many, "memory": "5", "cpu": "9E", "zebra.example.org/x": "1"}))
-    (found,) = rebuilt_state.take([], [view], {}, rules, 1000.0).reservations
+    (found,) = rebuilt_state.compute([], [view], {}, rules, 1000.0).reservations
     assert len(found.charge) == 65
     assert (found.charge["memory"], found.charge["cpu"], found.charge["jobs"]) == (5, 2**53 - 1, 1)
 
@@ -173,7 +173,7 @@ def test_a_pod_of_an_unread_job_charges_the_queue_of_the_job() -> None:
     made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node="")
     del made["metadata"]["deletionTimestamp"]
     view = views.pod_view(made)
-    (found,) = rebuilt_state.take([MINE], [view], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL]).reservations
+    (found,) = rebuilt_state.compute([MINE], [view], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL]).reservations
     assert (found.queue, found.charge) == ("own", ONE_CPU)
 
 
@@ -182,7 +182,9 @@ def test_a_pod_of_an_unread_job_charges_no_queue_that_is_closed_to_it(node: str)
     named = replace(MINE, queue="victim")
     made = hostile(labels={labels.QUEUE: "victim", labels.ATTEMPT: "2"}, version="101", node=node)
     del made["metadata"]["deletionTimestamp"]
-    found = rebuilt_state.take([VICTIM, named], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL])
+    found = rebuilt_state.compute(
+        [VICTIM, named], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL]
+    )
     assert [each.key for each in found.reservations] == [GOOD]
 
 
@@ -193,7 +195,7 @@ def test_a_pod_of_an_unknown_job_charges_only_a_queue_of_its_namespace(
 ) -> None:
     made = hostile(labels={labels.QUEUE: queue}, node=node)
     del made["metadata"]["deletionTimestamp"]
-    found = rebuilt_state.take([], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL])
+    found = rebuilt_state.compute([], [views.pod_view(made)], {}, RULES, 1000.0, nodes=NODES, unread=[EVIL])
     assert [each.charge for each in found.reservations] == expected
 
 
@@ -234,8 +236,8 @@ MANIFESTS = st.builds(
 @given(st.lists(MANIFESTS, max_size=5), st.sampled_from(["", "own", "victim", "nowhere"]), st.booleans())
 def test_pods_never_change_the_charge_of_another_queue(pods: list[dict[str, Any]], named: str, read: bool) -> None:
     jobs = [VICTIM, replace(MINE, queue=named)] if named else [VICTIM]
-    baseline = rebuilt_state.take([VICTIM], [], {}, RULES, 1000.0).reservations
-    found = rebuilt_state.take(
+    baseline = rebuilt_state.compute([VICTIM], [], {}, RULES, 1000.0).reservations
+    found = rebuilt_state.compute(
         jobs, map(views.pod_view, pods), {}, RULES, 1000.0, nodes=NODES, unread=[] if read else [EVIL]
     )
     assert found.errors == {}

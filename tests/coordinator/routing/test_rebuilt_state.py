@@ -11,7 +11,7 @@ from tests.support.coordinator.builders import KEY, admission, job, pod
 
 
 def take(jobs: Any, pods: Any, held: Any, rules: RoutingRules = RoutingRules()) -> RebuiltState:  # noqa: B008
-    return rebuilt_state.take(jobs, pods, held, rules, now=1000.0)
+    return rebuilt_state.compute(jobs, pods, held, rules, now=1000.0)
 
 
 HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 2000, "jobs": 1}, port=20_009)
