@@ -44,7 +44,7 @@ class GuardedStack(Stack):
     def admin(self) -> "redis.Redis":
         return self.guarded.admin()
 
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         client = self.admin()
         try:
             return not client.exists(redis_keys.USAGE, redis_keys.RESERVATIONS, redis_keys.ENTRIES)
