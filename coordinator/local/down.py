@@ -26,11 +26,12 @@ _SAY_AGAIN_SECONDS = 15.0
 def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
     """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if that is not possible."""
     pid = stack_state.supervisor_pid(data)
-    if pid is None and (keep or not remaining_pods.running(data)):
+    runs = pid is not None or bool(remaining_pods.running(data))
+    if keep and runs and remaining_pods.ending(data):
+        raise LocalError("--keep comes too late: the pods are already ending")
+    if pid is None and (keep or not runs):
         progress_lines.print_line(f"no cluster runs in {data}{describe_remaining_pods(data, '; ')}")
         return
-    if keep and remaining_pods.ending(data):
-        raise LocalError("--keep comes too late: the pods are already ending")
     try:
         if pid is not None:
             # A supervisor of the previous version must leave its pods, so that this version ends them gracefully.
