@@ -207,9 +207,7 @@ def job_view(manifest: Manifest) -> JobView:
         deleting=job.is_deleting,
         waits=job_waits.of(job),
         reason=job.status.queue.reason if job.status.queue else "",
-        reason_message=job.status.queue.message
-        if job.status.queue and job.status.queue.reason == "NamespaceQuota"
-        else "",
+        reason_message=_quota_message(job.status.queue),
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
