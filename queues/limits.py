@@ -9,8 +9,7 @@ look at them. A charge in a reservation keeps all its names: when a name begins 
 again from the reservations.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable
 
 from crds.resources import amounts
 from crds.resources.amounts import JOBS, NOTHING, OTHERS, PODS, Amounts
@@ -42,25 +41,3 @@ def cohort_totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
         if spec.cohort:
             sums[spec.cohort] = amounts.add(sums.get(spec.cohort, NOTHING), spec.quota)
     return sums
-
-
-def find_exceeded(
-    demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
-) -> Literal["", "quota", "cohort"]:
-    """Return which limit has no room for a demand in a queue, given all queues and their usage; "" if all have room.
-
-    Only the resources in the queue's quota count. Outside a cohort the quota is the limit. In a cohort the queue may
-    use quota and borrowing together; a resource that borrowing leaves out has no limit there. The members that limit a
-    resource may together use the sum of their quotas of it.
-    """
-    used = usage.get(spec.name, NOTHING)
-    if not amounts.fits(demand, used, queue_limit(spec)):
-        return "quota"
-    if not spec.cohort:
-        return ""
-    members = [member for member in specs if member.cohort == spec.cohort]
-    quota, shared = cohort_totals(members)[spec.cohort], NOTHING
-    for member in members:
-        member_usage = usage.get(member.name, NOTHING)
-        shared = amounts.add(shared, {name: member_usage.get(name, 0) for name in member.quota})
-    return "" if amounts.fits(demand, shared, {name: quota[name] for name in spec.quota}) else "cohort"

@@ -54,15 +54,6 @@ def backoff(failures: int, settings: WorkSettings) -> float:
     return min(settings.backoff_cap, settings.backoff_first * 2.0 ** min(failures - 1, 64))
 
 
-def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
-    """Return how many keys go into one RQ job, at most as many as one worker has threads.
-
-    While few keys are ready, each key is a job, so that every free worker gets one at once. While many keys are ready,
-    a job has many, to share RQ's cost."""
-    share = max(1, workers)
-    return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))
-
-
 class RunVersions(NamedTuple):
     """The resourceVersions that a finished run knew, for the next run of the key (`WorkSink.finish`)."""
 

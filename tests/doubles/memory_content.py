@@ -1,17 +1,17 @@
 """The content of the queue store in memory.
 
-One rule: values only; `tests.doubles.memory_store` decides how they change.
+One rule: values, and what follows from them; `tests.doubles.memory_store` decides how they change.
 """
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
-from queues import order
+from crds.resources.amounts import NOTHING, Amounts
+from queues import limits, order
 from queues.values import (
     Account,
     Batch,
@@ -127,3 +127,25 @@ class Content:
             NextEntries(name, after[name], len(line), tuple(line[after[name] : after[name] + batch.heads]))
             for name, line in self.lines(after).items()
         )
+
+
+def find_exceeded(
+    demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
+) -> Literal["", "quota", "cohort"]:
+    """Return which limit has no room for a demand in a queue, given all queues and their usage; "" if all have room.
+
+    Only the resources in the queue's quota count. Outside a cohort the quota is the limit. In a cohort the queue may
+    use quota and borrowing together; a resource that borrowing leaves out has no limit there. The members that limit a
+    resource may together use the sum of their quotas of it.
+    """
+    used = usage.get(spec.name, NOTHING)
+    if not amounts.fits(demand, used, limits.queue_limit(spec)):
+        return "quota"
+    if not spec.cohort:
+        return ""
+    members = [member for member in specs if member.cohort == spec.cohort]
+    quota, shared = limits.cohort_totals(members)[spec.cohort], NOTHING
+    for member in members:
+        member_usage = usage.get(member.name, NOTHING)
+        shared = amounts.add(shared, {name: member_usage.get(name, 0) for name in member.quota})
+    return "" if amounts.fits(demand, shared, {name: quota[name] for name in spec.quota}) else "cohort"

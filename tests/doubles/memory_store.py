@@ -27,7 +27,7 @@ from queues.values import (
     Snapshot,
     WaitingEntry,
 )
-from tests.doubles.memory_content import Content, Last
+from tests.doubles.memory_content import Content, Last, find_exceeded
 from tests.doubles.sync_commit import SyncCommit
 
 CHANGES_PER_EPOCH = 2**32
@@ -331,7 +331,7 @@ class MemoryStore:
         """Return the limit that has no room for a demand in a queue; empty if all have room."""
         content = self._content
         spec = content.specs.get(queue, QueueSpec(name=queue))
-        over = limits.find_exceeded(demand, spec, content.specs.values(), content.usage)
+        over = find_exceeded(demand, spec, content.specs.values(), content.usage)
         if over:
             return over
         return "" if content.pool is None or amounts.fits(demand, content.pool_usage, content.pool) else "pool"

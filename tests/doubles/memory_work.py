@@ -16,7 +16,7 @@ from queues import errors
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.values import Offer, Refusal, Reservation, Task
-from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff, batch_size
+from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff
 
 DOUBT = 2**53
 """A number above any resourceVersion. As a version of pods, it means that the pods of the job are unknown."""
@@ -360,3 +360,12 @@ def _work_record(record: _Record) -> WorkRecord:
         due=record.due if record.state == "delayed" else None,
         lease_ends=record.due if record.state == "leased" else None,
     )
+
+
+def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
+    """Return how many keys go into one RQ job, at most as many as one worker has threads.
+
+    While few keys are ready, each key is a job, so that every free worker gets one at once. While many keys are ready,
+    a job has many, to share RQ's cost."""
+    share = max(1, workers)
+    return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))
