@@ -48,6 +48,7 @@ TABLE = (
     SpecField("schedulingPolicy.hold", True, False, False),
     SpecField("schedulingPolicy.gangScheduler", True, False, False),
     SpecField("schedulingPolicy.gangQueue", True, False, False),
+    SpecField("schedulingPolicy.checkpointSeconds", True, True, False),
     SpecField("torchElasticPolicy", True, False, False),
     SpecField("nprocPerNode", True, False, False),
     SpecField("restartScope", True, False, False),

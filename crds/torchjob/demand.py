@@ -17,7 +17,8 @@ from crds.errors import Problem
 from crds.resources import quantities
 from crds.resources.amounts import JOBS, NOTHING, PODS, Amounts, add, increase, peak, scale
 from crds.torchjob.stages import Stage
-from crds.torchjob.tasks import TaskSpec
+from crds.torchjob.tasks import WORKER, TaskSpec
+from crds.torchjob.worker_range import WorkerRange
 
 PodSpec = Mapping[str, Any]
 
@@ -149,6 +150,14 @@ class StagedSpec(Protocol):
         """The tasks, grouped by which of them can exist at once."""
 
 
+class RangedSpec(StagedSpec, Protocol):
+    """The part of a job's spec that its charge with a number of workers depends on."""
+
+    @property
+    def worker_range(self) -> WorkerRange | None:
+        """The numbers of workers with which the job can be admitted; None if it is admitted with all or none."""
+
+
 class ChargedSpec(Protocol):
     """A spec with its charge."""
 
@@ -173,17 +182,37 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
     return {name: amount for name, amount in peak(without, itself).items() if amount}
 
 
-def job_charge(spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
+def charge_of(spec: RangedSpec, workers: int, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
+    """Return what the job takes from its queue's quota and the pool when it is admitted with a number of workers.
+
+    If the job has a range, each worker beyond the least number adds the same amounts. The sum is never too small. It is
+    larger than `job_charge` only where another stage requests more of a resource than that of the workers.
+    """
+    scope = spec.worker_range
+    if scope is None or workers <= scope.least:
+        return job_charge(spec, measured, workers)
+    return add(job_charge(spec, measured, scope.least), scale(worker_share(spec, measured), workers - scope.least))
+
+
+def worker_share(spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS) -> Amounts:
+    """Return what one further worker adds to a job's charge; nothing for a job without workers."""
+    worker = spec.torch_task_specs.get(WORKER)
+    return NOTHING if worker is None else peak(pod_charge(worker), measured.get(WORKER, NOTHING))
+
+
+def job_charge(
+    spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS, workers: int | None = None
+) -> dict[str, int]:
     """Return what an admitted job takes from its queue's quota and the pool: one job, and its largest demand at a time.
 
     `measured` is what one existing pod of each task type requests. The larger of that and of the template's requests
-    counts.
+    counts. `workers` replaces the number of workers.
 
     For each stage, the demands of the stage and of all stages that overlap it are added. The charge is the largest of
     these sums, name by name. The charge is exact where stages follow each other. It is never too small, because stages
     that exist at the same time all overlap each other.
     """
-    demands = [_tasks_demand(spec, stage.tasks, measured) for stage in spec.stages]
+    demands = [_tasks_demand(spec, stage.tasks, measured, workers) for stage in spec.stages]
     beside = (
         [demand for other, demand in zip(spec.stages, demands, strict=True) if stage.overlaps(other)]
         for stage in spec.stages
@@ -191,10 +220,18 @@ def job_charge(spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS) -> 
     return reduce(peak, (reduce(add, demands) for demands in beside), {JOBS: 1})
 
 
-def _tasks_demand(spec: StagedSpec, task_types: Iterable[str], measured: Mapping[str, Amounts]) -> dict[str, int]:
+def _tasks_demand(
+    spec: StagedSpec, task_types: Iterable[str], measured: Mapping[str, Amounts], workers: int | None
+) -> dict[str, int]:
     """Return what all pods of some tasks request."""
     tasks = ((name, spec.torch_task_specs[name]) for name in task_types)
-    demands = (scale(peak(pod_charge(task), measured.get(name, NOTHING)), task.num_tasks) for name, task in tasks)
+    demands = (
+        scale(
+            peak(pod_charge(task), measured.get(name, NOTHING)),
+            workers if name == WORKER and workers is not None else task.num_tasks,
+        )
+        for name, task in tasks
+    )
     return reduce(add, demands, dict(NOTHING))
 
 

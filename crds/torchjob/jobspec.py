@@ -4,6 +4,7 @@ One rule: every field has a maximum size; without it, the CEL rules exceed the c
 """
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -12,16 +13,18 @@ from pydantic import BeforeValidator, Field
 
 from crds.model import ClassName, Name, StrictModel
 from crds.resources.amounts import Amounts
-from crds.torchjob import claims, demand, processes, size_limits, stages
+from crds.torchjob import claims, demand, processes, size_limits, stages, worker_range
 from crds.torchjob.processes import NprocPerNode
 from crds.torchjob.stages import Stage
-from crds.torchjob.tasks import MASTER, WORKER, Count, TaskSpec, TaskType, with_defaults
+from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
+from crds.torchjob.worker_range import WorkerRange
 
 MAX_TASK_TYPES = size_limits.MOST_TASK_TYPES
 MAX_PRIORITY = 1_000_000_000
 """The same limit as for PriorityClasses that users create."""
 Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_BACKOFF_LIMIT = 1_000
+DEFAULT_MAX_RESTARTS = 10
 
 
 def _most_restarts(limit: Any) -> Any:
@@ -48,17 +51,39 @@ class SchedulingPolicy(StrictModel):
     """The scheduler that binds the job's pods all or none; if empty, the installation's setting applies."""
     gang_queue: ClassName = ""
     """The queue of the gang scheduler; it is independent of the tenant queue."""
+    checkpoint_seconds: Seconds = 0
+    """The number of seconds that the job has to save a checkpoint before workers are removed; 0: it is not asked."""
 
 
 class TorchElasticPolicy(StrictModel):
     """The bounds within which the number of workers may change while the job runs."""
 
     num_min_replicas: Count | None = None
+    """The least number of workers with which the job is admitted and keeps running; if absent, it is admitted with all
+    workers that it requests."""
     num_max_replicas: Count | None = None
+    """The largest number of workers that the job may request."""
+    replica_step: Count = 1
+    """The step between two sizes: the job has numMinReplicas workers and a multiple of the step."""
     nproc_per_node: NprocPerNode | None = None
     """Another name of spec.nprocPerNode. If both are set, they must be equal."""
-    max_restarts: int = Field(default=0, ge=0, le=10_000)
     mode: Literal["Rendezvous", "InPlaceRestart"] = "Rendezvous"
+    """How the running workers take up a new number of workers: torchrun agrees on it at the job's rendezvous store, or
+    every container is restarted in place with new ranks."""
+    max_restarts: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """The number of times that torchrun restarts the processes of a pod after a failure; 10 if absent."""
+    join_timeout_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] = 600
+    """The number of seconds after which added workers that do not run are removed."""
+    shutdown_timeout_seconds: Seconds | None = None
+    """The number of seconds that the processes of a pod have to end after they were told to. It must be less than the
+    pod's grace period, and is 5 less if absent."""
+    last_call_seconds: Annotated[int, Field(ge=0, le=3_600)] = 3
+    """The number of seconds that workers at the rendezvous wait for more once there are enough."""
+
+    @property
+    def effective_max_restarts(self) -> int:
+        """The number of times that torchrun restarts the processes of a pod after a failure."""
+        return DEFAULT_MAX_RESTARTS if self.max_restarts is None else self.max_restarts
 
 
 class TorchJobSpec(StrictModel):
@@ -98,11 +123,25 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool (`demand.job_charge`).
+        """What the admitted job takes from its queue's quota and the pool with all workers that it requests.
 
         Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """
-        return demand.job_charge(self)
+        return self.charge_of(self.worker_count)
+
+    @cached_property
+    def least_charge(self) -> Amounts:
+        """The charge with the least number of workers with which the job can be admitted."""
+        return self.charge_of(self.least_workers)
+
+    @cached_property
+    def worker_share(self) -> Amounts:
+        """What one further worker adds to the charge; nothing for a job without workers."""
+        return demand.worker_share(self)
+
+    def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
+        """Return the charge with a number of workers; `measured` is that of `demand.job_charge`."""
+        return demand.charge_of(self, workers, measured)
 
     @cached_property
     def claims(self) -> str:
@@ -133,13 +172,48 @@ class TorchJobSpec(StrictModel):
         policy = self.torch_elastic_policy
         return self.nproc_per_node or (policy.nproc_per_node if policy is not None else None)
 
+    @property
+    def worker_count(self) -> int:
+        """The number of workers that the job requests; 0 without a task of that type."""
+        worker = self.torch_task_specs.get(WORKER)
+        return 0 if worker is None else worker.num_tasks
+
+    @property
+    def worker_range(self) -> WorkerRange | None:
+        """The numbers of workers with which the job can be admitted; None if it is admitted with all or none."""
+        policy = self.torch_elastic_policy
+        if policy is None:
+            return worker_range.of_members(self.worker_count, self.min_members.get(WORKER))
+        return worker_range.of_policy(self.worker_count, policy.num_min_replicas, policy.replica_step)
+
+    @property
+    def least_workers(self) -> int:
+        """The least number of workers with which the job can be admitted."""
+        return self.worker_count if self.worker_range is None else self.worker_range.least
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of workers may change while the job is admitted."""
+        return self.torch_elastic_policy is not None and WORKER in self.torch_task_specs
+
+    @property
+    def rendezvous(self) -> bool:
+        """Whether the workers meet at a rendezvous store of the job, which is its task Rendezvous."""
+        policy, tasks = self.torch_elastic_policy, self.torch_task_specs
+        return policy is not None and policy.mode == "Rendezvous" and WORKER in tasks and RENDEZVOUS in tasks
+
     def processes(self, task_type: str) -> int:
         """Return the number of processes that torchrun starts in each pod of a task."""
         return processes.per_pod(self.effective_nproc_per_node, self.torch_task_specs[task_type].template["spec"])
 
     def members(self, task_type: str) -> int:
-        """Return the number of pods of a task that must run for the job to count as running."""
-        return self.min_members.get(task_type, self.torch_task_specs[task_type].num_tasks)
+        """Return the number of pods of a task that must run for the job to count as running.
+
+        For workers, it is by default the least number with which the job is admitted.
+        """
+        policy, count = self.torch_elastic_policy, self.torch_task_specs[task_type].num_tasks
+        least = policy.num_min_replicas if policy is not None and task_type == WORKER else None
+        return min(self.min_members.get(task_type, least or count), count)
 
     def gang_members(self, task_type: str) -> int:
         """Return the number of pods of a task that are bound all or none: for elastic workers, the minimum number."""

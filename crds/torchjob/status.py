@@ -12,6 +12,7 @@ from pydantic import Field
 
 from crds.model import LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
+from crds.torchjob.tasks import MOST_TASKS
 
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=253)]
@@ -21,6 +22,13 @@ NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
 """The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
 MOST_AT_ONCE = 1000
+_INDEXES = r"[0-9]{1,4}(-[0-9]{1,4})?"
+WorkerIndexes = Annotated[str, Field(max_length=65_536, pattern=f"^{_INDEXES}(,{_INDEXES})*$")]
+"""Indexes of workers as numbers and ranges (`crds.torchjob.grant`)."""
+
+
+def _is_zero(value: int) -> bool:
+    return value == 0
 
 
 class QuotaRefusal(LenientModel):
@@ -80,11 +88,40 @@ class Admission(LenientModel):
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
     """The scheduler that binds the pods of this admission; it does not change during the admission."""
     workers: Annotated[int, Field(ge=1)] | None = None
-    """The number of workers with which an elastic job was admitted; absent if the number cannot change."""
+    """The number of workers that the job was granted; if absent, all that it requests."""
+    indexes: WorkerIndexes | None = None
+    """The indexes of the granted workers, as numbers and ranges, such as 0,2-4; absent if they are the lowest."""
+    grown: Tally | None = None
+    """The number of times that workers were added to this admission. Versions without it did not write the field."""
+    declined: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    """The number of the last growth that was declined in whole or in part before it was granted; absent after any
+    other change of the admission."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
     """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. If the field
     is absent, torchElasticPolicy.nprocPerNode applies, else 1. Versions without spec.nprocPerNode did not write this
     field, so pods of a job that they admitted, and replacements of these pods, keep their number of processes."""
+
+
+class Scaling(LenientModel):
+    """The change of the number of workers that is under way; it is removed when the change has ended."""
+
+    from_workers: Annotated[Tally, Field(alias="from")]
+    """The number of workers before the change."""
+    to: Tally
+    """The requested number of workers."""
+    since: Time
+    """The time of the request; it is the age with which added workers wait in the queue."""
+    deadline: Time | None = None
+    """The time until which added workers have to join; after it, those that have not joined are removed."""
+    victims: Annotated[tuple[PodName, ...], Field(max_length=MOST_TASKS)] = ()
+    """The pods that are removed. Their end is no failure of the job."""
+    request: Annotated[str, Field(max_length=316)] = ""
+    """The kind and name of the object that requested the change, such as ScaleOut/grow; empty after an edit of the
+    spec."""
+    not_before: Time | None = None
+    """The time until which no workers are added, because added workers did not join."""
+    tries: Tally = 0
+    """The number of consecutive times that added workers did not join."""
 
 
 class TaskStatus(LenientModel):
@@ -129,6 +166,7 @@ class TorchJobStatus(LenientModel):
     """The tenant queue in which the job waits, or to which it is charged."""
     queue: QueueStatus | None = None
     admission: Admission | None = None
+    scaling: Scaling | None = None
     measured: PodMeasurements | None = None
     """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
     next charge includes them."""

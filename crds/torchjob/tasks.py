@@ -12,6 +12,8 @@ from crds.torchjob import size_limits
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
 """The task types with special defaults; any other name is also a task type."""
+RENDEZVOUS = "Rendezvous"
+"""The task with the store at which the workers of an elastic job meet."""
 TASK_TYPE = r"^[A-Za-z][A-Za-z0-9]{0,19}$"
 LONGEST_TASK_TYPE, MOST_TASKS = 20, 10_000
 

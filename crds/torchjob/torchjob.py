@@ -79,11 +79,23 @@ class TorchJob(StrictModel):
 
     @property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool (`demand.job_charge`)."""
+        """What the admitted job takes from its queue's quota and the pool with all workers that it requests."""
+        return self.charge_of(self.spec.worker_count) if self.pod_measurements else self.spec.charge
+
+    @property
+    def least_charge(self) -> Amounts:
+        """The charge with the least number of workers with which the job can be admitted."""
+        return self.charge_of(self.spec.least_workers) if self.pod_measurements else self.spec.least_charge
+
+    @property
+    def worker_share(self) -> Amounts:
+        """What one further worker adds to the charge; nothing for a job without workers."""
         measured = self.pod_measurements
-        if not measured:
-            return self.spec.charge
-        return {name: min(amount, demand.LARGEST) for name, amount in demand.job_charge(self.spec, measured).items()}
+        return _cap(demand.worker_share(self.spec, measured)) if measured else self.spec.worker_share
+
+    def charge_of(self, workers: int) -> Amounts:
+        """Return the charge with a number of workers (`demand.charge_of`)."""
+        return _cap(self.spec.charge_of(workers, self.pod_measurements))
 
     @property
     def admission(self) -> Admission | None:
@@ -140,6 +152,11 @@ class TorchJob(StrictModel):
     def pod_name(self, task_type: str, index: int) -> str:
         """Return the name of one of the job's pods."""
         return checks.pod_name(self.metadata.name, task_type, index)
+
+
+def _cap(amounts: Amounts) -> Amounts:
+    """Return amounts that can be stored exactly; measured amounts may be larger."""
+    return {name: min(amount, demand.LARGEST) for name, amount in amounts.items()}
 
 
 def parse(manifest: Any) -> TorchJob:

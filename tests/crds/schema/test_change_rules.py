@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "schedulingPolicy.hold": (False, True),
     "schedulingPolicy.gangScheduler": ("none", "volcano"),
     "schedulingPolicy.gangQueue": ("a", "b"),
+    "schedulingPolicy.checkpointSeconds": (10, 20),
     "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
     "nprocPerNode": (4, "gpu"),
     "restartScope": ("Job", "Task"),

@@ -1,0 +1,57 @@
+"""The job as it was granted: with the workers that its admission has, not with those that it requests.
+
+One rule: pure. Whatever counts pods of an admitted job reads the result of `as_granted`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.status import Admission
+from crds.torchjob.tasks import WORKER
+from crds.torchjob.torchjob import TorchJob
+
+
+def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
+    """Return the job with the number of workers that an admission grants."""
+    workers = admission.workers
+    if workers is None or workers == job.spec.worker_count or not job.spec.worker_count:
+        return job
+    tasks = job.spec.torch_task_specs
+    resized = tasks[WORKER].model_copy(update={"num_tasks": workers})
+    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs={**tasks, WORKER: resized})})
+
+
+def _with_fields(spec: TorchJobSpec, **changes: object) -> TorchJobSpec:
+    """Return a spec with other fields; `model_copy` would keep the cached properties of the spec."""
+    fields = {name: getattr(spec, name) for name in TorchJobSpec.model_fields}
+    return TorchJobSpec.model_construct(spec.model_fields_set, **{**fields, **changes})
+
+
+def indexes(admission: Admission, count: int) -> tuple[int, ...]:
+    """Return the indexes of the granted workers, in order; `count` is the number that the job requests.
+
+    They are the lowest ones if the admission names none.
+    """
+    if admission.indexes is None:
+        return tuple(range(admission.workers or count))
+    return tuple(sorted({index for part in admission.indexes.split(",") for index in _range(part)}))
+
+
+def _range(part: str) -> range:
+    first, _, last = part.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def format_indexes(granted: Iterable[int]) -> str | None:
+    """Return the text of indexes, such as 0,2-4; None for the lowest ones, which an admission does not name."""
+    ordered = sorted(set(granted))
+    if not ordered or ordered[-1] == len(ordered) - 1:
+        return None
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in _runs(ordered))
+
+
+def _runs(ordered: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the runs of consecutive numbers; their distance to their place in the sequence is equal."""
+    for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
+        yield [index for _, index in run]
