@@ -11,7 +11,17 @@ from typing import Protocol
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.inspection_values import StoreInspection
-from queues.values import Batch, CommitResult, Entry, NextEntries, QueuePosition, QueueSpec, Reservation, Snapshot
+from queues.values import (
+    Batch,
+    CommitResult,
+    Entry,
+    LoweredCharge,
+    NextEntries,
+    QueuePosition,
+    QueueSpec,
+    Reservation,
+    Snapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +149,9 @@ class QueueWriter(Protocol):
 
         Raises Unstorable if one of the entries cannot be kept (`codec.check`); then the store puts none of them.
 
-        An entry of kind "grow" counts only for a job that holds a reservation; an entry of another kind only for a job
-        that holds none. An entry's version rises only when its content changes. Among jobs of one score, a job keeps
-        the place that it had when it was put first (`queues.order.tie`).
+        An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of
+        growths; an entry of another kind only for a job that holds none. An entry's version rises only when its content
+        changes. Among jobs of one score, a job keeps the place that it had when it was put first (`queues.order.tie`).
         """
 
     def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
@@ -153,12 +163,26 @@ class QueueWriter(Protocol):
         has succeeded since. With None, the store frees every reservation.
         """
 
+    def withdraw(self, keys: Iterable[JobKey]) -> None:
+        """Delete the waiting entries of kind "grow" of jobs. Their reservations stay. Safe to repeat."""
+
+    def lower(self, charges: Iterable[LoweredCharge], pods_version: int | None = None) -> list[JobKey]:
+        """Lower the charges of admitted jobs, and free the differences. Safe to repeat.
+
+        For each resource, the reservation keeps the smaller of its charge and the given one; the same holds for its
+        size. Nothing changes for a job whose reservation has another attempt or another number of growths.
+
+        The result lists the keys whose charge stays, because the caller may not know all pods of the job. `remove`
+        names the cases, and the meaning of `pods_version`."""
+
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """Return a commit of the batch. It has not begun; the caller does its steps, and other work between them.
 
         The commit does the following per pick, in order. It checks epoch, revision, entry version, quota, pool and
-        port. Then it charges, reserves, and marks the key as work. The first pick that fails ends the batch; the
-        earlier picks stand. If no pick fails, the result has the next entries of the batch's `needs_entries` queues.
+        port. Then it charges, reserves, and marks the key as work. A pick of kind "grow" adds to the job's reservation,
+        which must be in the entry's queue and have the entry's number of growths; the port stays. The first pick that
+        fails ends the batch; the earlier picks stand. If no pick fails, the result has the next entries of the batch's
+        `needs_entries` queues.
 
         The store takes nothing of a batch that follows another commit than the last one, or a commit that did not
         stand whole."""

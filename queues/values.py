@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from crds.keys import JobKey
+from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 
 Kind = Literal["admit", "grow"]
@@ -51,6 +52,17 @@ class Entry:
     (`queues.order`)."""
     port: bool = False
     """Whether the job needs a port while it is admitted."""
+    size: int = 0
+    """The number of workers that `demand` covers; 0: the job's workers are not counted."""
+    unit: Amounts = field(default_factory=lambda: NOTHING)
+    """What one further worker adds to the demand."""
+    most: int = 0
+    """The most further workers that a pick may give, apart from those of `size`."""
+    step: int = 1
+    """A pick gives a multiple of this number of further workers."""
+    grown: int = 0
+    """For the kind "grow", the reservation's number of growths when the request was made. The entry counts only while
+    the reservation has the same number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +80,27 @@ class Reservation:
     admission."""
     port: int = 0
     """The port of the job; 0 if the job needs none."""
+    size: int = 0
+    """The number of workers that the charge covers; 0: the job's workers are not counted."""
+    grown: int = 0
+    """The number of growths since the admission. A growth that was requested under another number does not count."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
         """Return whether the reservation matches the job's present request. A user may have edited the job since the
         pick."""
         return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCharge:
+    """The smaller charge of an admitted job that has fewer workers than before."""
+
+    key: JobKey
+    attempt: int
+    grown: int
+    """Nothing changes unless the reservation has this attempt and this number of growths."""
+    size: int
+    charge: Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +137,20 @@ class WaitingEntry:
         self.port = entry.port
         self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
         """The key, attempt and kind, as a commit sends them."""
+
+    @property
+    def size(self) -> int:
+        """The number of workers that the demand covers (`Entry.size`)."""
+        return self.entry.size
+
+    @property
+    def most(self) -> int:
+        """The most further workers that a pick may give (`Entry.most`)."""
+        return self.entry.most
+
+    def demand_with(self, units: int) -> Amounts:
+        """Return the demand with a number of further workers."""
+        return amounts.add(self.demand, amounts.scale(self.entry.unit, units)) if units else self.demand
 
     @property
     def entry(self) -> Entry:
@@ -231,6 +273,18 @@ class Pick(NamedTuple):
     overtaken: Mapping[str, OvertakenJob | None] = NONE_OVERTAKEN
     """The queues whose head had its turn before this pick but no room in the pool; None: the queue's record is
     deleted."""
+    units: int = 0
+    """The number of further workers that the pick gives (`Entry.most`)."""
+
+    @property
+    def charge(self) -> Amounts:
+        """The amounts that the pick charges."""
+        return self.waiting.demand_with(self.units)
+
+    @property
+    def size(self) -> int:
+        """The number of workers that the charge covers; 0: they are not counted."""
+        return self.waiting.size + self.units
 
 
 class Settlement(NamedTuple):

@@ -23,6 +23,8 @@ class Candidate:
     demand: Amounts
     position: int
     """The index among the known entries. The first runnable job of a queue has the lowest."""
+    units: int = 0
+    """The number of further workers that `demand` covers (`Entry.most`)."""
 
 
 class KnownEntries:

@@ -130,7 +130,7 @@ class Picker(PickerState):
         if self._reservation.has_unsaved or spec.name in self._reservation.liable:
             overtaken = self._reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
-        pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken))
+        pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
         queue.take(candidate)
         if self._scarce:
             self.pool.charge(demand)

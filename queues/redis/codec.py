@@ -15,7 +15,7 @@ import orjson
 
 from crds.integers import LARGEST
 from crds.keys import JobKey
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import NOTHING, Amounts
 from queues import order
 from queues.errors import Unstorable
 from queues.values import ACCOUNT_SCHEME, Account, Clock, Entry, OvertakenJob, QueueSpec, Reservation
@@ -36,11 +36,13 @@ def check(value: Entry | Reservation) -> None:
     """Raise Unstorable if JSON or Lua would not keep a number of the value exactly, or its key could not be read
     back."""
     if isinstance(value, Entry):
-        numbers: tuple[int, ...] = (value.priority, value.attempt, *value.demand.values())
+        counts = (value.priority, value.attempt, value.size, value.most, value.step, value.grown)
+        numbers: tuple[int, ...] = (*counts, *value.demand.values(), *value.unit.values())
         if not math.isfinite(value.submitted):
             raise Unstorable(f"{value.key}: its time of submission is {value.submitted}, which is not a time")
     else:
-        numbers = (value.attempt, value.epoch, value.pick, value.port, *value.charge.values())
+        counts = (value.attempt, value.epoch, value.pick, value.port, value.size, value.grown)
+        numbers = (*counts, *value.charge.values())
     if any(not -LARGEST <= number <= LARGEST for number in numbers):
         raise Unstorable(f"{value.key}: it has a number that is too large to be stored")
     if "/" in value.key.name or "/" in value.key.uid:
@@ -60,7 +62,7 @@ def encode_tie(entry: Entry) -> str:
 
 def encode_entry(entry: Entry) -> str:
     """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
-    false. Raises Unstorable."""
+    false, and those of further workers. Raises Unstorable."""
     if not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
@@ -75,8 +77,15 @@ def encode_entry(entry: Entry) -> str:
         }
         | ({"kind": entry.kind} if entry.kind != "admit" else {})
         | ({"returning": True} if entry.returning else {})
-        | ({"port": True} if entry.port else {}),
+        | ({"port": True} if entry.port else {})
+        | (_worker_fields(entry) if entry.size or entry.unit or entry.grown else {}),
     )
+
+
+def _worker_fields(entry: Entry) -> dict[str, Any]:
+    """Return the fields of an entry that counts workers, without defaults."""
+    fields = {"size": entry.size, "unit": dict(entry.unit), "most": entry.most, "grown": entry.grown}
+    return {name: value for name, value in fields.items() if value} | ({"step": entry.step} if entry.step != 1 else {})
 
 
 def decode_entry(text: Text) -> Entry:
@@ -98,11 +107,17 @@ def entry_from_fields(fields: dict[str, Any]) -> Entry:
         demand=fields["demand"],
         returning=fields.get("returning", False),
         port=fields.get("port", False),
+        size=fields.get("size", 0),
+        unit=fields.get("unit", NOTHING),
+        most=fields.get("most", 0),
+        step=fields.get("step", 1),
+        grown=fields.get("grown", 0),
     )
 
 
 def encode_reservation(reservation: Reservation) -> str:
-    """Encode a reservation without its key, which is the field of the hash. Raises Unstorable."""
+    """Encode a reservation without its key, which is the field of the hash. A size or a number of growths of 0 is left
+    out. Raises Unstorable."""
     return _exact(
         reservation.key,
         {
@@ -113,7 +128,9 @@ def encode_reservation(reservation: Reservation) -> str:
             "charge": dict(reservation.charge),
             "pick": reservation.pick,
             "port": reservation.port,
-        },
+        }
+        | ({"size": reservation.size} if reservation.size else {})
+        | ({"grown": reservation.grown} if reservation.grown else {}),
     )
 
 

@@ -4,14 +4,14 @@ One rule: no value travels twice. Picks travel as columns, with every distinct d
 only what the store decided.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import orjson
 
 from crds.resources.amounts import Amounts
 from queues.redis import codec
-from queues.values import Batch, CommitResult, Entry, Reservation
+from queues.values import Batch, CommitResult, Pick, Reservation
 
 NEXT_ENTRIES = 7
 """The index in the answer at which the next entries of queues begin."""
@@ -30,16 +30,25 @@ class _Demands:
         self._by_identity: dict[tuple[int, int], int] = {}
         self._by_text: dict[tuple[str, int], int] = {}
 
+    def charged(self, pick: Pick, attempt: int) -> int:
+        """Return the number of the pair of a pick."""
+        if not pick.units:
+            return self.number(pick.waiting.demand, attempt)
+        return self._number_of_text(codec.encode_amounts(pick.charge), attempt)
+
     def number(self, demand: Amounts, attempt: int) -> int:
         """Return the number of a pair, from 1; add the pair if it is new."""
         number = self._by_identity.get((id(demand), attempt))
         if number is None:
-            text = codec.encode_amounts(demand)
-            number = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
-            if number > len(self.texts):
-                self.texts.append(text)
-                self.attempts.append(attempt)
+            number = self._number_of_text(codec.encode_amounts(demand), attempt)
             self._by_identity[id(demand), attempt] = number
+        return number
+
+    def _number_of_text(self, text: str, attempt: int) -> int:
+        number = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
+        if number > len(self.texts):
+            self.texts.append(text)
+            self.attempts.append(attempt)
         return number
 
 
@@ -72,9 +81,10 @@ def encode(batch: Batch) -> Encoded:
         "keys": keys,
         "versions": [f"{entry.version}," for entry in entries],
         "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
-        "demand": [demands.number(entry.demand, ticket[1]) for entry, ticket in zip(entries, tickets, strict=True)],
+        "demand": [demands.charged(pick, ticket[1]) for pick, ticket in zip(picks, tickets, strict=True)],
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
+        "sizes": [each for number, pick in enumerate(picks, 1) if (size := pick.size) for each in (number, size)],
         **_totals(batch, clocks, accounts, overtaken),
     }
     tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
@@ -114,13 +124,14 @@ def outcome(answer: list[bytes]) -> CommitResult:
 
 def reservations(batch: Batch, answer: list[bytes]) -> tuple[Reservation, ...]:
     """Return the reservations of the picks that stand."""
-    entries = [pick.waiting.entry for pick in batch.picks[: int(answer[1])]]
-    decided = answer[6].decode().split("\n") if answer[6] else [""] * len(entries)
-    return tuple(_reservations(batch.epoch, entries, decided, int(answer[2])))
+    picks = batch.picks[: int(answer[1])]
+    decided = answer[6].decode().split("\n") if answer[6] else [""] * len(picks)
+    return tuple(_reservations(batch.epoch, picks, decided, int(answer[2])))
 
 
-def _reservations(epoch: int, entries: list[Entry], decided: list[str], number: int) -> Iterator[Reservation]:
-    for entry, text in zip(entries, decided, strict=True):
+def _reservations(epoch: int, picks: Sequence[Pick], decided: list[str], number: int) -> Iterator[Reservation]:
+    for pick, text in zip(picks, decided, strict=True):
+        entry = pick.waiting.entry
         if entry.kind == "grow":
             yield codec.decode_reservation(entry.key, text)
             continue
@@ -129,8 +140,9 @@ def _reservations(epoch: int, entries: list[Entry], decided: list[str], number: 
             queue=entry.queue,
             attempt=entry.attempt,
             epoch=epoch,
-            charge=entry.demand,
+            charge=pick.charge,
             pick=number,
             port=int(text or 0),
+            size=pick.size,
         )
         number += 1

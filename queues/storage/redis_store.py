@@ -19,7 +19,16 @@ from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
 from queues.storage.commits import PipelinedCommit
 from queues.store import PendingCommit, StoreSettings
-from queues.values import Batch, Entry, NextEntries, QueuePosition, QueueSpec, Reservation, Snapshot
+from queues.values import (
+    Batch,
+    Entry,
+    LoweredCharge,
+    NextEntries,
+    QueuePosition,
+    QueueSpec,
+    Reservation,
+    Snapshot,
+)
 
 CHUNK = 500
 """The most keys for one call of a script. The server does nothing else during a call, which takes a few
@@ -30,7 +39,9 @@ Texts = dict[str, tuple[str, str]]
 NOTHING_PREPARED: tuple[int, Texts] = (-1, {})
 
 _PUT = Script("store/put", preludes=("lib/store",))
-_REMOVE = Script("store/remove", preludes=("lib/records", "lib/store", "lib/usage"))
+_REMOVE = Script("store/remove", preludes=("lib/records", "lib/store", "lib/usage", "lib/made"))
+_LOWER = Script("store/lower", preludes=("lib/records", "lib/store", "lib/usage", "lib/made"))
+_WITHDRAW = Script("store/withdraw", preludes=("lib/store",))
 _CONFIGURE = Script("store/configure", preludes=("lib/store", "lib/usage", "lib/cohorts"))
 _SNAPSHOT = Script("store/snapshot", preludes=("lib/store", "lib/heads"))
 _COMMIT = Script(
@@ -83,7 +94,7 @@ class RedisStore:
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
         self._empty(epoch)
-        texts = _texts(entries)
+        texts = _texts(entry for entry in entries if entry.kind == "admit")  # no growth counts before its reservation
         self._put(epoch, texts)
         self._prepared = (epoch, texts)
 
@@ -116,6 +127,18 @@ class RedisStore:
         for chunk in _chunks((str(key),) for key in keys):
             version = "" if pods_version is None else pods_version
             retained += _REMOVE(self._connection, arguments=[self._epoch, version, *chunk])
+        return [JobKey.parse(key.decode()) for key in retained]
+
+    def withdraw(self, keys: Iterable[JobKey]) -> None:
+        """See QueueStore."""
+        _WITHDRAW.run_all(self._connection, ([self._epoch, *chunk] for chunk in _chunks((str(key),) for key in keys)))
+
+    def lower(self, charges: Iterable[LoweredCharge], pods_version: int | None = None) -> list[JobKey]:
+        """See QueueStore."""
+        retained: list[bytes] = []
+        for chunk in _chunks(map(_lowered_texts, charges)):
+            version = "" if pods_version is None else pods_version
+            retained += _LOWER(self._connection, arguments=[self._epoch, version, *chunk])
         return [JobKey.parse(key.decode()) for key in retained]
 
     def snapshot(
@@ -209,6 +232,11 @@ class RedisStore:
 
 def _texts(entries: Iterable[Entry]) -> Texts:
     return {str(entry.key): (codec.encode_tie(entry), codec.encode_entry(entry)) for entry in entries}
+
+
+def _lowered_texts(lowered: LoweredCharge) -> tuple[str, str, str]:
+    held = {"attempt": lowered.attempt, "grown": lowered.grown, "size": lowered.size}
+    return str(lowered.key), codec.dump(held), codec.encode_amounts(lowered.charge)
 
 
 def _spec_texts(spec: QueueSpec) -> tuple[str, str, str]:

@@ -39,6 +39,18 @@ class _LazyWaiting(WaitingEntry):
         self.port = "port" in fields
         self.ticket = fields["key"], fields["attempt"], fields.get("kind", "admit")
 
+    @property
+    def size(self) -> int:
+        """See WaitingEntry."""
+        size: int = self._fields.get("size", 0)
+        return size
+
+    @property
+    def most(self) -> int:
+        """See WaitingEntry."""
+        most: int = self._fields.get("most", 0)
+        return most
+
     def _decode_entry(self) -> Entry:
         return codec.entry_from_fields(self._fields)
 

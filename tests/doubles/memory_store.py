@@ -18,6 +18,7 @@ from queues.values import (
     Batch,
     CommitResult,
     Entry,
+    LoweredCharge,
     Pick,
     QueuePosition,
     QueueSpec,
@@ -42,10 +43,10 @@ class MemoryStore:
         mark: Callable[[JobKey, str], None],
         settings: StoreSettings | None = None,
         content: Content | None = None,
-        may_have_pods: Callable[[JobKey, int], bool] = lambda *_: False,
+        may_have_pods: Callable[[JobKey, int, bool], bool] = lambda *_: False,
     ) -> None:
-        """`mark(key, tenant)` marks a committed key as work (`MemoryWork.mark`). `may_have_pods(key, pods_version)`
-        returns whether a reservation must stay (`MemoryWork.may_have_pods`)."""
+        """`mark(key, tenant)` marks a committed key as work (`MemoryWork.mark`). `may_have_pods(key, pods_version,
+        frees)` returns whether a charge must stay (`MemoryWork.may_have_pods`)."""
         self._mark = mark
         self._settings = settings or StoreSettings()
         self._content = Content() if content is None else content
@@ -127,13 +128,48 @@ class MemoryStore:
                 if (
                     pods_version is not None
                     and key in self._content.reservations
-                    and self._may_have_pods(key, pods_version)
+                    and self._may_have_pods(key, pods_version, True)
                 ):
                     retained.append(key)
                 else:
                     self._release(key)
             self._number_change()
         return retained
+
+    def withdraw(self, keys: Iterable[JobKey]) -> None:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            for key in keys:
+                waiting = self._content.entries.get(key)
+                if waiting is not None and waiting.entry.kind == "grow":
+                    self._forget_entry(key)
+            self._number_change()
+
+    def lower(self, charges: Iterable[LoweredCharge], pods_version: int | None = None) -> list[JobKey]:
+        """See QueueStore."""
+        retained = []
+        with self._content.lock:
+            self._guard()
+            for lowered in charges:
+                held = self._content.reservations.get(lowered.key)
+                if held is None or (held.attempt, held.grown) != (lowered.attempt, lowered.grown):
+                    continue
+                if pods_version is not None and self._may_have_pods(lowered.key, pods_version, False):
+                    retained.append(lowered.key)
+                else:
+                    self._lower(held, lowered)
+            self._number_change()
+        return retained
+
+    def _lower(self, held: Reservation, lowered: LoweredCharge) -> None:
+        charge = {
+            name: min(amount, lowered.charge[name]) for name, amount in held.charge.items() if name in lowered.charge
+        }
+        kept = replace(held, charge=charge, size=min(held.size, lowered.size))
+        if kept != held:
+            self._release(held.key)
+            self._reserve(kept)
 
     def snapshot(
         self,
@@ -292,7 +328,7 @@ class MemoryStore:
         content, first_member = self._content, order.member(entry)
         entry = codec.decode_entry(codec.encode_entry(entry))
         previous = content.entries.get(entry.key)
-        if (entry.kind == "grow") != (entry.key in content.reservations) or (previous and previous.entry == entry):
+        if not self._counts(entry) or (previous and previous.entry == entry):
             return
         member = content.members.get(entry.key, first_member)
         self._forget_entry(entry.key)
@@ -300,6 +336,13 @@ class MemoryStore:
         content.version += 1
         content.entries[entry.key] = WaitingEntry(entry, content.version)
         self._touched.add(entry.queue)
+
+    def _counts(self, entry: Entry) -> bool:
+        """Return whether an entry's kind matches the job's reservation, and for a growth its queue and number, too."""
+        held = self._content.reservations.get(entry.key)
+        if entry.kind != "grow":
+            return held is None
+        return held is not None and (held.queue, held.grown) == (entry.queue, entry.grown)
 
     def _forget_entry(self, key: JobKey) -> None:
         waiting = self._content.entries.pop(key, None)
@@ -320,9 +363,9 @@ class MemoryStore:
         current = content.entries.get(entry.key)
         if current is None or current.version != pick.waiting.version:
             return "entry"
-        if (entry.kind == "grow") != (entry.key in content.reservations):
+        if not self._counts(entry):
             return "reservation"
-        over = self._limit_without_room(entry.queue, entry.demand)
+        over = self._limit_without_room(entry.queue, pick.charge)
         if over:
             return over
         return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
@@ -341,7 +384,7 @@ class MemoryStore:
         self._forget_entry(entry.key)
         self._settle(Settlement(pick.clock, pick.accounts, pick.overtaken))
         if entry.kind == "grow":
-            return self._grow(entry)
+            return self._grow(pick)
         port = self._next_port(entry) or 0
         content.last_port = port or content.last_port
         content.picked += 1
@@ -350,9 +393,10 @@ class MemoryStore:
             queue=entry.queue,
             attempt=entry.attempt,
             epoch=epoch,
-            charge=entry.demand,
+            charge=pick.charge,
             pick=content.picked,
             port=port,
+            size=pick.size,
         )
         return self._reserve(reservation)
 
@@ -369,10 +413,11 @@ class MemoryStore:
         for queue, job in changed.overtaken.items():
             content.overtaken[queue] = codec.decode_overtaken(codec.encode_overtaken(job))
 
-    def _grow(self, entry: Entry) -> Reservation:
-        reservation = self._content.reservations[entry.key]
-        self._release(entry.key)
-        return self._reserve(replace(reservation, charge=amounts.add(reservation.charge, entry.demand)))
+    def _grow(self, pick: Pick) -> Reservation:
+        held = self._content.reservations[pick.waiting.entry.key]
+        self._release(held.key)
+        charge = amounts.add(held.charge, pick.charge)
+        return self._reserve(replace(held, charge=charge, size=held.size + pick.size, grown=held.grown + 1))
 
     def _reserve(self, reservation: Reservation) -> Reservation:
         content, key, queue = self._content, reservation.key, reservation.queue

@@ -240,13 +240,15 @@ class MemoryWork:
             else:
                 del self._records[key]
 
-    def may_have_pods(self, key: JobKey, pods_version: int) -> bool:
-        """Return whether the job may have pods that are newer than `pods_version`, for the store's `remove`."""
+    def may_have_pods(self, key: JobKey, pods_version: int, frees: bool) -> bool:
+        """Return whether the job may have pods that are newer than `pods_version`, for the store's `remove` and
+        `lower`. If it has none and `frees` is True, its versions of pods are forgotten with its reservation."""
         with self._lock:
             record = self._records.get(key)
             if self._pods_versions.get(key, 0) > pods_version or (record is not None and record.epoch > 0):
                 return True
-            self._pods_versions.pop(key, None)
+            if frees:
+                self._pods_versions.pop(key, None)
             return False
 
     def _note(self, key: JobKey, pods_version: int) -> None:

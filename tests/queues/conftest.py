@@ -7,9 +7,10 @@ import pytest
 from hypothesis import settings
 
 from crds.keys import JobKey
-from queues.redis import connection
+from queues.redis import codec, connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
+from queues.values import Reservation
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.support import redis_server
@@ -34,6 +35,10 @@ class Place:
         """Return the keys that were added to the work queue and their tenants, in order."""
         raise NotImplementedError
 
+    def replace_reservation(self, reservation: Reservation) -> None:
+        """Replace a reservation behind the back of every store. Nothing else changes."""
+        raise NotImplementedError
+
 
 class MemoryPlace(Place):
     def __init__(self) -> None:
@@ -51,6 +56,9 @@ class MemoryPlace(Place):
 
     def marked(self) -> list[tuple[JobKey, str]]:
         return list(self._marked)
+
+    def replace_reservation(self, reservation: Reservation) -> None:
+        self._content.reservations[reservation.key] = reservation
 
 
 class RedisPlace(Place):
@@ -70,6 +78,9 @@ class RedisPlace(Place):
             (key.decode(), each) for each in tenants for key in self.client.lrange(f"torchq:work:ready:{each}", 0, -1)
         ]
         return [(JobKey.parse(key), tenant) for key, tenant in found]
+
+    def replace_reservation(self, reservation: Reservation) -> None:
+        self.client.hset("torchq:reservations", str(reservation.key), codec.encode_reservation(reservation))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,9 @@
--- Prelude: whether there is room for a demand, and a reservation's text. Needs lib/store.lua and lib/usage.lua.
+-- Prelude: whether there is room for a demand. Needs lib/store.lua and lib/usage.lua.
 --
 -- A demand is {names, sizes}: two lists of resource names and their amounts.
 -- over_limits(book, demand)   "quota" or "cohort", whichever has no room for the demand, or nil. The caller must have read the book's
 --                             sums (used_of).
 -- over_pool(pool, demand)     "pool" if the pool {resource: amount} has no room for the demand, or nil
--- reservation_text(..)        the JSON of a reservation, from texts
 
 local JOBS, OTHERS = 'jobs', '*' -- as in crds/resources/amounts.py
 
@@ -37,10 +36,4 @@ local function over_pool(pool, demand)
     end
   end
   return nil
-end
-
--- Return the JSON of a reservation, in the form of queues/redis/codec.py.
-local function reservation_text(attempt, charge_text, epoch, kind, pick, port, queue)
-  return '{"attempt":' .. attempt .. ',"charge":' .. charge_text .. ',"epoch":' .. epoch .. ',"kind":"' .. kind
-    .. '","pick":' .. pick .. ',"port":' .. port .. ',"queue":' .. quoted(queue) .. '}'
 end

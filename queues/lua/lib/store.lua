@@ -12,12 +12,15 @@
 --                                     unlimited
 --   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
 --                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:
---                                     false), port (missing: false)}. The tie-break is text without quotation marks
---                                     (queues/order.py); it stays while the job waits
+--                                     false), port (missing: false), size (missing: 0), unit (missing: {}), most (missing: 0), step
+--                                     (missing: 1), grown (missing: 0)}. The tie-break is text without quotation marks
+--                                     (queues/order.py); it stays while the job waits. An entry of kind "grow" has a reservation
+--                                     in its queue with the same number in grown
 --   torchq:version            string  last version of an entry
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
---   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, kind, pick, port, queue}
+--   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, grown (missing: 0), kind, pick, port, queue, size
+--                                     (missing: 0)}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the counted resources; the queue "" stands for
 --                                     all queues; a sum of 0 is left out
@@ -39,7 +42,7 @@
 --                                     whole: "1" if all picks of the last commit stand; change: the last change at its end
 -- All numbers and sums are integers below 2^53, which Lua holds exactly. Scripts write them with whole(), never with tostring.
 
-local LAYOUT = '7'
+local LAYOUT = '8'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600

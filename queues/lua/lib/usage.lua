@@ -13,6 +13,7 @@
 --                                   equal charges are encoded once.
 -- charge_cohort(book, counted, sign) changes the sums of the book's cohort, if it has one
 -- save_books()                      writes the changed sums
+-- reservation_text(reservation)     the JSON of a decoded reservation, in the form of queues/redis/codec.py
 
 local ALL = ''
 local books, cohorts = {}, {}
@@ -197,6 +198,14 @@ local function save_books()
   write('HSET', 'torchq:usage', sums)
   write('HDEL', 'torchq:usage', unused)
   write('HSET', 'torchq:shared', shared)
+end
+
+local function reservation_text(reservation)
+  local grown, size = reservation.grown or 0, reservation.size or 0
+  return '{"attempt":' .. whole(reservation.attempt) .. ',"charge":' .. amounts_text(reservation.charge)
+    .. ',"epoch":' .. whole(reservation.epoch) .. (grown > 0 and ',"grown":' .. whole(grown) or '')
+    .. ',"kind":"' .. reservation.kind .. '","pick":' .. whole(reservation.pick) .. ',"port":' .. whole(reservation.port)
+    .. ',"queue":' .. quoted(reservation.queue) .. (size > 0 and ',"size":' .. whole(size) or '') .. '}'
 end
 
 -- Write a reservation from its JSON text, and add its charge and port.

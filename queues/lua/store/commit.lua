@@ -11,6 +11,8 @@
 --           demands, attempts, demand          JSON texts of amounts, and their attempts; and of each pick: the number of its pair
 --           grows                              numbers of the picks (from 1) of kind "grow"; the others are of kind "admit"
 --           ports                              numbers of the picks that need a port
+--           sizes                              flat list of the number of a pick and the number of workers that its demand
+--                                              covers, of the picks whose workers are counted
 --           clock                              the clock after all picks; empty: no pick changes it
 --           accounts, overtaken                flat lists of queue, text: the changes of all picks together, and those
 --                                              without a pick. They are written if no pick is refused, also if there is no
@@ -66,7 +68,10 @@ local function set_of(list)
   return set
 end
 
-local grows, asks, picked = set_of(picks.grows), set_of(picks.ports), {}
+local grows, asks, picked, sizes = set_of(picks.grows), set_of(picks.ports), {}, {}
+for at = 1, #picks.sizes, 2 do
+  sizes[picks.sizes[at]] = picks.sizes[at + 1]
+end
 
 -- Read the distinct demands of the picks, each with the common part of its reservations.
 local FURTHER = 65536 -- more than there are picks
@@ -85,8 +90,6 @@ local function read_demands()
       counted = counting(amounts),
       names = names,
       sizes = sizes,
-      text = text,
-      attempt = whole(picks.attempts[at]),
       picks_of_demand = 0,
       head = '{"attempt":' .. whole(picks.attempts[at]) .. ',"charge":' .. text .. ',"epoch":' .. EPOCH
         .. ',"kind":"admit","pick":',
@@ -129,15 +132,23 @@ end
 local reservations, ports, answers, groups = {}, {}, {}, {}
 local number, first_number = nil, nil
 
+-- Return whether the job of a pick of kind "grow" holds a reservation in the pick's queue that has grown as often as the entry
+-- says.
+local function may_grow(at, queue)
+  local reservation = reserved[at] and cjson.decode(reserved[at])
+  local entry = cjson.decode(content(entries[at]))
+  return reservation and reservation.queue == queue and (reservation.grown or 0) == (entry.grown or 0)
+end
+
 local function grow(at, demand)
   local reservation = cjson.decode(reserved[at])
   charge(reservation.queue, demand.amounts, 1)
   for name, amount in pairs(demand.amounts) do
     reservation.charge[name] = (reservation.charge[name] or 0) + amount
   end
-  answers[at] = reservation_text(
-    whole(reservation.attempt), amounts_text(reservation.charge), whole(reservation.epoch), reservation.kind, whole(reservation.pick), whole(reservation.port), reservation.queue
-  )
+  reservation.size = (reservation.size or 0) + (sizes[at] or 0)
+  reservation.grown = (reservation.grown or 0) + 1
+  answers[at] = reservation_text(reservation)
   return answers[at]
 end
 
@@ -160,9 +171,9 @@ local function admit(at, queue_book, demand, port)
   end
   if port > 0 then
     hold_port(at, port)
-    return reservation_text(demand.attempt, demand.text, EPOCH, 'admit', whole(number), answers[at], queue_book.queue)
   end
-  return demand.head .. number .. ',"port":0,"queue":' .. quoted(queue_book.queue) .. '}'
+  local size = sizes[at] and ',"size":' .. whole(sizes[at]) .. '}' or '}'
+  return demand.head .. number .. ',"port":' .. port .. ',"queue":' .. quoted(queue_book.queue) .. size
 end
 
 -- Add a pick to the picks of its queue, which are kept in the queue's book.
@@ -192,17 +203,17 @@ local function take_all()
       return 'entry', at - 1
     end
     local grown = grows[at] or false
-    if grown ~= (reserved[at] ~= false) then
+    if grown and not may_grow(at, queue_book.queue) or not grown and reserved[at] then
       return 'reservation', at - 1
     end
     local over = queue_book.limited and over_limits(queue_book, demand) or pool and over_pool(pool, demand)
     if over then
       return over, at - 1
     end
-    if asks[at] then
+    if asks[at] and not grown then
       port = next_port()
     end
-    if not (port or grown) then
+    if not port then
       return 'port', at - 1
     end
     take(at, queue_book, sub(entry, last + 2, find(entry, '"', last + 2, true) - 1))

@@ -3,8 +3,8 @@
 -- ARGV: epoch (0: any), then per entry: job key, its tie-break as JSON, its JSON text; no key twice
 -- Keys and preludes: lib/store.lua
 -- Returns: number of entries that changed. Errors STORELOST, STALEEPOCH.
--- An entry of kind "grow" counts only for a job that holds a reservation; another kind only for a job that holds none. A job
--- that waits already keeps its first tie-break.
+-- An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of growths;
+-- another kind only for a job that holds none. A job that waits already keeps its first tie-break.
 
 local refused = refusal_while_open_or_rebuilding(ARGV[1])
 if refused then
@@ -32,6 +32,14 @@ local function put(key, tie, text, entry)
   table.insert(list(added, entry.queue), entry)
 end
 
+local function counts(entry, reservation_text)
+  if entry.kind ~= 'grow' then
+    return not reservation_text
+  end
+  local reservation = reservation_text and cjson.decode(reservation_text)
+  return reservation and reservation.queue == entry.queue and (reservation.grown or 0) == (entry.grown or 0)
+end
+
 local function scores(waiting, aging)
   local flat = {}
   for _, entry in ipairs(waiting) do
@@ -45,7 +53,7 @@ for at = 1, #keys do
   local text, before = ARGV[3 * at + 1], stored[at] and content(stored[at])
   if before ~= text then
     local entry = cjson.decode(text)
-    if (entry.kind == 'grow') == (reserved[at] ~= false) then
+    if counts(entry, reserved[at]) then
       local tie = tie_of(stored[at] or ARGV[3 * at])
       if before then
         leave(place(tie, keys[at]), before)

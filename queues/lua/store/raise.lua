@@ -43,10 +43,7 @@ if over then
   return over
 end
 charge(reservation.queue, more, 1)
-redis.call('HSET', 'torchq:reservations', KEY, reservation_text(
-  whole(reservation.attempt), amounts_text(reservation.charge), whole(reservation.epoch), reservation.kind,
-  whole(reservation.pick), whole(reservation.port), reservation.queue
-))
+redis.call('HSET', 'torchq:reservations', KEY, reservation_text(reservation))
 save_books()
 number_change()
 return ''

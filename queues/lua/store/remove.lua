@@ -2,7 +2,7 @@
 --
 -- ARGV: epoch (0: any), newest resourceVersion of pods that the caller knows (empty: free every reservation), then job
 --       keys
--- Keys and preludes: lib/store.lua, lib/usage.lua, lib/records.lua; of lib/mark.lua's keys it reads the records and torchq:work:made
+-- Keys and preludes: lib/store.lua, lib/usage.lua, lib/records.lua, lib/made.lua
 -- Returns: the keys whose reservation stays, because a worker runs them, or has made pods that are newer than that.
 -- Errors STORELOST, STALEEPOCH.
 
@@ -11,18 +11,6 @@ if refused then
   return refused
 end
 local SEEN = tonumber(ARGV[2])
-
-local function may_have_pods(key)
-  if not SEEN then
-    return false
-  end
-  local made = tonumber(redis.call('HGET', 'torchq:work:made', key) or '0')
-  if made > SEEN then
-    return true
-  end
-  local record = record_of(key)
-  return record and record.run ~= nil
-end
 
 local keys, retained, done = {}, {}, {}
 local left, leaving, unmade = {}, {}, {}
@@ -55,7 +43,7 @@ for at, key in ipairs(keys) do
   if entries[at] and not done[key] then
     forget_entry(key, entries[at])
   end
-  if reserved[at] and may_have_pods(key) then
+  if reserved[at] and may_have_pods(key, SEEN) then
     retained[#retained + 1] = key
   elseif not done[key] then
     unmade[#unmade + 1] = key

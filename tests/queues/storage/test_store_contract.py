@@ -424,9 +424,9 @@ def test_grow_entry_raises_the_charge_of_an_admitted_job(place: Place, store: Qu
     (admitted,) = run(store, 1)
     store.put([entry("job", kind="grow", gpu=2)])
     (grown,) = run(store, 1)
-    assert grown == replace(admitted, charge={"jobs": 1, GPU: 4})
+    assert grown == replace(admitted, charge={"jobs": 1, GPU: 4}, grown=1)
     assert store.reservations() == {key("job"): grown}
-    store.put([entry("job", kind="grow", gpu=2)])
+    store.put([replace(entry("job", kind="grow", gpu=2), grown=1)])
     assert list(run(store, 1)) == []
     store.remove([key("job")])
     assert usage(store.snapshot(0)) == {"": {}}
