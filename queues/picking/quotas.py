@@ -108,13 +108,18 @@ class Cohort:
         if self._claimed is None:
             self._claimed = {}
             for queue in self.queues.values():
-                claimant = self._claimant(queue)
-                if claimant is not None and not beyond(queue.spec.quota, queue.used, claimant.demand):
+                claimant = self.claimant(queue)
+                if claimant is not None:
                     for name in queue.spec.quota.keys() & claimant.demand.keys():
                         self._claimed[name] = self._claimed.get(name, 0) + claimant.demand[name]
         return self._claimed
 
-    def _claimant(self, queue: QueueState) -> Candidate | None:
+    def claimant(self, queue: QueueState) -> Candidate | None:
+        """Return the job for which a member has a claim; None if it has no claim."""
+        job = self._first_allowed(queue)
+        return None if job is None or beyond(queue.spec.quota, queue.used, job.demand) else job
+
+    def _first_allowed(self, queue: QueueState) -> Candidate | None:
         """Return the first job of a member that the member's own limits allow."""
         first = queue.first if queue.spec.open else None
         if first is None or not _exceeds_borrowing(queue, beyond(queue.spec.quota, queue.used, first.demand)):
@@ -132,11 +137,13 @@ class Cohort:
         """Return whether the members leave room for a demand. What is above the queue's quota must fit beside all
         claims."""
         self.observe(demand)
-        if self.roomy:
-            return True
+        return self.roomy or self.leaves_claims(spec, demand, excess)
+
+    def leaves_claims(self, spec: QueueSpec, demand: Amounts, excess: Amounts, own_claim: Amounts = NOTHING) -> bool:
+        """Return `fits` without `observe`. `own_claim` is the part of the claims that the demand itself satisfies."""
         for name in spec.quota:
             amount = demand.get(name, 0)
-            claimed = self.claims.get(name, 0) if name in excess else 0
+            claimed = self.claims.get(name, 0) - own_claim.get(name, 0) if name in excess else 0
             if amount > 0 and self.used.get(name, 0) + amount + claimed > self.total[name]:
                 return False
         return True
@@ -152,6 +159,21 @@ def obstacle(queue: QueueState, demand: Amounts, cohort: Cohort | None) -> Liter
     if excess and _exceeds_borrowing(queue, excess):
         return "quota"
     return "" if cohort.fits(queue.spec, demand, excess) else "cohort"
+
+
+def allows_further(queue: QueueState, job: Candidate, demand: Amounts, cohort: Cohort | None) -> bool:
+    """Return whether quota and cohort allow a job of a queue to take a demand above its least.
+
+    Only the least is a claim, so the cohort does not note this demand.
+    """
+    excess = beyond(queue.spec.quota, queue.used, demand)
+    if cohort is None:
+        return not excess
+    if excess and _exceeds_borrowing(queue, excess):
+        return False
+    claimant = cohort.claimant(queue) if excess else None
+    own_claim = claimant.demand if claimant is not None and claimant.position == job.position else NOTHING
+    return cohort.leaves_claims(queue.spec, demand, excess, own_claim)
 
 
 def leaves_room(cohort: Cohort, demand: Amounts, queue: QueueState, needed: Amounts) -> bool:

@@ -1,13 +1,14 @@
 """The release of charges: both stores keep a charge while there may be pods that the coordinator has not seen."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import fakeredis
 import pytest
 
 from crds.keys import JobKey
 from queues.store import QueueStore
-from queues.values import Offer, Reservation, Task
+from queues.values import LoweredCharge, Offer, Reservation, Task
 from tests.faults.places import MemoryPlace, Place, RedisPlace
 
 KEY = JobKey("team", "job", "uid-1")
@@ -40,6 +41,12 @@ class Bench:
     def freed(self, seen: int) -> bool:
         kept = self.store.remove([KEY], seen)
         assert (KEY in kept) == (KEY in self.store.reservations())
+        return not kept
+
+    def lowered(self, seen: int | None) -> bool:
+        kept = self.store.lower([LoweredCharge(key=KEY, attempt=1, grown=0, size=0, charge={"jobs": 0})], seen)
+        held = self.store.reservations()[KEY]
+        assert held == (HELD if kept else replace(HELD, charge={"jobs": 0}))
         return not kept
 
 
@@ -111,6 +118,23 @@ def test_remove_without_a_seen_version_releases_the_charge_at_once(bench: Bench)
     bench.begin()
     assert bench.store.remove([KEY]) == []
     assert not bench.store.reservations()
+
+
+def test_charge_is_lowered_only_when_the_coordinator_knows_all_pods(bench: Bench) -> None:
+    task = bench.begin()
+    assert not bench.lowered(seen=99)
+    bench.work.finish(KEY, task.token, failed=True, pods_version=17)
+    assert not bench.lowered(seen=99)
+    bench.now += 1
+    bench.work.finish(KEY, bench.begin().token, pods_version=17)
+    assert not bench.lowered(seen=16)
+    assert bench.lowered(seen=17)
+    assert bench.begin().seen == 17, "the next worker must know these pods, too"
+
+
+def test_lower_without_a_seen_version_lowers_the_charge_at_once(bench: Bench) -> None:
+    bench.begin()
+    assert bench.lowered(seen=None)
 
 
 def test_pods_version_survives_a_rebuild_that_keeps_the_charge(bench: Bench) -> None:

@@ -21,7 +21,7 @@ from queues.picking.lines import Bid
 from queues.picking.picker import Picker
 from queues.redis import codec
 from queues.rules import Patience, PickRules
-from queues.values import ACCOUNT_SCHEME, Account, Clock, QueueSpec
+from queues.values import ACCOUNT_SCHEME, Account, Clock, Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -30,6 +30,7 @@ from tests.support.queues.builders import (
     commit,
     entries,
     entry,
+    further,
     order,
     reservation,
     run,
@@ -45,7 +46,9 @@ BY_GPU = PickRules(cost=GPU)
 class Table:
     """Queues in a store. Every pick is compared with the fluid share."""
 
-    def __init__(self, **weights: int) -> None:
+    def __init__(self, room: int | None = None, **weights: int) -> None:
+        """`room` is the number of GPUs of the pool; None: they are unlimited."""
+        self.room = room
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.weights = weights
@@ -64,7 +67,8 @@ class Table:
 
     def configure(self) -> None:
         self.store.configure(
-            specs(**{name: each for name, each in self.weights.items() if name not in self.away}), None
+            specs(**{name: each for name, each in self.weights.items() if name not in self.away}),
+            None if self.room is None else {GPU: self.room},
         )
 
     def show(self, queue: str, *gpus: int) -> None:
@@ -73,6 +77,12 @@ class Table:
         shown = [entry(f"{queue}-{at:06}", queue, START + at, gpu=gpu) for gpu, at in named]
         self.waiting[queue] += [each.key for each in shown]
         self.store.put(shown)
+
+    def show_range(self, queue: str, least: int, most: int) -> None:
+        at = next(self._numbers)
+        shown = further(entry(f"{queue}-{at:06}", queue, START + at, gpu=least), most, step=2, gpu=3)
+        self.waiting[queue].append(shown.key)
+        self.store.put([shown])
 
     def waits(self, queue: str) -> int:
         return len(self.waiting[queue])
@@ -87,7 +97,7 @@ class Table:
         contending = {view.spec.name: view.spec.weight for view in shown.queues if view.waiting}
         for each in run(self.store, 1, cost=cost):
             price = each.charge[GPU] if cost == GPU else 1
-            heads = [view.heads[0].demand[GPU] for view in shown.queues if view.heads]
+            heads = [self._amount(view.heads[0].entry) for view in shown.queues if view.heads]
             self.largest = max(self.largest, *heads) if cost == GPU else 1
             self.fluid.see(contending, each.queue, price)
             self.served[each.queue] += price
@@ -98,6 +108,11 @@ class Table:
             self.worst = max(self.worst, self.over)
             return each.queue
         return ""
+
+    def _amount(self, job: Entry) -> int:
+        """Return what a job takes when its turn comes, as every job ends before the next pick."""
+        least, units = job.demand[GPU], range(0, job.most + 1, job.step)
+        return max(least + 3 * each for each in units if self.room is None or least + 3 * each <= self.room)
 
 
 # Games: ways in which a queue tries to gain
@@ -172,6 +187,7 @@ def plays(draw: st.DrawFn) -> list[tuple[str, str, int]]:
     happening = st.one_of(
         st.tuples(st.just("show"), queue, size),
         st.tuples(st.just("show"), queue, size),
+        st.tuples(st.just("range"), queue, size),
         st.tuples(st.just("hide"), queue, st.just(0)),
         st.tuples(st.just("swap"), queue, size),
         st.tuples(st.just("weigh"), queue, st.integers(1, 50)),
@@ -185,10 +201,13 @@ def plays(draw: st.DrawFn) -> list[tuple[str, str, int]]:
 def happen(table: Table, what: str, queue: str, number: int) -> None:
     if what in ("hide", "swap", "remove"):
         table.hide(queue)
-    if what in ("show", "swap"):
+    if what in ("show", "range", "swap"):
         table.away.discard(queue)
         table.configure()
+    if what in ("show", "swap"):
         table.show(queue, number)
+    if what == "range":
+        table.show_range(queue, 1 + number % 7, number)
     if what == "weigh":
         table.weights[queue] = number
     if what == "remove":
@@ -198,11 +217,11 @@ def happen(table: Table, what: str, queue: str, number: int) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(history=plays(), cost=st.sampled_from([GPU, "jobs"]))
+@given(history=plays(), cost=st.sampled_from([GPU, "jobs"]), room=st.sampled_from([None, LARGE]))
 def test_no_queue_gets_ahead_of_the_fluid_share_by_more_than_one_largest_job(
-    history: list[tuple[str, str, int]], cost: str
+    history: list[tuple[str, str, int]], cost: str, room: int | None
 ) -> None:
-    table = Table(a=1, b=1, c=5, d=20, e=1, f=3)
+    table = Table(room, a=1, b=1, c=5, d=20, e=1, f=3)
     for what, queue, number in history:
         happen(table, what, queue, number)
         for _ in range(number if what == "pick" else 0):

@@ -81,7 +81,9 @@ def jobs(draw: st.DrawFn) -> Entry:
     queue, number = draw(st.sampled_from(QUEUES)), draw(st.integers(0, 6))
     made = entry(f"{queue}-{number}", queue, START + draw(st.integers(0, 9)), draw(st.integers(-1, 1)))
     demand = {"jobs": 1} | resources(gpu=draw(st.integers(0, 4)), cpu=draw(st.integers(0, 4)))
-    return replace(made, demand=demand, returning=draw(st.booleans()))
+    most, step = draw(st.sampled_from([0, 0, 2, 5])), draw(st.integers(1, 2))
+    unit = resources(gpu=draw(st.integers(0, 2)), cpu=draw(st.integers(0, 1)))
+    return replace(made, demand=demand, returning=draw(st.booleans()), size=1, unit=unit, most=most, step=step)
 
 
 AMOUNT = st.integers(0, 12)

@@ -20,7 +20,7 @@ from queues.redis import acl, connection
 from queues.redis import url as redis_url
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
-from queues.values import Batch, Offer
+from queues.values import Batch, LoweredCharge, Offer
 from queues.work import Lease
 from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
 from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
@@ -101,6 +101,10 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
         work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
     assert store.reservations([key("first")])
     assert store.incarnation()
+    store.put([entry("held", kind="grow", cpu=1)])
+    store.withdraw([key("held")])
+    smaller = LoweredCharge(key=key("held"), attempt=1, grown=0, size=0, charge={"jobs": 1})
+    assert store.lower([smaller], 0) == []
     store.remove([key("first")])
     assert store.inspect().faults == work.inspect().faults == ()
     store.forget(1)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import fakeredis
 import pytest
@@ -93,6 +94,13 @@ def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
                 yield OnRedis(fake)
         case _:
             yield OnRedis(request.getfixturevalue("client"))
+
+
+def test_raised_charge_leaves_the_other_values_of_the_reservation(desk: Desk) -> None:
+    held = replace(reservation("job", gpu=1, port=20001, pick=3), size=4, grown=2)
+    token = desk.rebuilt(1, [held], [spec("a")])
+    assert desk.work.raise_charge(JOB, token, 1, {GPU: 2}) == ""
+    assert desk.store.reservations() == {JOB: replace(held, charge={"jobs": 1, GPU: 2})}
 
 
 def test_raised_charge_counts_in_queue_and_pool_until_the_job_is_removed(desk: Desk) -> None:

@@ -12,9 +12,9 @@ from queues import errors
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
-from queues.values import Account, Clock, Pick, QueueSpec
+from queues.values import Account, Clock, LoweredCharge, Pick, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, usage, used
+from tests.support.queues.builders import GPU, START, choose, commit, entry, further, key, reservation, usage, used
 
 Step = Callable[[QueueStore], object]
 PORTS = StoreSettings(ports=(30000, 30006))
@@ -25,7 +25,8 @@ NAMES = ["one", "two", "three", "four", "five", "six"]
 names = st.sampled_from(NAMES)
 queue_names = st.sampled_from("abc")
 amounts_small = st.integers(0, 5)
-jobs = st.builds(
+counts = st.sampled_from([0, 0, 1, 3])
+plain_jobs = st.builds(
     lambda returning, odd, rare, **fields: replace(entry(**{ODD: odd, RARE: rare}, **fields), returning=returning),
     returning=st.sampled_from([False, False, True]),
     odd=st.sampled_from([0, 0, 1, 3]),
@@ -40,6 +41,15 @@ jobs = st.builds(
     gpu=amounts_small,
     memory=st.sampled_from([0, 1, 2**47]),  # sums are exact below 2**53
 )
+jobs = st.builds(
+    lambda job, most, step, size, grown, odd: further(job, most, step, size, grown, gpu=1, **{ODD: odd}),
+    job=plain_jobs,
+    most=counts,
+    step=st.integers(1, 2),
+    size=counts,
+    grown=st.sampled_from([0, 0, 1, 2]),
+    odd=amounts_small,
+)
 queues = st.builds(
     QueueSpec,
     name=queue_names,
@@ -52,8 +62,10 @@ queues = st.builds(
     aging_seconds=st.sampled_from([0.0, 600.0, 0.3, 1000.0]),
 )
 held = st.builds(
-    lambda odd, **fields: reservation(**{ODD: odd}, **fields),
+    lambda odd, size, grown, **fields: replace(reservation(**{ODD: odd}, **fields), size=size, grown=grown),
     odd=amounts_small,
+    size=counts,
+    grown=st.sampled_from([0, 0, 1]),
     name=names,
     queue=queue_names,
     port=st.sampled_from([0, 30001, 30002]),
@@ -67,6 +79,20 @@ def put(entries: list) -> Step:  # type: ignore[type-arg]
 
 def remove(gone: list[str]) -> Step:
     return lambda store: store.remove([key(name) for name in gone])
+
+
+def withdraw(kept: list[str]) -> Step:
+    return lambda store: store.withdraw([key(name) for name in kept])
+
+
+def lower(reservations: list[Reservation]) -> Step:
+    """Return a step that lowers charges to those of other reservations."""
+    return lambda store: store.lower(
+        [
+            LoweredCharge(key=each.key, attempt=each.attempt, grown=each.grown, size=each.size, charge=each.charge)
+            for each in reservations
+        ]
+    )
 
 
 def configure(specs: list[QueueSpec], pool: dict[str, int] | None) -> Step:
@@ -93,6 +119,7 @@ def blind_commit(limit: int, cost: str) -> Step:
                 cost=1,
                 clock=Clock(served=number),
                 accounts={waiting.entry.queue: Account(base=number, weight=1)},
+                units=min(number, waiting.entry.most),
             )
             for number, waiting in enumerate(heads[:limit], 1)
         ]
@@ -114,6 +141,8 @@ def stale_cycle(limit: int, between: Step) -> Step:
 
 puts = st.builds(put, st.lists(jobs, max_size=6))
 removes = st.builds(remove, st.lists(names, max_size=3))
+withdrawals = st.builds(withdraw, st.lists(names, max_size=3))
+lowerings = st.builds(lower, st.lists(held, max_size=3))
 configures = st.builds(
     configure,
     st.lists(queues, max_size=3, unique_by=lambda spec: spec.name),
@@ -131,7 +160,9 @@ cycles = st.builds(cycle, st.integers(1, 5), st.integers(1, 4), st.sampled_from(
 blinds = st.builds(blind_commit, st.integers(1, 6), st.just("jobs"))
 stale = st.builds(stale_cycle, st.integers(1, 5), st.one_of(puts, removes, configures))
 steps = st.lists(
-    st.one_of(puts, puts, removes, configures, cycles, cycles, blinds, stale, rebuilds), min_size=4, max_size=25
+    st.one_of(puts, puts, removes, withdrawals, lowerings, configures, cycles, cycles, blinds, stale, rebuilds),
+    min_size=4,
+    max_size=25,
 )
 
 

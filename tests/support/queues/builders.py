@@ -49,6 +49,11 @@ def entries(queue: str, count: int, **demand: int) -> list[Entry]:
     return [entry(f"{queue}-{number:04}", queue, START + number, **demand) for number in range(count)]
 
 
+def further(waiting: Entry, most: int, step: int = 1, size: int = 1, grown: int = 0, **unit: int) -> Entry:
+    """Return a waiting job with `size` workers that can use up to `most` further ones of these resources each."""
+    return replace(waiting, size=size, unit=resources(**unit), most=most, step=step, grown=grown)
+
+
 def reservation(
     name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, pick: int = 0, **charge: int
 ) -> Reservation:
