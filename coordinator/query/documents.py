@@ -94,7 +94,7 @@ def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
             "job": job_name(pick.waiting.entry.key),
             "uid": pick.waiting.entry.key.uid,
             "cost": pick.cost,
-            "demand": figures.format_amounts(pick.waiting.entry.demand),
+            "demand": figures.format_amounts(pick.charge),
             "priority": pick.waiting.entry.priority,
             "waitSeconds": round(max(0.0, now - pick.waiting.entry.submitted), 3),
         }

@@ -47,7 +47,7 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
     queue = picker.queue(place.entry.queue, now)
     code, sentence = _reason(picker, queue, place)
     limits = "" if queue is None else _format_limits(picker, queue, place.entry.demand)
-    needs = f"needs {_format_demand(place.entry.demand)}"
+    needs = f"needs {'at least ' if place.entry.most else ''}{_format_demand(place.entry.demand)}"
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 

@@ -30,21 +30,15 @@ class _Demands:
         self._by_identity: dict[tuple[int, int], int] = {}
         self._by_text: dict[tuple[str, int], int] = {}
 
-    def charged(self, pick: Pick, attempt: int) -> int:
-        """Return the number of the pair of a pick."""
-        if not pick.units:
-            return self.number(pick.waiting.demand, attempt)
-        return self._number_of_text(codec.encode_amounts(pick.charge), attempt)
-
     def number(self, demand: Amounts, attempt: int) -> int:
         """Return the number of a pair, from 1; add the pair if it is new."""
         number = self._by_identity.get((id(demand), attempt))
         if number is None:
-            number = self._number_of_text(codec.encode_amounts(demand), attempt)
-            self._by_identity[id(demand), attempt] = number
+            number = self._by_identity[id(demand), attempt] = self.add(codec.encode_amounts(demand), attempt)
         return number
 
-    def _number_of_text(self, text: str, attempt: int) -> int:
+    def add(self, text: str, attempt: int) -> int:
+        """Return the number of a pair whose demand is already encoded."""
         number = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
         if number > len(self.texts):
             self.texts.append(text)
@@ -77,14 +71,19 @@ def encode(batch: Batch) -> Encoded:
     entries = [pick.waiting for pick in picks]
     tickets = [entry.ticket for entry in entries]
     keys = [key for key, _, _ in tickets]
+    demand_of = [demands.number(entry.demand, ticket[1]) for entry, ticket in zip(entries, tickets, strict=True)]
+    sizes: list[int] = []
+    for at in [at for at, pick in enumerate(picks) if pick.units or pick.waiting.size]:
+        sizes += (at + 1, picks[at].size)
+        demand_of[at] = demands.add(codec.encode_amounts(picks[at].charge), tickets[at][1])
     columns = {
         "keys": keys,
         "versions": [f"{entry.version}," for entry in entries],
         "queue": [queues.setdefault(entry.queue, len(queues) + 1) for entry in entries],
-        "demand": [demands.charged(pick, ticket[1]) for pick, ticket in zip(picks, tickets, strict=True)],
+        "demand": demand_of,
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
-        "sizes": [each for number, pick in enumerate(picks, 1) if (size := pick.size) for each in (number, size)],
+        "sizes": sizes,
         **_totals(batch, clocks, accounts, overtaken),
     }
     tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}

@@ -28,6 +28,8 @@ class _LazyWaiting(WaitingEntry):
     """A waiting entry that is decoded when it is first read. Most entries are picked before that."""
 
     __slots__ = ("_fields",)
+    size = 0
+    most = 0
 
     def __init__(self, fields: dict[str, Any], version: int) -> None:
         _require_fields(fields)
@@ -39,20 +41,19 @@ class _LazyWaiting(WaitingEntry):
         self.port = "port" in fields
         self.ticket = fields["key"], fields["attempt"], fields.get("kind", "admit")
 
-    @property
-    def size(self) -> int:
-        """See WaitingEntry."""
-        size: int = self._fields.get("size", 0)
-        return size
-
-    @property
-    def most(self) -> int:
-        """See WaitingEntry."""
-        most: int = self._fields.get("most", 0)
-        return most
-
     def _decode_entry(self) -> Entry:
         return codec.entry_from_fields(self._fields)
+
+
+class _LazyCounted(_LazyWaiting):
+    """A waiting entry that counts workers. The others need no room for that."""
+
+    __slots__ = ("most", "size")
+
+    def __init__(self, fields: dict[str, Any], version: int) -> None:
+        super().__init__(fields, version)
+        self.size = fields.get("size", 0)
+        self.most = fields.get("most", 0)
 
 
 class SnapshotReader:
@@ -138,7 +139,8 @@ class SnapshotReader:
             if demand != self._last_demand:
                 self._last_demand = self._intern(demand)
             fields["demand"] = self._last_demand
-            waiting = _LazyWaiting(fields, version)
+            counted = "size" in fields or "most" in fields
+            waiting = _LazyCounted(fields, version) if counted else _LazyWaiting(fields, version)
         if len(self._entries) >= CACHED_ENTRIES:
             self._entries, self._older = {}, self._entries
         self._entries[version] = waiting

@@ -13,7 +13,7 @@ from coordinator.query.queries import StoreQueries, UnknownObject
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import START, choose, commit, entries, entry, key, reservation, spec
+from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, further, key, reservation, spec
 
 NOW = START + 100
 VITALS = QueueStats(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
@@ -104,6 +104,12 @@ def test_predicted_picks_follow_the_weights_and_change_nothing() -> None:
     foretold = [each["queue"] for each in reading(store).next(7)["items"]]
     assert "".join(foretold) == "aabacaa"
     assert store.snapshot(8) == before  # the prediction changed nothing
+
+
+def test_predicted_pick_shows_what_the_job_takes() -> None:
+    ranged = further(entry("job", gpu=2), most=9, gpu=2)
+    (found,) = reading(opened(spec("a", gpu=7), waiting=[ranged])).next(5)["items"]
+    assert found["demand"] == {GPU: "6", "jobs": "1"}
 
 
 def test_a_full_pool_predicts_no_pick_and_still_shows_the_order() -> None:

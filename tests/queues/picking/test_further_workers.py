@@ -215,6 +215,8 @@ def test_explanation_of_a_growth_counts_no_further_job() -> None:
         "WaitingForQuota",
         "needs 2 nvidia.com/gpu; queue a: 1 of 4 nvidia.com/gpu free; 0 jobs ahead in queue a",
     )
-    store.remove([key("job")])
-    store.rebuild(2, [reservation("job", "a", gpu=2)], [growth("job", 2)])
-    assert Forecast(store.snapshot(9), PLAIN).explain(place, START).code == "Next"
+    store.rebuild(2, [reservation("job", "a", gpu=2)], [growth("job", 2, 9)])
+    place = store.place(key("job"))
+    assert place is not None
+    explanation = Forecast(store.snapshot(9), PLAIN).explain(place, START)
+    assert (explanation.code, explanation.numbers.split(";")[0]) == ("Next", "needs at least 2 nvidia.com/gpu")
