@@ -15,6 +15,7 @@ import orjson
 
 from crds.integers import LARGEST
 from crds.keys import JobKey
+from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
 from queues.errors import Unstorable
@@ -37,7 +38,10 @@ def check(value: Entry | Reservation) -> None:
     back."""
     if isinstance(value, Entry):
         counts = (value.priority, value.attempt, value.size, value.most, value.step, value.grown)
-        numbers: tuple[int, ...] = (*counts, *value.demand.values(), *value.unit.values())
+        largest = amounts.add(value.demand, amounts.scale(value.unit, value.most))
+        numbers: tuple[int, ...] = (*counts, *value.demand.values(), *value.unit.values(), *largest.values())
+        if value.most < 0 or value.step < 1:
+            raise Unstorable(f"{value.key}: it asks for {value.most} further workers in steps of {value.step}")
         if not math.isfinite(value.submitted):
             raise Unstorable(f"{value.key}: its time of submission is {value.submitted}, which is not a time")
     else:
@@ -63,7 +67,7 @@ def encode_tie(entry: Entry) -> str:
 def encode_entry(entry: Entry) -> str:
     """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
     false, and those of further workers. Raises Unstorable."""
-    if not math.isfinite(entry.submitted):
+    if entry.most or not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
         entry.key,
@@ -172,9 +176,9 @@ def encode_rules(spec: QueueSpec) -> str:
     return f"{spec.cohort} {dump(limits | {'aging_seconds': float(spec.aging_seconds)})}"
 
 
-def encode_amounts(amounts: Amounts | None) -> str:
+def encode_amounts(amounts_or_none: Amounts | None) -> str:
     """Encode amounts. None (no pool) is the empty text."""
-    return "" if amounts is None else dump(dict(amounts))
+    return "" if amounts_or_none is None else dump(dict(amounts_or_none))
 
 
 def decode_amounts(text: Text) -> Amounts | None:

@@ -61,6 +61,15 @@ def test_entry_with_a_range_is_read_back_unchanged(store: QueueStore, put: Entry
     assert store.inspect().entries == {put.key: put}
 
 
+@pytest.mark.parametrize(
+    "job",
+    [ranged(most=2**52), ranged(step=0), ranged(most=-1), replace(ranged(most=0), size=2**60), growth(grown=2**53)],
+)
+def test_range_whose_charge_could_not_be_kept_is_refused(store: QueueStore, job: Entry) -> None:
+    with pytest.raises(errors.Unstorable):
+        store.put([job])
+
+
 def test_pick_with_further_workers_charges_and_counts_them(place: Place) -> None:
     store = place.open(ports=(20000, 20005))
     store.rebuild(1, [], [])
