@@ -11,8 +11,8 @@ Nothing is admitted into the room that the job needs until the job runs or leave
 small jobs would delay a large one without end. A queue pays for reserved room whether the job starts or is withdrawn
 (`queues.picking.kept_room`). Jobs that end before the room is needed may borrow it (`queues.picking.backfill`).
 
-A job that can use further workers bids with the least that it takes. When its turn has come, it takes as many as there
-is room for (`queues.picking.further_workers`); if it then costs more, its queue bids again, with all of that.
+A job that can use further workers takes as many as there is room for when its turn comes, and its queue bids with all
+of that (`queues.picking.further_workers`).
 
 Inside a queue, jobs that fit may pass a first job that does not, unless the queue is StrictFIFO: the first job of each
 distinct demand, in order. Each such pick counts, too. After `queue_bypasses` of them no job passes the first one any
@@ -21,8 +21,7 @@ more, so that its queue's jobs end and make room.
 
 from collections.abc import Callable, Mapping
 
-from crds.resources.amounts import Amounts
-from queues.picking import further_workers, queue_state, quotas
+from queues.picking import queue_state
 from queues.picking.backfill import JobEnds
 from queues.picking.fair_share import Turn
 from queues.picking.kept_room import Records
@@ -78,6 +77,7 @@ class Picker(PickerState):
             self._refresh_bids()
         if self._reservation.outdated:
             self._reserve(bind=True)
+            self._refresh_bids()
         if self._unread.exhausted or (self._scarce and self.pool.is_exhausted()) or not (choice := self._choose()):
             return None
         if self._fair_share.has_unsettled:
@@ -100,7 +100,7 @@ class Picker(PickerState):
             if candidate is None:
                 self._fair_share.set_state(self.pool.group(queue), "waiting" if queue.reservable else "aside")
             else:
-                job = self._enlarge(queue, candidate) if candidate.waiting.most else candidate
+                job = self._further.enlarge(queue, candidate) if candidate.waiting.most else candidate
                 if job is queue.eligible[0] or not self._costs_more(queue, job):
                     choice = queue, job, turn
         reserved = self._choice_with_reservation() if self._reservation.holder is not None else None
@@ -124,26 +124,8 @@ class Picker(PickerState):
         queue = self._reservation.holder
         if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
             return None
-        job = self._enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
-        if job is not queue.first:
-            self._costs_more(queue, job)  # the turn below is that of a queue that bids with all of the job
+        job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
         return queue, job, self._fair_share.turn(queue.spec.name)
-
-    def _enlarge(self, queue: QueueState, candidate: Candidate) -> Candidate:
-        """Return a job with as many further workers as there is room for now."""
-        first, cohort = queue.first, self._cohorts.get(queue.spec.cohort)
-        is_first = first is not None and candidate.position == first.position
-        in_pool = self.pool.fits_reserved if is_first and queue is self._reservation.holder else self.pool.fits
-        passed = first if queue.is_liable and not is_first else None
-
-        def allows(queue: QueueState, demand: Amounts) -> bool:
-            return quotas.allows_further(queue, candidate, demand, cohort)
-
-        def accepts(demand: Amounts) -> bool:
-            fits = in_pool(demand) and allows(queue, demand)
-            return fits and (passed is None or queue.leaves_room(allows, passed.demand, demand))
-
-        return further_workers.enlarge(candidate, accepts)
 
     def _take(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Pick:
         """Return the pick of a job, with all that it changes, and apply it to the working copy."""
@@ -164,6 +146,8 @@ class Picker(PickerState):
             cohort.charge(spec, demand)
             if not cohort.roomy:
                 self._stale_cohorts.add(spec.cohort)
+        if self._further.bidding:
+            self._dirty |= self._further.outdated_by_pick(spec.cohort)
         self._bid(queue)
         return pick
 

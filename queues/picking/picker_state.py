@@ -12,6 +12,7 @@ from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
 from queues.picking.fair_share import FairShare
+from queues.picking.further_workers import FurtherWorkers
 from queues.picking.kept_room import PoolReservation
 from queues.picking.lines import Bid
 from queues.picking.pool import Pool
@@ -43,6 +44,7 @@ class PickerState:
         self._fair_share = FairShare(snapshot.clock, accounts)
         self._queues: dict[str, QueueState] = {}
         self._reservation = PoolReservation(self._queues, self._rules.patience)
+        self._further = FurtherWorkers(self._cohorts, self.pool, self._reservation, self._rules.cost)
         self._backfill = Backfill(
             self._queues, self._cohorts, self.pool, self._fair_share, self._reservation, self._shadows
         )
@@ -86,6 +88,7 @@ class PickerState:
             cohort = self._cohorts.get(queue.spec.cohort)
             if cohort is not None and cohort.first_changed():
                 self._stale_cohorts.add(queue.spec.cohort)
+            self._dirty |= self._further.members(queue.spec.cohort)
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
@@ -144,6 +147,7 @@ class PickerState:
             cohort.count()
             if not (roomy and cohort.roomy):
                 self._stale_cohorts.add(name)
+            self._dirty |= self._further.members(name)
         self._uncounted = set()
         self._refresh_bids()
 
@@ -167,8 +171,8 @@ class PickerState:
         if not eligible:
             queue.bid_demand = None
             self._fair_share.bid(spec.name, None)
-        elif not alone or eligible[0].demand is not queue.bid_demand:
-            cost = queue_state.price(eligible[0].demand, self._rules.cost)
+        elif not alone or eligible[0].demand is not queue.bid_demand or eligible[0].waiting.most:
+            cost = queue_state.price(self._further.job_of_bid(queue).demand, self._rules.cost)
             self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
             queue.bid_demand = eligible[0].demand if alone else None
         if queue.unread and queue.is_low:
@@ -195,6 +199,7 @@ class PickerState:
             self.pool.reserve(demand)
             for group in list(self._fair_share.groups_without_room):
                 self._fair_share.set_state(group, "open")
+            self._dirty |= self._further.outdated()
         if bind and self._reservation.bind():
             self._backfill.begin_reservation()
             self._dirty.update(self._reservation.liable)

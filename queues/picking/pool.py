@@ -24,14 +24,14 @@ class Pool:
         """A pool with an empty capacity limits nothing."""
         self.capacity = capacity
         self.used = dict(used)
-        self._used_or_reserved = dict(used)
+        self.used_or_reserved = dict(used)
         self._groups: dict[_GroupKey, int] = {}
         self._least: dict[str, int] | None = None
         self._numbers = count(ONE_GROUP + 1)
 
     def fits(self, demand: Amounts) -> bool:
         """Return whether there is room for a demand beside the reservation."""
-        return amounts.fits(demand, self._used_or_reserved, self.capacity)
+        return amounts.fits(demand, self.used_or_reserved, self.capacity)
 
     def fits_reserved(self, demand: Amounts) -> bool:
         """Return whether there is room for the job that holds the reservation."""
@@ -47,7 +47,7 @@ class Pool:
     def charge(self, demand: Amounts) -> None:
         """Count a demand as used."""
         queue_state.charge_limited(self.used, demand, self.capacity)
-        queue_state.charge_limited(self._used_or_reserved, demand, self.capacity)
+        queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
 
     def set_used(self, used: Amounts) -> None:
         """Replace the usage by that of the store."""
@@ -55,8 +55,8 @@ class Pool:
 
     def reserve(self, demand: Amounts) -> None:
         """Reserve room for a demand. It replaces the reservation before."""
-        self._used_or_reserved = dict(self.used)
-        queue_state.charge_limited(self._used_or_reserved, demand, self.capacity)
+        self.used_or_reserved = dict(self.used)
+        queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
 
     def group(self, queue: QueueState) -> int:
         """Return the group of a queue: the queues whose eligible jobs have equal demands.

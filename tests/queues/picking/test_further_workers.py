@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.resources.amounts import Amounts
+from queues.picking import further_workers
 from queues.picking.backfill import JobEnds
 from queues.picking.forecast import Forecast
 from queues.picking.further_workers import largest
@@ -120,6 +121,15 @@ def test_turn_that_the_least_has_won_does_not_go_to_more() -> None:
         for job in (plain, ranged)
     ]
     assert at[0] == at[1] > 100
+
+
+def test_pick_lets_no_other_queue_bid_again_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [further(entry(f"job-{number}", f"q{number % 50}", gpu=2), most=8, gpu=1) for number in range(150)]
+    store = opened(specs(**{f"q{number}": 1 + number % 5 for number in range(50)}), jobs, {GPU: 2000})
+    calls: list[int] = []
+    monkeypatch.setattr(further_workers, "largest", lambda *found: calls.append(0) or largest(*found))
+    assert taken(store, BY_GPU) == [(name, 10) for name, _ in taken(store, BY_GPU)]
+    assert len(calls) / 2 < 50 + 4 * 99
 
 
 @pytest.mark.parametrize(("job", "cost"), [(growth("job", 2, 9), 5), (growth("job", 1, 0), 1)])
