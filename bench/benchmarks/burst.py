@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import report
-from bench.benchmarks import crowd
-from bench.benchmarks.crowd import Crowd
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import stack
 from bench.support.processes import room
 from bench.support.stack import Size, Stack
+from bench.support.submission import crowd
+from bench.support.submission.crowd import Crowd
 from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from kube.api import Manifest

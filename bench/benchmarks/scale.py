@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from bench.benchmarks import crowd
-from bench.benchmarks.crowd import Crowd
 from bench.errors import BenchError
 from bench.report import Figures
 from bench.support import api_counts, installation, stack
 from bench.support.installation import Installation, InstallationOptions
 from bench.support.processes import Bench, room
+from bench.support.submission import crowd
+from bench.support.submission.crowd import Crowd
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from kube.informer import Informer

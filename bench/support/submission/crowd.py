@@ -1,4 +1,4 @@
-"""Processes that create TorchJobs as fast as they can and start together (`bench/support/submitter.py`).
+"""Processes that create TorchJobs as fast as they can and start together (`bench/support/submission/submitter.py`).
 
 One rule: no job is created before every process has logged that it is ready.
 """
@@ -37,7 +37,7 @@ def begin(bench: Bench, kubeconfig: str, crowd: Crowd) -> float:
         first = number * share
         count = min(share, crowd.jobs - first)
         numbers = map(str, (first, count, crowd.threads, crowd.pods, crowd.queues))
-        bench.start_python(name, "bench.support.submitter", kubeconfig, str(gate), *numbers, stage=2)
+        bench.start_python(name, "bench.support.submission.submitter", kubeconfig, str(gate), *numbers, stage=2)
     bench.wait_said(crowd.names, "ready")
     gate.touch()
     return time.monotonic()

@@ -1,0 +1,1 @@
+"""Processes that create TorchJobs as fast as they can, for several benchmarks."""
