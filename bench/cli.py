@@ -13,6 +13,7 @@ import orjson
 from bench.benchmarks import (
     burst,
     churn,
+    elastic,
     fairness,
     hostile,
     ingest,
@@ -354,6 +355,26 @@ def pods_command(as_json: bool, **options: Any) -> None:
     if options["pods"] < 2 * options["jobs"]:
         raise click.UsageError("--pods must be at least twice --jobs: each job needs two pods")
     _show(measure("pods", pods.Options(**_check_server(options)), pods.run), as_json)
+
+
+@main.command("elastic")
+@click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(elastic.MODES),
+    multiple=True,
+    default=elastic.MODES,
+    help="how the job takes up a new size; both by default",
+)
+@click.option("--step-seconds", type=click.FloatRange(min=0), default=elastic.Options().step_seconds, show_default=True)
+@click.option("--save-every", type=_COUNT, default=elastic.Options().save_every, show_default=True, help="steps")
+@click.option("--seconds", type=click.FloatRange(min=1), default=elastic.Options().seconds, help="limit of each change")
+@_JSON
+def elastic_command(as_json: bool, **options: Any) -> None:
+    """Measure resizes of real training jobs.
+
+    torchrun jobs grow, shrink and lose workers on an embedded stack. PyTorch has to be installed."""
+    _show(measure("elastic", elastic.Options(**options), elastic.run), as_json)
 
 
 def _check_server(options: dict[str, Any]) -> dict[str, Any]:

@@ -185,6 +185,7 @@ class Log:
     """The lines of this process, on its output and at the end of a file of all processes."""
 
     def __init__(self, path: str) -> None:
+        self.pod = os.environ.get("POD_NAME") or "here"
         self._path = path
 
     def say(self, **facts: float | str) -> None:
@@ -207,7 +208,7 @@ def train(training: Training, saves: Saves, log: Log, arguments: argparse.Namesp
     """
     rank, world, stop = dist.get_rank(), dist.get_world_size(), Stop()
     training.continue_from(saves.newest() if rank == 0 else None)
-    log.say(start=os.environ.get("POD_NAME", "here"), rank=rank, world=world, done=training.done)
+    log.say(start=log.pod, rank=rank, world=world, done=training.done)
     stop.listen()
     try:
         while training.done < arguments.steps and not stop.requested:
@@ -247,12 +248,14 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """Train, and return exit code 0 if the last step is done, else the code of a process that SIGTERM has ended."""
     arguments = parse()
+    log = Log(arguments.record)
+    log.say(launch=log.pod)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=PEER_TIMEOUT)
     workers = int(os.environ.get("TORCHQ_MAX_WORKERS") or dist.get_world_size())
     largest_world = workers * int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
     training = Training(Data(arguments.seed), arguments.batch, largest_world, arguments.seed)
-    complete = train(training, Saves(arguments.folder), Log(arguments.record), arguments)
+    complete = train(training, Saves(arguments.folder), log, arguments)
     if not complete:
         return 128 + signal.SIGTERM
     dist.barrier()  # no rank may end while another still communicates with it
