@@ -63,6 +63,7 @@ def run(options: Options) -> Figures:
     )
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(cpus=options.cpus, workers=options.workers))
+        running.create_queues(options.queues)
         with Observer(running, options.jobs * options.pods) as observer:
             before = _counts(running)
             started = crowd.begin(bench, running.kubeconfig, submitters)

@@ -64,6 +64,7 @@ def run(options: Options) -> Figures:
     BenchError if a job fails."""
     with room(stack.STOP_SECONDS) as bench:
         running = stack.start(bench, Size(workers=options.workers))
+        running.create_queues(options.queues)
         with Churn(running, options) as churn:
             started, samples = time.monotonic(), [_note(options, _sample(running, 0))]
             for number in range(1, options.samples + 1):

@@ -14,6 +14,7 @@ from typing import Any
 from bench.support import redis_server
 from bench.support.processes import Bench
 from coordinator.local import stack_state
+from crds.api_resources import TENANT_QUEUES
 from kube import client
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -49,6 +50,12 @@ class Stack:
     redis: connection.Connection
     kubeconfig: str
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def create_queues(self, count: int) -> None:
+        """Create the tenant queues team-0, team-1, ... without a quota."""
+        body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind}
+        for number in range(count):
+            self.cluster.create(TENANT_QUEUES, {**body, "metadata": {"name": f"team-{number}"}})
 
     def pids(self) -> dict[str, int]:
         """Return the pids of the stack's processes by name, including Redis."""
