@@ -9,7 +9,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bench.errors import BenchError
 from bench.report import Figures
@@ -60,6 +60,8 @@ class Change:
     """The number of agents that have to start, where the others go on."""
     resizes: bool = True
     """Whether the job's owner has asked for the change; else it is a fault."""
+    needs_scale_ins: bool = False
+    """Whether the change is a ScaleIn, or follows one."""
     late_seconds: float = 0.0
     """How long the room for the last pod is missing."""
 
@@ -68,8 +70,8 @@ def changes() -> Iterator[Change]:
     """Yield the changes of one job in their order, from 2 workers."""
     for name, world, agents in (("2->4", 4, 2), ("4->3", 3, 0), ("3->1", 1, 0), ("1->4", 4, 3)):
         yield Change(name=name, act=_scale(world), world=world, agents=agents)
-    yield Change(name="ScaleIn of worker 1", act=lambda job: job.scale_in(1), world=3)
-    yield Change(name="3->4", act=_scale(4), world=4, agents=1)
+    yield Change(name="ScaleIn of worker 1", act=lambda job: job.scale_in(1), world=3, needs_scale_ins=True)
+    yield Change(name="3->4", act=_scale(4), world=4, agents=1, needs_scale_ins=True)
     yield Change(name="kill of worker 2", act=lambda job: job.kill_worker(2), world=4, agents=1, resizes=False)
     yield Change(name="kill of worker 0", act=lambda job: job.kill_worker(0), world=4, agents=1, resizes=False)
     yield Change(name="kill of the store", act=RunningJob.kill_store, world=4, agents=4, resizes=False)
@@ -91,17 +93,19 @@ def run(options: Options) -> Figures:
         jobs = [TrainingJob(bench.folder, mode, options.step_seconds, options.save_every) for mode in options.modes]
         quotas = {job.name: job.quota() for job in jobs}
         with QuotaWatch(running.cluster, quotas) as usage, StatusWrites(running.cluster, NAMESPACE) as writes:
-            steps, gaps = list[Figures](), list[float]()
+            steps, gaps, skipped = list[Figures](), list[float](), list[str]()
             for job in jobs:
                 measured = Resizing(bench, running, RunningJob(running.cluster, job), starts, writes, options)
                 steps += measured.run()
+                skipped += measured.skipped
                 gaps.append(measured.loss_gap())
     return {
         "steps": steps,
         "loss_gap_percent": round(max(gaps), 3),
         "over_quota": usage.over,
         "peak_of_quota_percent": round(usage.peak_percent, 1),
-        "status_writes_per_resize": max(step["status_writes"] for step in steps if step["resize"]),
+        "status_writes_per_resize": max((step["status_writes"] for step in steps if step["resize"]), default=0),
+        "skipped": skipped,
         "log_troubles": running.troubles(),
     }
 
@@ -116,6 +120,8 @@ class Resizing:
     starts: ColdStart
     writes: StatusWrites
     options: Options
+    skipped: list[str] = field(default_factory=list)
+    """The changes that were not made, with the reason."""
 
     @property
     def job(self) -> TrainingJob:
@@ -124,13 +130,11 @@ class Resizing:
 
     def run(self) -> list[Figures]:
         """Submit the job, change it, and delete it. Return the figures of each change."""
-        todo = [change for change in changes() if self._is_possible(change)]
-        for change in todo:
+        for change in changes():
             self._cold_start(change)
         self.running.submit()
         self._wait(lambda: training_record.first_step(self.lines(), 0, 2), "the first step")
-        self._settle(2)
-        steps = [self._measure(change) for change in todo]
+        steps = self._measure_all()
         self.running.delete()
         self._wait(lambda: not self.running.pods() and not self._held(), "the end of the job")
         return steps
@@ -144,10 +148,20 @@ class Resizing:
         """Return what the training processes have logged so far."""
         return training_record.parse(self.job.record.read_text()) if self.job.record.exists() else []
 
+    def _measure_all(self) -> list[Figures]:
+        if self.job.has_store and not self.running.has_store():
+            self.skipped.append(f"{self.job.mode}: no pod of the job is a rendezvous store")
+            return []
+        self._settle(2)
+        return [self._measure(change) for change in changes() if self._is_possible(change)]
+
     def _is_possible(self, change: Change) -> bool:
-        if change.act == RunningJob.kill_store:
-            return self.job.has_store
-        return "ScaleIn" not in change.name or self.stack.cluster.serves(SCALE_INS)
+        if change.act == RunningJob.kill_store and not self.job.has_store:
+            return False
+        if change.needs_scale_ins and not self.stack.cluster.serves(SCALE_INS):
+            self.skipped.append(f"{self.job.mode}: {change.name}: the API server has no ScaleIn")
+            return False
+        return True
 
     def _cold_start(self, change: Change) -> float:
         """Return the time of the starts that the change needs: without a store, all agents start again."""

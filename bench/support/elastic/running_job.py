@@ -70,10 +70,11 @@ class RunningJob:
 
     def kill_store(self) -> None:
         """Kill the process of the rendezvous store."""
-        self._kill(next((name for name in self._names() if f"-{STORE}-" in name), f"the {STORE} store"))
+        self._kill(f"{self.job.name}-{STORE}-0")
 
-    def _names(self) -> list[str]:
-        return [pod["metadata"]["name"] for pod in self.pods()]
+    def has_store(self) -> bool:
+        """Return whether a pod of the job is a rendezvous store."""
+        return f"{self.job.name}-{STORE}-0" in {pod["metadata"]["name"] for pod in self.pods()}
 
     def _kill(self, name: str) -> None:
         pod = next((pod for pod in self.pods() if pod["metadata"]["name"] == name), None)
