@@ -16,7 +16,7 @@ from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.torchjob import cached_parser
+from crds.torchjob import cached_parser, grant
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
@@ -127,7 +127,8 @@ class Observer:
         of nodes."""
         if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
             return False
-        return node_view.fits_elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, job.spec)
+        spec = job.spec if job.admission is None else grant.as_granted(job, job.admission).spec
+        return node_view.fits_elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, spec)
 
     def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""

@@ -17,12 +17,11 @@ from typing import Literal
 
 from crds.torchjob.conditions import Phase
 from crds.torchjob.status import Admission
-from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import not_running_reason, status
 from reconcilers.plan.deadline import Deadline
-from reconcilers.pods import task_members
+from reconcilers.plan.grants import Grant
 from reconcilers.pods.task_members import PodMember
 from reconcilers.values import InvalidJob, Observation
 from reconcilers.views.pod_view import PodView
@@ -83,10 +82,17 @@ class Active:
     """The job holds its resources under an admission, which may not be written yet."""
 
     job: TorchJob
+    """The job as it was granted, without the workers that are being removed."""
+    wanted: TorchJob
+    """The job with the number of workers that its owner requests."""
     admission: Admission
     pods: tuple[PodView, ...]
+    """The existing pods of the granted job."""
     members: Mapping[str, PodMember]
-    """All pods that the job has when all of it runs, by name."""
+    """All pods that the job has when all that was granted runs, by name."""
+    removed: tuple[PodView, ...] = ()
+    """The existing pods of this admission that the job no longer has: those of removed workers, and unexpected ones.
+    They are deleted, and nothing waits for their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +132,49 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
     admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
         return DeletePodsFirst(pods) if pods else _wait(job)
-    if (workers := _worker_count(job)) != (admission.workers or workers):
+    if admission.grown is None and _is_resized(job, admission):
         cause = DeletionCause(
-            job, "Resizing", f"the job is to be resized from {admission.workers} to {workers} workers: {GRACE}"
+            job,
+            "Resizing",
+            f"the job is to be resized from {admission.workers} to {job.spec.worker_count} workers: {GRACE}",
         )
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "Resized")
-    expected = task_members.members(job, admission.attempt)
-    foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt or pod.name not in expected)
+    foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt)
     # A job whose deadline is over ends even if such pods remain. The deadline of a previous admission ends nothing.
     is_overdue = job.admission == admission and deadline.is_active_over(job)
     if foreign and not is_overdue:
         return DeletePodsFirst(foreign)
-    return _give_back(job, observation, deadline) or Active(job, admission, pods, expected)
+    active = _active(Grant(job, admission), pods)
+    return _give_back(active, observation, deadline) or active
 
 
-def _give_back(job: TorchJob, observation: Observation, deadline: Deadline) -> DeletePodsFirst | Requeue | None:
+def _is_resized(job: TorchJob, admission: Admission) -> bool:
+    """Return whether the owner has changed the number of workers of an elastic job.
+
+    A version that did not count growths admitted the job; its pods cannot meet others than those they began with.
+    """
+    return job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count)
+
+
+def _active(grant: Grant, pods: tuple[PodView, ...]) -> Active:
+    """Return the state of a job that holds its resources, with its pods."""
+    members = grant.members
+    return Active(
+        job=grant.job,
+        wanted=grant.wanted,
+        admission=grant.admission,
+        pods=tuple(pod for pod in pods if pod.name in members),
+        members=members,
+        removed=tuple(pod for pod in pods if pod.name not in members and pod.attempt == grant.admission.attempt),
+    )
+
+
+def _give_back(active: Active, observation: Observation, deadline: Deadline) -> DeletePodsFirst | Requeue | None:
     """Return the state of a job that cannot use its resources; None if it can.
 
     There is no room for what its pods request, a ResourceQuota refuses them, or they do not run in time.
     """
-    pods = observation.pods
+    job, pods = active.job, observation.pods
     if status.admission_reason(job.status) == status.NAMESPACE_QUOTA:
         message = status.admission_message(job.status)
         return (
@@ -160,8 +189,8 @@ def _give_back(job: TorchJob, observation: Observation, deadline: Deadline) -> D
             if pods
             else Requeue(job, "ExceedsQuota", message)
         )
-    if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, pods):
-        message = not_running_reason.describe(job, pods, observation.groups)
+    if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, active.pods):
+        message = not_running_reason.describe(job, active.pods, observation.groups)
         cause = DeletionCause(job, "NotRunningInTime", message or "not all of its pods ran in time")
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "NotRunningInTime", message)
     return None
@@ -184,7 +213,8 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
 
     - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
     - one of a job that its owner holds back meanwhile, or that was sent back since;
-    - one that no longer fits the job, because the owner has edited what it was picked for.
+    - one that no longer fits the job, because the owner has edited what it was picked for. It may be for fewer workers
+      than the job requests, where the job can be admitted with fewer.
     """
     if reservation is None:
         return None
@@ -194,7 +224,10 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
     sent_back = job.status.phase == "Queued" and reservation.attempt == job.status.attempt
     if reservation.attempt < job.status.attempt or sent_back or job.spec.scheduling_policy.hold:
         return None
-    if not reservation.serves(job.queue, job.charge, port=job.spec.wants_port):
+    workers = reservation.size or job.spec.worker_count
+    if not _is_grantable(job, workers):
+        return None
+    if not reservation.serves(job.queue, job.charge_of(workers), port=job.spec.wants_port):
         return None
     return Admission(
         queue=reservation.queue,
@@ -203,7 +236,8 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
         charge=dict(reservation.charge),
         pick=reservation.pick,
         port=reservation.port,
-        workers=_worker_count(job),
+        workers=workers if _counts_workers(job) else None,
+        grown=0 if _counts_workers(job) else None,
         nproc_per_node=_processes(job),
     )
 
@@ -214,10 +248,15 @@ def _processes(job: TorchJob) -> dict[str, int] | None:
     return {name: count for name, count in processes.items() if count != 1} or None
 
 
-def _worker_count(job: TorchJob) -> int | None:
-    """Return the current number of workers of an elastic job; None where the number cannot change."""
-    elastic = job.spec.torch_elastic_policy is not None and WORKER in job.spec.tasks
-    return job.spec.tasks[WORKER].num_tasks if elastic else None
+def _counts_workers(job: TorchJob) -> bool:
+    """Return whether the number of workers of the job may change while it is admitted."""
+    return job.spec.is_elastic or job.spec.worker_range is not None
+
+
+def _is_grantable(job: TorchJob, workers: int) -> bool:
+    """Return whether the job can be admitted with a number of workers."""
+    scope = job.spec.worker_range
+    return workers == job.spec.worker_count if scope is None else workers in scope
 
 
 def _wait(job: TorchJob) -> NotAdmitted:

@@ -18,7 +18,7 @@ from crds.torchjob.status import Admission, PodMeasurements, QueueStatus, TaskSt
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
-from reconcilers.values import Blocker
+from reconcilers.values import Action, Blocker, WriteStatus
 from reconcilers.views.pod_view import PodView
 
 PODS_FORBIDDEN = "PodsForbidden"
@@ -279,6 +279,16 @@ def _count(pods: list[PodView]) -> TaskStatus:
         failed=len(failed) - evicted,
         evicted=evicted,
     )
+
+
+def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tuple[Action, ...]:
+    """Return the action that writes a status with the counts of some pods; none if only the counts would change."""
+    # Pods of an earlier restart do not count any more.
+    current = (pod for pod in pods if pod.restart == after.restart_generation)
+    counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
+    counted = after.model_copy(update={"task_statuses": counts})
+    changed = patch_from(job.status, counted)
+    return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 
 
 def patch_from(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:

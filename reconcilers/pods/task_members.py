@@ -7,12 +7,12 @@ The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one w
 same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import TaskStatus
-from crds.torchjob.tasks import MASTER, TaskSpec
+from crds.torchjob.tasks import MASTER, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
 
@@ -37,29 +37,38 @@ class PodMember:
     gang_size: int
 
 
-def members(job: TorchJob, attempt: int) -> dict[str, PodMember]:
-    """Return every pod of the job under an admission, by name, in the order of ranks."""
+def members(
+    job: TorchJob, attempt: int, workers: Sequence[int] | None = None, world: int | None = None
+) -> dict[str, PodMember]:
+    """Return every pod of the job under an admission, by name, in the order of ranks.
+
+    `workers` are the indexes of the workers; None means the lowest ones. `world` is the number of workers that ranks
+    count, for a job whose ranks and world size do not depend on the workers that it has; None means those workers.
+    """
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
     stage_of = {name: stage for stage in spec.stages for name in stage.tasks}
+    sizes = {name: world if world and name == WORKER else task.num_tasks for name, task in spec.tasks.items()}
     result = {}
     for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
         stage = stage_of[task_type]
-        world = training_tasks(spec, stage.tasks)
-        first_rank = _count_pods(spec, world[: world.index(task_type)]) if task_type in world else None
-        lead = job.pod_name(world[0], 0) if world else ""
-        world_size = _count_pods(spec, world)
+        ranked = training_tasks(spec, stage.tasks)
+        first_rank = _sum(sizes, ranked[: ranked.index(task_type)]) if task_type in ranked else None
+        lead = job.pod_name(ranked[0], _first_index(ranked[0], workers)) if ranked else ""
+        world_size = _sum(sizes, ranked)
         gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
-        for index in range(task.num_tasks):
+        indexes = workers if workers is not None and task_type == WORKER else range(task.num_tasks)
+        for place, index in enumerate(indexes):
             name = job.pod_name(task_type, index)
+            offset = index if world and task_type == WORKER else place
             result[name] = PodMember(
                 name=name,
                 task_type=task_type,
                 index=index,
                 stage=stage.index,
                 lead=lead,
-                rank=None if first_rank is None else first_rank + index,
+                rank=None if first_rank is None else first_rank + offset,
                 world_size=world_size,
                 gang=gang,
                 gang_size=gang_size,
@@ -78,8 +87,12 @@ def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
 
 
-def _count_pods(spec: TorchJobSpec, task_types: Iterable[str]) -> int:
-    return sum(spec.tasks[task_type].num_tasks for task_type in task_types)
+def _first_index(task_type: str, workers: Sequence[int] | None) -> int:
+    return workers[0] if workers and task_type == WORKER else 0
+
+
+def _sum(sizes: Mapping[str, int], task_types: Iterable[str]) -> int:
+    return sum(sizes[task_type] for task_type in task_types)
 
 
 def _gate(task: TaskSpec) -> tuple[bool, frozenset[tuple[str, str]]]:

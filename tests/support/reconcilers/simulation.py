@@ -14,8 +14,8 @@ from crds.torchjob import torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
+from reconcilers.plan.grants import Grant
 from reconcilers.plan.plan import plan
-from reconcilers.pods import task_members
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -145,7 +145,7 @@ class Simulation:
         if job is None or job.is_finished or job.spec.suspend or job.admission is None or self.reservation is None:
             return True
         current = pod.attempt == job.admission.attempt == self.reservation.attempt
-        expected = pod.name in task_members.members(job, job.admission.attempt)
+        expected = pod.name in Grant(job, job.admission).members
         outdated = pod.restart != job.status.restart_generation
         return not current or not expected or outdated or pod.uid in job.status.replacing
 

@@ -1,0 +1,165 @@
+"""The end of a job: success, failure, deletion, and what is cleaned up after it.
+
+One rule: pure. The status says the end before the pods that prove it are deleted; the services, whose existence is not
+recorded anywhere else, are deleted before that.
+"""
+
+import math
+from dataclasses import replace
+from datetime import datetime
+
+from crds.torchjob import conditions
+from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.plan import gangs, progress, status
+from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.grants import Grant
+from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.pods import task_members
+from reconcilers.values import (
+    Action,
+    DeleteJob,
+    DeleteService,
+    EmitEvent,
+    InvalidJob,
+    Observation,
+    Plan,
+    WriteStatus,
+    earliest,
+)
+from reconcilers.views import pod_view
+from reconcilers.views.pod_view import PodView
+
+Pods = tuple[PodView, ...]
+
+
+def has_succeeded(job: TorchJob, pods: Pods) -> bool:
+    """Return whether the pods of the newest admission have completed the job."""
+    if job.admission is None or not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
+        return False
+    granted = Grant(job, job.admission)
+    job_progress = progress.assess(granted.job, granted.own_pods(pods))
+    decisive = task_members.decisive_tasks(job.spec)
+    return bool(decisive) and all(map(job_progress.done, decisive))
+
+
+def finish(job: TorchJob, observation: Observation, after: TorchJobStatus, deletion: PodDeletion) -> Plan:
+    """End the job. The services are deleted first, because their existence is not recorded anywhere else. The status is
+    written next, and the pods that prove it are deleted last."""
+    pods = observation.pods
+    to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
+    uids = {pod.uid for pod in to_delete}
+    remaining = tuple(pod for pod in pods if pod.uid not in uids)
+    services = delete_all_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
+    groups = gangs.delete_groups(observation.groups)
+    return Plan(
+        services
+        + status.write(job, after, remaining)
+        + deletion.delete(to_delete, shorten=True)
+        + groups
+        + _failure_events(after)
+    )
+
+
+def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
+    """Return the Event with the reason of a failure: the job's conditions disappear with the job, an Event stays for a
+    while."""
+    condition = conditions.find(after.conditions, "Failed")
+    return (
+        (EmitEvent(condition.reason, condition.message, warning=True),)
+        if condition is not None and after.phase == "Failed"
+        else ()
+    )
+
+
+def plan_finished(job: TorchJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+    """Clean up after a finished job, and delete the job itself when its time to live is over."""
+    remaining = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
+    if remaining is not None and remaining <= 0:
+        return Plan((DeleteJob(),))
+    # In a drained queue, and beyond activeDeadlineSeconds, no pod keeps its resources, even if the job's owner wants
+    # its pods kept.
+    policy = job.spec.clean_pod_policy
+    active = Deadline(0.0, now).active_remaining(job)
+    is_returning = observation.draining or (active is not None and active <= 0)
+    leftovers = _leftovers("Running" if is_returning and policy == "None" else policy, job.status, observation.pods)
+    deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(observation, deletion, now)
+    has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
+    requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
+    return Plan(_observe_spec(job) + deletions + gangs.delete_groups(observation.groups), requeue_after=requeue_after)
+
+
+def _observe_spec(job: TorchJob) -> tuple[Action, ...]:
+    """Record the newest spec as observed; the counts of pods stay as they are."""
+    changed = status.patch_from(job.status, status.observe_generation(job))
+    return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
+
+
+def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
+    """Return the seconds that are left of a time span; None if there is no such span."""
+    if since is None or seconds is None:
+        return None
+    return seconds - (now - since).total_seconds()
+
+
+def _leftovers(policy: str, after: TorchJobStatus, pods: Pods) -> Pods:
+    """Return the pods that are deleted at the job's end. A failed job keeps no pod that takes resources."""
+    if policy == "All":
+        return pods
+    if policy == "Running" or after.phase == "Failed":
+        return tuple(pod for pod in pods if pod_view.occupies(pod))
+    return ()
+
+
+def plan_deleted(observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+    """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
+    drained, the grace is limited to the setting."""
+    graceful = deletion if observation.draining else replace(deletion, longest=math.inf)
+    deletions = graceful.delete(observation.pods, shorten=True) + report_stuck_pods(observation, deletion, now)
+    return Plan(_delete_services(observation.pods) + deletions + gangs.delete_groups(observation.groups))
+
+
+def plan_invalid(job: InvalidJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+    """Report an invalid job, delete its pods, and delete the job itself when its time to live is over."""
+    ended = job.status.completion_time if job.status.is_finished else None
+    remaining = _seconds_left(ended, job.time_to_live, now)
+    if remaining is not None and remaining <= 0:
+        return Plan((DeleteJob(),))
+    writes = () if job.status.is_finished else _report_invalid(job, now)
+    deletions = deletion.delete(observation.pods, shorten=True) + report_stuck_pods(observation, deletion, now)
+    return Plan(writes + deletions + gangs.delete_groups(observation.groups), remaining)
+
+
+def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
+    message = "; ".join(map(str, job.problems))
+    after = status.enter_status(job.status, job.generation, "Failed", "InvalidSpec", message, now)
+    after = after.model_copy(update={"completion_time": now})
+    change = dict.fromkeys(job.unreadable) | status.patch_from(job.status, after)
+    return (WriteStatus({"status": change}, job.resource_version),)
+
+
+def report_stuck_pods(observation: Observation, deletion: PodDeletion, now: datetime) -> tuple[Action, ...]:
+    """Report pods that finalizers keep although the job should have none: as an Event, and in the status of an admitted
+    job."""
+    job, stuck = observation.job, deletion.stuck_pods(observation.pods)
+    if not stuck:
+        return ()
+    message = deletion.describe_stuck(stuck)
+    # The Event's name is made from its text, so a repetition creates no second one.
+    events = (EmitEvent(status.PODS_STUCK, message, warning=True),)
+    if not isinstance(job, TorchJob) or job.is_finished or job.admission is None:
+        return events
+    if status.is_blocked(job.status):
+        return events if status.admission_reason(job.status) in status.SENT_BACK else ()
+    return status.write(job, status.block_on_stuck_pods(job, message, now), observation.pods) + events
+
+
+def _delete_services(pods: Pods) -> tuple[Action, ...]:
+    return tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
+
+
+def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:
+    """Delete all services that may exist: if a rank 0 is missing, nothing shows whether it had one."""
+    names = {pod.name for pod in pods}
+    unseen = (name for name in task_members.lead_pods(job) if name not in names)
+    return tuple(map(DeleteService, (*(pod.service for pod in pods if pod.service), *unseen)))
