@@ -31,8 +31,11 @@ class RaisedCharges:
 
     def note(self, before: JobView | None, after: JobView | None) -> None:
         """Record a change of a job."""
-        old, new = before and before.admission, after and after.admission
-        if old and new and old.attempt == new.attempt and old.charge != new.charge:
+        if before is None or after is None or before.admission is None or after.admission is None:
+            return
+        old, new = before.admission, after.admission
+        # A growth has been paid for with its pick.
+        if (old.attempt, old.grown) == (new.attempt, new.grown) and old.charge != new.charge:
             self._raised.append(RaisedCharge(new.queue, old.charge, new.charge))
 
     def clear(self) -> None:

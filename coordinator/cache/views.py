@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 import pydantic
 
-from coordinator.cache import job_waits
+from coordinator.cache import job_waits, worker_counts
 from coordinator.cache.job_waits import WaitState
+from coordinator.cache.worker_counts import WorkerCounts
 from crds import integers, labels, owners, tenantqueue, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
@@ -92,6 +93,13 @@ class JobView:
     """Whether the job's status describes its newest spec."""
     room_duration: RoomDuration | None = None
     """How long the job holds room; None: without a limit."""
+    workers: WorkerCounts | None = None
+    """None if the job is admitted with all of its workers and never resized."""
+
+    @property
+    def least_charge(self) -> Amounts:
+        """The charge of the job with the least number of workers with which it can be admitted."""
+        return self.charge if self.workers is None else self.workers.least_charge
 
     @property
     def at_rest(self) -> bool:
@@ -118,7 +126,9 @@ class JobView:
         waits = self.waits
         if waits is None or not waits.drained or waits.queue != self.queue:
             return False
-        return waits.held is None or all(amount <= waits.held.get(name, 0) for name, amount in self.charge.items())
+        return waits.held is None or all(
+            amount <= waits.held.get(name, 0) for name, amount in self.least_charge.items()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +221,7 @@ def job_view(manifest: Manifest) -> JobView:
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
+        workers=worker_counts.of(job),
     )
 
 

@@ -134,14 +134,18 @@ class Watches:
 
         The worker's cache must show these pods before the worker acts, even if the event was not about a pod.
         """
-        # A uid is no secret: a pod of another namespace that carries it is not the job's.
-        pods = [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
+        pods = self.job_pods(key)
         return JobPods(
             exist=bool(pods),
             occupy=any(pod.occupies for pod in pods),
             queue=next((pod.queue for pod in pods), ""),
             version=max([version, *(pod.version for pod in pods)]),
         )
+
+    def job_pods(self, key: JobKey) -> list[PodView]:
+        """Return the pods of a job."""
+        # A uid is no secret: a pod of another namespace that carries it is not the job's.
+        return [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
 
     def implied_queues(self) -> frozenset[str]:
         """Return the queues that jobs make now without a TenantQueue.

@@ -50,7 +50,11 @@ class ChargeRelease:
         These are jobs that hold nothing any more, jobs that are charged for an attempt that is over, and jobs whose
         owner edited them after they were charged.
         """
-        puts = {key: result.put for key, result in zip(keys, routes, strict=True) if result.put is not None}
+        puts = {
+            key: result.put
+            for key, result in zip(keys, routes, strict=True)
+            if result.put is not None and result.put.kind == "admit"  # a job that grows keeps what it holds
+        }
         charges = self.store.reservations(list(puts)) if puts else {}
         over = {key: result.finished_attempt for key, result in zip(keys, routes, strict=True)}
         outdated = {

@@ -79,7 +79,7 @@ class ControlLoop:
             settings,
             self._pick_cycle,
             self._configuration.rules,
-            self._rebuild.is_without_charge,
+            self._rebuild.is_charged,
             self.clock,
             self.notify,
         )
@@ -95,7 +95,7 @@ class ControlLoop:
         self._rebuild.resync()
 
     def audit(self) -> bool:
-        """Return whether the store charges every admission that the cluster shows (`StoreRebuild.audit`)."""
+        """Return whether the store charges every admission that the cluster shows in full (`StoreRebuild.audit`)."""
         return self._rebuild.audit()
 
     def rules(self) -> RoutingRules:

@@ -3,7 +3,7 @@
 One rule: the queue store is changed first, and the work is offered second. So a worker finds the store up to date.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -13,10 +13,11 @@ from coordinator.cache.views import JobView
 from coordinator.cache.watches import DirtyKey, Watches
 from coordinator.errors import CoordinatorError
 from coordinator.leader import error_isolation
+from coordinator.leader.charge_lowering import ChargeLowering
 from coordinator.leader.charge_release import ChargeRelease
 from coordinator.leader.delayed_keys import DelayedKeys
 from coordinator.leader.queued_limiter import QueuedLimiter
-from coordinator.routing import route
+from coordinator.routing import held_charges, route
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
@@ -24,7 +25,7 @@ from crds import integers
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
 from queues.store import QueueStore
-from queues.values import Entry, Offer
+from queues.values import Entry, Offer, Reservation
 from queues.work import WorkSource
 
 MOST_PER_STEP = 512
@@ -40,7 +41,7 @@ class Flushed(NamedTuple):
 
     routed: int
     freed: int
-    """The number of charges that were freed after an earlier attempt had failed."""
+    """The number of charges that were freed or lowered after an earlier attempt had failed."""
 
 
 @dataclass(slots=True)
@@ -53,8 +54,8 @@ class Router:
     settings: Settings
     pick_cycle: PickCycle
     rules: Callable[[], RoutingRules]
-    is_without_charge: Callable[[JobKey, int], bool]
-    """Returns whether an admission has no charge on purpose (`StoreRebuild.is_without_charge`)."""
+    is_charged: Callable[[JobView, Reservation | None], bool]
+    """Returns whether the store holds for an admitted job what it should (`StoreRebuild.is_charged`)."""
     clock: Callable[[], float]
     notify: Callable[[JobView, Eligibility | None], object]
     """Called with a job and the reason that its status should give for its waiting; None: no reason."""
@@ -62,6 +63,7 @@ class Router:
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
     _limiter: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
+    _charge_lowering: ChargeLowering = field(init=False)
     _delayed_keys: DelayedKeys = field(default_factory=DelayedKeys)
     """The times at which time alone changes the route of a job."""
 
@@ -76,11 +78,14 @@ class Router:
             self.rules,
             lambda key: self._route(key, 0),
         )
+        self._charge_lowering = ChargeLowering(self.watches, self.store, self.pick_cycle, self.settings, self.clock)
 
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
         self.watches.mark(self._delayed_keys.take_due(self.clock()))
-        freed = self._charge_release.free_again()
+        lowered = self._charge_lowering.lower_again()
+        self.watches.mark(lowered)  # a growth of such a job was not put
+        freed = self._charge_release.free_again() + len(lowered)
         self.changed |= bool(freed)
         dirty = self.watches.take(MOST_PER_STEP)
         if not dirty:
@@ -132,14 +137,19 @@ class Router:
 
     def _apply(self, routes: list[Route], keys: list[JobKey], pods_version: int) -> None:
         """Carry out routes: change the queues first, then offer work."""
-        puts: list[Entry] = [result.put for result in routes if result.put is not None]
+        compared = self._compared(keys, routes)
+        held = self.store.reservations([job.key for job in compared]) if compared else {}
+        lowered = self._charge_lowering.lower(compared, held, pods_version)
+        puts, withdrawn = self._entries(keys, routes)
         removes = self._charge_release.find(keys, routes)
-        offers = self._immediate_offers(keys, routes)
+        offers = self._immediate_offers(keys, routes, _with_unwritten_growth(compared, held))
         deleted = [key for key in removes if self.watches.job(key) is None]
         if deleted:  # this comes before the charge is freed: while the key has a charge, every rebuild routes it again
             self.work.drop(deleted)
         if removes:
             self._charge_release.free(removes, pods_version)
+        if withdrawn:
+            self.store.withdraw(withdrawn)
         if puts:
             self.store.put(puts)
         if offers:
@@ -149,14 +159,31 @@ class Router:
             job = self.watches.job(key)
             if job is not None:
                 self.notify(job, result.reason)
-        charged = [
-            (key, result.admitted_attempt) for key, result in zip(keys, routes, strict=True) if result.admitted_attempt
-        ]
-        self._check_charges([key for key, attempt in charged if not self.is_without_charge(key, attempt)])
-        self.changed |= bool(puts or removes)
+        self.changed |= bool(puts or removes or lowered or withdrawn)
+        if not all(self.is_charged(job, held.get(job.key)) for job in compared):
+            # A job that was suspended and resumed while it was being admitted may hold room that was just freed.
+            raise MissingCharge("the store charges less than an admission says")
 
-    def _immediate_offers(self, keys: list[JobKey], routes: list[Route]) -> list[Offer]:
-        """Return the offers that are made at once. The other offers wait for their turn."""
+    def _compared(self, keys: list[JobKey], routes: list[Route]) -> list[JobView]:
+        """Return the admitted jobs whose status is compared with the store. They are read before the store, so that no
+        charge in them is newer than the store's."""
+        jobs = [self.watches.job(key) for key, result in zip(keys, routes, strict=True) if result.compared]
+        return [job for job in jobs if job is not None and job.admission is not None]
+
+    def _entries(self, keys: list[JobKey], routes: list[Route]) -> tuple[list[Entry], list[JobKey]]:
+        """Return the entries to put, and the jobs whose growth is withdrawn. A job does not grow while a part of its
+        charge is to be freed."""
+        puts = [result.put for result in routes if result.put is not None]
+        early = {entry.key for entry in puts if entry.kind == "grow" and entry.key in self._charge_lowering}
+        withdrawn = [key for key, result in zip(keys, routes, strict=True) if result.withdraw or key in early]
+        return [entry for entry in puts if entry.key not in early], withdrawn
+
+    def _immediate_offers(self, keys: list[JobKey], routes: list[Route], grown: Collection[JobKey]) -> list[Offer]:
+        """Return the offers that are made at once. The other offers wait for their turn.
+
+        The keys of `grown` are offered even if a worker has settled the version of the job: no worker has written their
+        growth.
+        """
         offers: list[Offer] = []
         for key, result in zip(keys, routes, strict=True):
             if result.offer is not None and result.in_turn:
@@ -164,13 +191,13 @@ class Router:
                 continue
             self._limiter.discard(key)
             if result.offer is not None:
-                offers.append(result.offer)
+                offers.append(replace(result.offer, version=0) if key in grown else result.offer)
         return offers
 
-    def _check_charges(self, keys: list[JobKey]) -> None:
-        """Raise MissingCharge unless the store has a charge for each of these jobs.
 
-        A job that was suspended and resumed while it was being admitted may hold room that was just freed.
-        """
-        if keys and self.store.reservations(keys).keys() != set(keys):
-            raise MissingCharge("an admission has no charge")
+def _with_unwritten_growth(jobs: list[JobView], held: Mapping[JobKey, Reservation]) -> frozenset[JobKey]:
+    return frozenset(
+        job.key
+        for job in jobs
+        if job.admission is not None and held_charges.is_unwritten_growth(job.admission, held.get(job.key))
+    )

@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader import quota_judgement, watched_state
 from coordinator.leader.queue_configuration import QueueConfiguration
-from coordinator.routing import route
+from coordinator.routing import held_charges, revoke, route
 from coordinator.routing.rebuilt_state import RebuiltState
 from coordinator.settings import Settings
 from crds.keys import JobKey
@@ -36,6 +37,9 @@ class StoreRebuild:
     elapsed: Callable[[], float]
     _revoked: dict[JobKey, int] = field(default_factory=dict)
     """By job, the attempt whose admission the rebuild has revoked. A worker that finds no charge sends the job back."""
+    _reduced: dict[JobKey, Reservation] = field(default_factory=dict)
+    """The charges of jobs whose growth the rebuild has revoked. A worker that finds such a charge writes the smaller
+    number of workers."""
     _uncharged: frozenset[JobKey] = frozenset()
     """Jobs whose charge the store cannot keep."""
 
@@ -74,12 +78,12 @@ class StoreRebuild:
         self.watches.touch_settings()
 
     def audit(self) -> bool:
-        """Return whether the store has a charge for every admission that the cluster shows.
+        """Return whether the store charges every admission that the cluster shows, in full.
 
-        False means that admissions have lost their charge, for example because Redis was restored from an older file;
-        only a rebuild helps. The audit also routes every charged job again, to find jobs that do not exist any more,
-        and repeats the offers of picks that no worker has written. A worker ignores such a pick while the job is held
-        or its queue drains; the pick may have become valid again.
+        False means that admissions have lost their charge or a growth, for example because Redis was restored from an
+        older file; only a rebuild helps. The audit also routes every charged job again, to find jobs that do not exist
+        any more, and repeats the offers of picks that no worker has written. A worker ignores such a pick while the job
+        is held or its queue drains; the pick may have become valid again.
         """
         charged = self.store.reservations()
         self.watches.mark_again(charged)
@@ -92,7 +96,28 @@ class StoreRebuild:
         lost = [
             charge for charge in state.reservations if charge.key not in charged and charge.key not in state.leftovers
         ]
-        return all(self.is_without_charge(charge.key, charge.attempt) for charge in lost)
+        return all(map(self._is_without_charge, lost)) and self._are_charged(jobs)
+
+    def _are_charged(self, jobs: Mapping[JobKey, JobView | None]) -> bool:
+        """Return whether the store holds for these jobs what it should. It is read after the jobs, so that it is not
+        older than a charge that a worker has raised."""
+        admitted = {key: job for key, job in jobs.items() if job is not None and job.admission is not None}
+        held = self.store.reservations(list(admitted)) if admitted else {}
+        return all(self.is_charged(job, held.get(key)) for key, job in admitted.items())
+
+    def is_charged(self, job: JobView, held: Reservation | None) -> bool:
+        """Return whether the store holds for an admitted job what it should. `held` is what it holds."""
+        key, admission = job.key, job.admission
+        if admission is None or not held_charges.is_short(admission, held):
+            return True
+        if held is None:
+            return self.is_without_charge(key, admission.attempt)
+        workers = held_charges.occupying_workers(key, self.watches.job_pods(key))
+        is_reduced = self._reduced.get(key) == held and held.grown == (admission.grown or 0)
+        return key in self._uncharged or (is_reduced and workers <= held.size)
+
+    def _is_without_charge(self, charge: Reservation) -> bool:
+        return self.is_without_charge(charge.key, charge.attempt)
 
     def is_without_charge(self, key: JobKey, attempt: int) -> bool:
         """Return whether an admission has no charge on purpose.
@@ -111,9 +136,15 @@ class StoreRebuild:
     ) -> tuple[Reservation, ...]:
         """Return the charges without those that are revoked because there is no room for them.
 
-        Only an admission is revoked that has no pods and that the store did not charge before.
+        Only an admission or a growth is revoked that has no pods and that the store did not charge before. Growths come
+        first.
         """
         specs, room = self.configuration.specs(), self.configuration.room()
+        smaller = watched_state.growths_without_pods(self.watches, charges, charged)
+        self._reduced = revoke.smaller_charges(charges, smaller, specs, room)
+        for key in self._reduced:
+            log.warning("%s: its last workers are taken back: there is no room for them", key)
+        charges = tuple(self._reduced.get(charge.key, charge) for charge in charges)
         revoked = watched_state.admissions_without_room(self.watches, charges, charged, specs, room)
         self._revoked = {charge.key: charge.attempt for charge in charges if charge.key in revoked}
         for key in revoked:
@@ -124,8 +155,8 @@ class StoreRebuild:
         """Wait for the duration of one lease. Meanwhile, write the waiting jobs to the store, which takes a while."""
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
-        waiting = watched_state.storable(self.watches, self._rebuilt_state({}).entries)
-        self.store.prepare(epoch, waiting)
+        entries = [entry for entry in self._rebuilt_state({}).entries if entry.kind == "admit"]
+        self.store.prepare(epoch, watched_state.storable(self.watches, entries))
         self.pause(max(0.0, began + seconds - self.elapsed()))
 
     def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:

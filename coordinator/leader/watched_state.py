@@ -10,7 +10,7 @@ from typing import TypeVar
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
-from coordinator.routing import pod_charges, pool_capacity, queue_specs, rebuilt_state, revoke
+from coordinator.routing import held_charges, pod_charges, pool_capacity, queue_specs, rebuilt_state, revoke
 from coordinator.routing.pool_capacity import PoolSetting
 from coordinator.routing.rebuilt_state import RebuiltState
 from crds.keys import JobKey
@@ -86,6 +86,24 @@ def specs(watches: Watches, *, implicit: bool) -> dict[str, QueueSpec]:
     for name in watches.implied_queues() if implicit else ():
         queues.setdefault(name, QueueSpec(name=name))
     return queues
+
+
+def growths_without_pods(
+    watches: Watches, charges: Iterable[Reservation], charged: Mapping[JobKey, Reservation]
+) -> dict[JobKey, Reservation]:
+    """Return by job what it would hold without its added workers that have no pods and that the store did not
+    charge."""
+    result = {}
+    for charge in charges:
+        job = watches.job(charge.key)
+        is_grown = job is not None and charge.grown and not held_charges.is_charged_by(charge, charged.get(charge.key))
+        if job is None or job.workers is None or not is_grown:
+            continue
+        occupying = held_charges.occupying_workers(charge.key, watches.job_pods(charge.key))
+        smaller = held_charges.without_workers(charge, job.workers, occupying)
+        if smaller.size < charge.size:
+            result[charge.key] = smaller
+    return result
 
 
 def admissions_without_room(

@@ -1,8 +1,9 @@
 """The content that the store should have, computed from the cluster: a rebuild writes it, and an audit compares with
 it.
 
-One rule: pure. The cluster is the truth. The content of the old store counts in two cases only: for a job whose
-admission no worker has written yet, and for pods whose job does not say what they are charged for.
+One rule: pure. The cluster is the truth. The content of the old store counts in three cases only: for a job whose
+admission no worker has written yet, for an admitted job whose growth no worker has written yet, and for pods whose job
+does not say what they are charged for.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,8 +12,9 @@ from functools import partial
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NodeView, PodView
-from coordinator.routing import eligibility, pod_charges, route
+from coordinator.routing import eligibility, growth, held_charges, pod_charges, route
 from crds.keys import JobKey
+from crds.torchjob.status import Admission
 from queues.values import Entry, Reservation
 
 
@@ -25,7 +27,7 @@ class RebuiltState:
     leftovers: frozenset[JobKey] = frozenset()
     """The jobs that are charged only because their pods say so."""
     errors: Mapping[JobKey, Exception] = field(default_factory=dict)
-    """The jobs that raised an unforeseen error. They are in none of the other fields."""
+    """The jobs that raised an unforeseen error. They are in none of the other fields, or at least have no growth."""
 
 
 def compute(
@@ -38,7 +40,8 @@ def compute(
     nodes: Iterable[NodeView] | None = None,
     unread: Collection[JobKey] = (),
 ) -> RebuiltState:
-    """Charge every admitted job and every occupying pod. Every other job gets an entry if it may wait.
+    """Charge every admitted job and every occupying pod. Every other job gets an entry if it may wait. An admitted job
+    gets an entry if it waits for more workers.
 
     `charged` are the charges of the old store. `nodes` limit what is charged for pods; None: the nodes are not known.
     `unread` are jobs that may be older in `jobs` than in the cluster.
@@ -61,7 +64,28 @@ def compute(
             leftovers.add(key)
     reservations = tuple(value for value in content.values() if isinstance(value, Reservation))
     entries = tuple(value for value in content.values() if isinstance(value, Entry))
-    return RebuiltState(reservations, entries, frozenset(leftovers), errors)
+    growths = _growths(reservations, by_key, rules, now, errors)
+    return RebuiltState(reservations, entries + growths, frozenset(leftovers), errors)
+
+
+def _growths(
+    reservations: Iterable[Reservation],
+    jobs: Mapping[JobKey, JobView],
+    rules: RoutingRules,
+    now: float,
+    errors: dict[JobKey, Exception],
+) -> tuple[Entry, ...]:
+    """Return the entries of the admitted jobs that wait for more workers."""
+    entries = []
+    for charge in reservations:
+        try:
+            entry = growth.entry(jobs[charge.key], rules, now) if charge.key in jobs else None
+        except Exception as error:
+            errors[charge.key] = error
+            continue
+        if entry is not None and entry.grown == charge.grown:
+            entries.append(entry)
+    return tuple(entries)
 
 
 def _occupying(pods: Iterable[PodView]) -> dict[JobKey, list[PodView]]:
@@ -101,7 +125,7 @@ def _rebuild_job(
 ) -> tuple[Reservation | Entry | None, bool]:
     """Return the reservation or entry of one job, and whether it follows from the job's pods alone."""
     if job is not None and job.admission is not None and (occupying or not (job.finished or job.deleting)):
-        return _reservation(job), False
+        return _reservation(job, job.admission, charge), False
     if occupying and charge is not None:
         return charge, False  # the pick of the job was charged, and stays charged until the last pod is gone
     leftover = (
@@ -121,9 +145,10 @@ def waits(job: JobView, rules: RoutingRules, now: float) -> bool:
     return not over and eligibility.of(job, rules, now).ordered
 
 
-def _reservation(job: JobView) -> Reservation:
-    admission = job.admission
-    assert admission is not None
+def _reservation(job: JobView, admission: Admission, charge: Reservation | None) -> Reservation:
+    """Return what an admission says, or the charge of the old store if no worker has written its growth yet."""
+    if charge is not None and held_charges.is_unwritten_growth(admission, charge):
+        return charge
     return Reservation(
         key=job.key,
         queue=admission.queue,
@@ -132,4 +157,6 @@ def _reservation(job: JobView) -> Reservation:
         charge=admission.charge,
         pick=admission.pick,
         port=admission.port,
+        size=admission.workers or 0,
+        grown=admission.grown or 0,
     )

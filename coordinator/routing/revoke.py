@@ -1,13 +1,13 @@
-"""The choice of admissions that a rebuild revokes, because there is not enough room for all admissions in the cluster.
+"""The choice of growths and admissions that a rebuild revokes, because there is not enough room for all of them.
 
-One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild revokes the
-newest admissions that have no pods yet. An admission that has pods, or that the store has charged all along, keeps its
-room. Where an admin has lowered a quota, the excess disappears as jobs end.
+One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild first revokes
+growths whose workers have no pods yet, then the newest admissions that have no pods yet. What has pods, or what the
+store has charged all along, keeps its room. Where an admin has lowered a quota, the excess disappears as jobs end.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crds.keys import JobKey
 from crds.resources import amounts
@@ -29,6 +29,37 @@ class _Room:
         return any(most is not None and self.used[name] > most for name, most in limits)
 
 
+def smaller_charges(
+    charged: Iterable[Reservation],
+    without_growth: Mapping[JobKey, Reservation],
+    queues: Mapping[str, QueueSpec],
+    pool: Amounts | None,
+) -> dict[JobKey, Reservation]:
+    """Return the reservations that replace those of jobs whose growth is revoked: those of the newest admissions, until
+    queues, cohorts and pool suffice for the rest.
+
+    `without_growth` are the reservations that jobs would have without workers that have no pods.
+    """
+    charged = _newest_first(charged)
+    rooms = _Rooms(queues, pool)
+    for charge in charged:
+        rooms.add(charge, 1)
+    result = {}
+    for charge in charged:
+        smaller = without_growth.get(charge.key)
+        if smaller is None:
+            continue
+        growth = replace(charge, charge=amounts.subtract(charge.charge, smaller.charge))
+        if rooms.are_exceeded(growth):
+            rooms.add(growth, -1)
+            result[charge.key] = smaller
+    return result
+
+
+def _newest_first(charged: Iterable[Reservation]) -> list[Reservation]:
+    return sorted(charged, key=lambda charge: (charge.epoch, charge.pick, charge.key), reverse=True)
+
+
 def excess(
     charged: Iterable[Reservation], firm: Collection[JobKey], queues: Mapping[str, QueueSpec], pool: Amounts | None
 ) -> frozenset[JobKey]:
@@ -37,7 +68,7 @@ def excess(
 
     `firm` are the keys that keep their room in any case.
     """
-    charged = sorted(charged, key=lambda charge: (charge.epoch, charge.pick, charge.key), reverse=True)
+    charged = _newest_first(charged)
     rooms = _Rooms(queues, pool)
     ports = Counter(charge.port for charge in charged if charge.port)
     for charge in charged:

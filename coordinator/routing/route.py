@@ -14,13 +14,18 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     suspended, otherwise                remove    free      yes (writes Suspended)
     invalid, pods occupy                -         keep      yes (writes Failed, deletes the pods)
     invalid, no pod occupies            remove    free      yes (writes Failed)
-    admitted                            -         keep      yes
-    admitted, its queue drains          -         keep      yes (deletes the pods), and again soon
+    admitted                            withdraw  keep      yes
+    admitted, wants more workers        grow      keep      yes
+    admitted, its queue drains          withdraw  keep      yes (deletes the pods), and again soon
     waiting, out of order (eligibility) remove    free      in a second (writes Queued), unless written
     waiting                             put       -         in a second (writes Queued), unless written
     waiting, sent back                  put       free old  in a second (writes Queued), unless written
     waiting, its queue drains           put       free      in a second (writes Queued), unless written
     waiting, edited since its pick      put       free old  in a second (writes Queued), unless written
+
+The entry of a growth (`coordinator.routing.growth`) is withdrawn in every state that keeps the charge, unless the job
+wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written yet and
+what is to be freed: the table does not depend on it.
 
 A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid job)
 waits for its tenant's turn (`coordinator.leader.queued_limiter`).
@@ -33,10 +38,11 @@ from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.routing import eligibility
+from coordinator.routing import eligibility, growth
 from coordinator.routing.eligibility import Eligibility
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
+from crds.torchjob.status import Admission
 from queues import order
 from queues.values import Entry, Offer, Reservation
 
@@ -51,11 +57,13 @@ class Route:
 
     put: Entry | None = None
     remove: bool = False
+    withdraw: bool = False
+    """Whether the entry of a growth is deleted, if there is one. The charge stays."""
     offer: Offer | None = None
     in_turn: bool = False
     """Whether the offer waits for its tenant's turn: the job holds nothing, and only its status is written."""
-    admitted_attempt: int = 0
-    """The attempt that was admitted just now, which the store must have charged; 0: none."""
+    compared: bool = False
+    """Whether the admission is compared with what the store holds: it was just written, or its charge may change."""
     finished_attempt: int = 0
     """A charge for this attempt or an earlier one is freed before the entry is put; 0: none."""
     due_at: float = 0.0
@@ -69,23 +77,34 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
     offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
     if job is None:
         again = now + DRAINING_SECONDS if eligibility.is_draining(pods.queue, rules) else 0.0
-        return Route(offer=offer, due_at=again) if pods.occupy else Route(remove=True)
+        return Route(offer=offer, withdraw=True, due_at=again) if pods.occupy else Route(remove=True)
     if job.finished and job.bare and not (job.deleting or pods.exist):
         return Route(remove=True)
+    may_grow = job.invalid or job.workers is not None  # nothing is known of the workers of an invalid job
     if job.deleting or job.finished:
-        return Route(offer=offer, remove=not pods.occupy)
+        return Route(offer=offer, remove=not pods.occupy, withdraw=may_grow and pods.occupy)
     if job.invalid:
-        return Route(offer=offer, remove=not pods.occupy, in_turn=not pods.exist)
+        return Route(offer=offer, remove=not pods.occupy, withdraw=pods.occupy, in_turn=not pods.exist)
     if job.suspended:
-        idle = job.admission is None and not pods.exist
-        return Route(offer=offer, remove=job.admission is None and not pods.occupy, in_turn=idle)
+        idle, free = job.admission is None and not pods.exist, job.admission is None and not pods.occupy
+        return Route(offer=offer, remove=free, withdraw=may_grow and not free, in_turn=idle)
     if job.admission is not None:
-        charged = job.admission.attempt if job.phase == "Admitted" else 0
-        again = now + DRAINING_SECONDS if eligibility.is_draining(job.admission.queue, rules) else 0.0
-        return Route(offer=offer, admitted_attempt=charged, due_at=again)
+        return _admitted(job, job.admission, offer, rules, now)
     if pods.occupy:
-        return Route(offer=offer)
+        return Route(offer=offer, withdraw=may_grow)
     return _waiting(job, offer, rules, now)
+
+
+def _admitted(job: JobView, admission: Admission, offer: Offer, rules: RoutingRules, now: float) -> Route:
+    again = now + DRAINING_SECONDS if eligibility.is_draining(admission.queue, rules) else 0.0
+    wanted, resizable = growth.entry(job, rules, now), job.workers is not None
+    return Route(
+        put=wanted,
+        withdraw=resizable and wanted is None,
+        offer=offer,
+        compared=resizable or job.phase == "Admitted",
+        due_at=again or growth.judge(job, rules, now).until,
+    )
 
 
 def tenant(queue: str, namespace: str, rules: RoutingRules) -> str:

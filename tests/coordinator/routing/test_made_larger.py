@@ -106,8 +106,8 @@ def test_the_queue_pays_for_the_raised_amount(cluster: KubernetesCluster, namesp
 
 
 def test_only_increases_within_one_attempt_are_paid() -> None:
-    def at(attempt: int, **charge: int) -> JobView:
-        return job_view(admission=admission(attempt=attempt, charge={"jobs": 1, **charge}))
+    def at(attempt: int, grown: int = 0, **charge: int) -> JobView:
+        return job_view(admission=admission(attempt=attempt, grown=grown, charge={"jobs": 1, **charge}))
 
     raised = RaisedCharges()
     for before, after in (
@@ -115,6 +115,7 @@ def test_only_increases_within_one_attempt_are_paid() -> None:
         (at(1, memory=4), at(1, memory=4)),
         (at(1, memory=4), at(1, memory=9)),
         (at(1, memory=9), at(2, memory=20)),
+        (at(2, memory=9), at(2, grown=1, memory=20)),  # the growth has been paid for when it was picked
         (at(2, memory=20), job_view()),
         (at(2, memory=9), at(2, memory=4)),
         (at(2, memory=4), None),

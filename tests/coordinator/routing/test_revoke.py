@@ -64,3 +64,18 @@ def test_the_newer_of_two_admissions_with_one_port_is_taken_back() -> None:
     charged = [admitted("x", 1, 1, port=7), admitted("y", 2, 1, port=7), admitted("z", 2, 2, port=8)]
     assert back(charged) == "y"
     assert back(charged, firm="y") == "x"
+
+
+def test_the_growths_of_the_newest_admissions_are_taken_back_until_the_rest_fits() -> None:
+    large = [admitted(name, 1, pick, cpu=4) for pick, name in enumerate("xyz")]
+    smaller = {key(name): admitted(name, 1, pick, cpu=1) for pick, name in enumerate("xyz")}
+
+    def shrunk(pool: int, **changes: Any) -> str:
+        found = revoke.smaller_charges(large, smaller, changes, {"cpu": pool})
+        assert all(each == smaller[name] for name, each in found.items())
+        return "".join(sorted(each.name for each in found))
+
+    assert shrunk(12) == ""
+    assert shrunk(11) == "z"
+    assert shrunk(7) == "yz"
+    assert shrunk(12, a=one(quota={"jobs": 1})) == "", "a growth takes no job"

@@ -1,0 +1,76 @@
+"""The numbers of workers of a job that may run with fewer workers than it requests, or that may be resized.
+
+One rule: pure. Other jobs have no such value, so that they cost no memory for it. Equal amounts are shared objects.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.cache import job_waits
+from crds.resources.amounts import Amounts
+from crds.torchjob.status import Scaling
+from crds.torchjob.torchjob import TorchJob
+
+ALL_OR_NONE = "ScaleOut/"
+"""The beginning of `status.scaling.request` for a request whose workers are added all or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedGrowth:
+    """The request of an admitted job for more workers."""
+
+    to: int
+    """The number of workers that it wants."""
+    since: float
+    """The time of the request, in seconds since 1970."""
+    not_before: float = 0.0
+    """The time until which no workers are added, in seconds since 1970."""
+    whole: bool = False
+    """Whether all of these workers are added, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCounts:
+    """The numbers of workers of one job, and what they take."""
+
+    least: int
+    """The least number with which the job is admitted."""
+    wanted: int
+    """The number that the job requests."""
+    step: int
+    least_charge: Amounts
+    """The charge of the job with the least number."""
+    share: Amounts
+    """What one further worker adds to the charge."""
+    growth: WantedGrowth | None = None
+    """None while the job is not admitted, or has all the workers that it wants."""
+
+    def contains(self, workers: int) -> bool:
+        """Return whether the job can be admitted with a number of workers."""
+        return self.least <= workers <= self.wanted and (workers - self.least) % self.step == 0
+
+
+def of(job: TorchJob) -> WorkerCounts | None:
+    """Return the numbers of workers of a job; None if the job is admitted with all of them and never resized."""
+    scope, policy, wanted = job.spec.worker_range, job.spec.torch_elastic_policy, job.spec.worker_count
+    if scope is None and (policy is None or not wanted):
+        return None
+    return WorkerCounts(
+        least=scope.least if scope is not None else wanted,
+        wanted=wanted,
+        step=scope.step if scope is not None else policy.replica_step if policy is not None else 1,
+        least_charge=job_waits.shared_charge(job.least_charge),
+        share=job_waits.shared_charge(job.worker_share),
+        growth=_growth(job.status.scaling, job),
+    )
+
+
+def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
+    granted = job.status.admission.workers if job.status.admission is not None else None
+    if scaling is None or granted is None or scaling.victims or scaling.to <= granted:
+        return None
+    return WantedGrowth(
+        to=scaling.to,
+        since=scaling.since.timestamp(),
+        not_before=scaling.not_before.timestamp() if scaling.not_before else 0.0,
+        whole=scaling.request.startswith(ALL_OR_NONE),
+    )

@@ -1,0 +1,91 @@
+"""The comparison of what the store holds for an admitted job with what the job's status says.
+
+One rule: pure. The store is never charged less than the status says, so a store that holds less has lost data. It may
+hold more: a worker has yet to write a growth, or the rest is to be freed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coordinator.cache.views import PodView
+from coordinator.cache.worker_counts import WorkerCounts
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from crds.torchjob import checks
+from crds.torchjob.status import Admission
+from crds.torchjob.tasks import WORKER
+from queues.values import LoweredCharge, Reservation
+
+
+def is_short(admission: Admission, held: Reservation | None) -> bool:
+    """Return whether the store lacks a part of the charge of an admission. Only a rebuild helps."""
+    if held is None or held.attempt < admission.attempt:
+        return True
+    if held.attempt > admission.attempt:
+        return False
+    return held.grown < (admission.grown or 0) or bool(_beyond(admission.charge, held.charge))
+
+
+def is_unwritten_growth(admission: Admission, held: Reservation | None) -> bool:
+    """Return whether the store has granted a growth that no worker has written yet."""
+    return held is not None and held.attempt == admission.attempt and held.grown > (admission.grown or 0)
+
+
+def find_surplus(admission: Admission, held: Reservation | None) -> LoweredCharge | None:
+    """Return the charge that remains for an admission for which the store holds more than it needs; None if it holds no
+    more, or if a worker has yet to write a growth."""
+    if held is None or (held.attempt, held.grown) != (admission.attempt, admission.grown or 0):
+        return None
+    if not _beyond(held.charge, admission.charge):
+        return None
+    return LoweredCharge(
+        key=held.key,
+        attempt=held.attempt,
+        grown=held.grown,
+        size=admission.workers or held.size,
+        charge=admission.charge,
+    )
+
+
+def freed(held: Reservation, lowered: LoweredCharge) -> Amounts:
+    """Return what a lowered charge frees."""
+    return _beyond(held.charge, lowered.charge)
+
+
+def is_needed(held: Reservation, lowered: LoweredCharge, pods: Iterable[PodView]) -> bool:
+    """Return whether a job's pods take more than the lowered charge, so that it cannot be freed yet."""
+    occupying = [pod for pod in pods if pod.occupies]
+    total: dict[str, int] = {}
+    for pod in occupying:
+        amounts.increase(total, pod.demand)
+    takes_more = any(total.get(name, 0) > lowered.charge.get(name, 0) for name in freed(held, lowered))
+    return takes_more or occupying_workers(held.key, occupying) > lowered.size > 0
+
+
+def is_charged_by(charge: Reservation, held: Reservation | None) -> bool:
+    """Return whether a reservation covers another one of the same job."""
+    return held is not None and held.attempt == charge.attempt and not _beyond(charge.charge, held.charge)
+
+
+def without_workers(charge: Reservation, counts: WorkerCounts, occupying: int) -> Reservation:
+    """Return the charge of a job without its workers that have no pods; at least the least number of workers stays."""
+    beyond = max(0, occupying - counts.least)
+    size = min(charge.size, counts.least + -(-beyond // counts.step) * counts.step)
+    rest = amounts.subtract(charge.charge, amounts.scale(counts.share, charge.size - size))
+    return replace(charge, size=size, charge={name: max(0, amount) for name, amount in rest.items()})
+
+
+def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:
+    """Return how many workers of a job hold room."""
+    prefix = _without_index(checks.pod_name(key.name, WORKER, 0))
+    return sum(pod.occupies and _without_index(pod.name) == prefix for pod in pods)
+
+
+def _without_index(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def _beyond(left: Amounts, right: Amounts) -> Amounts:
+    """Return by how much amounts exceed others, where they do."""
+    return {name: amount - right.get(name, 0) for name, amount in left.items() if amount > right.get(name, 0)}

@@ -1,0 +1,117 @@
+"""The entry with which an admitted job waits for more workers, and what keeps it out of the order."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.cache.routing_rules import RoutingRules
+from coordinator.cache.views import JobPods, JobView
+from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
+from coordinator.routing import growth, route
+from crds.tenantqueue import TenantQueueSpec
+from queues.values import Entry
+from tests.support.coordinator.builders import KEY, admission, job, quota
+
+NOW = 1000.0
+OPEN = RoutingRules()
+ONE = {"cpu": 1000, "pods": 1}
+OCCUPIED = JobPods(exist=True, occupy=True, queue="a")
+
+
+def growing(to: int = 6, *, workers: int = 2, step: int = 1, **changes: Any) -> JobView:
+    """Return a job that was granted some workers and wants more."""
+    charge = {"cpu": workers * 1000, "pods": workers, "jobs": 1}
+    wish = WantedGrowth(to, 700.0, changes.pop("not_before", 0.0), whole=changes.pop("whole", False))
+    counts = WorkerCounts(2, to, step, {"cpu": 2000, "pods": 2, "jobs": 1}, ONE, wish)
+    given = admission(charge=charge, workers=workers, grown=3)
+    fields = {"phase": "Running", "attempt": 1, "admission": given, "workers": counts}
+    return job(**{**fields, **changes})
+
+
+def test_a_growth_waits_with_the_age_of_its_request_and_demands_one_step() -> None:
+    assert growth.entry(growing(step=2, priority=5), OPEN, NOW) == Entry(
+        key=KEY,
+        queue="a",
+        kind="grow",
+        submitted=700.0,
+        priority=5,
+        demand={"cpu": 2000, "pods": 2},
+        size=2,
+        unit=ONE,
+        most=2,
+        step=2,
+        grown=3,
+    )
+
+
+def test_a_growth_that_is_all_or_none_demands_all_workers() -> None:
+    entry = growth.entry(growing(to=5, step=1, whole=True), OPEN, NOW)
+    assert entry is not None
+    assert (entry.demand, entry.size, entry.most) == ({"cpu": 3000, "pods": 3}, 3, 0)
+
+
+def test_a_growth_waits_in_the_queue_that_the_job_is_charged_to() -> None:
+    entry = growth.entry(growing(queue="another"), OPEN, NOW)
+    assert entry is not None
+    assert entry.queue == "a"
+
+
+def test_a_growth_that_only_fits_in_part_demands_no_more_than_that() -> None:
+    entry = growth.entry(growing(to=8, step=2), RoutingRules(ceilings={"a": {"cpu": 7900}}), NOW)
+    assert entry is not None
+    assert (entry.size, entry.most) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "rules", "code"),
+    [
+        (growing(not_before=NOW + 1), OPEN, "BackingOff"),
+        (growing(held=True), OPEN, "Held"),
+        (growing(), RoutingRules(ceilings={"a": {"cpu": 2999}}), "ExceedsQuota"),
+        (growing(whole=True), RoutingRules(ceilings={"a": {"cpu": 5999}}), "ExceedsQuota"),
+        (growing(), RoutingRules(queues={"a": TenantQueueSpec(stop_policy="HoldAndDrain")}), "QueueDrained"),
+        (growing(), RoutingRules(queues={"a": TenantQueueSpec(namespaces=("others",))}), "NotAllowed"),
+        (growing(), RoutingRules(implicit=False), "QueueNotFound"),
+        (growing(), RoutingRules(quotas={"team": (quota(pods=(4, 4)),)}), "NamespaceQuota"),
+    ],
+)
+def test_a_growth_is_out_of_the_order(state: JobView, rules: RoutingRules, code: str) -> None:
+    assert growth.judge(state, rules, NOW).code == code
+    assert growth.entry(state, rules, NOW) is None
+
+
+def test_a_growth_is_judged_beside_what_the_job_holds() -> None:
+    assert growth.entry(growing(), RoutingRules(ceilings={"a": {"cpu": 3000, "jobs": 1}}), NOW) is not None
+    fits = RoutingRules(quotas={"team": (quota(pods=(5, 4)),)})  # the quota counts the existing pods as used
+    assert growth.entry(growing(), fits, NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "put", "withdraw"),
+    [
+        pytest.param(growing(), True, False, id="growing"),
+        pytest.param(growing(not_before=NOW + 1), False, True, id="backing off"),
+        pytest.param(growing(suspended=True), False, True, id="suspended"),
+        pytest.param(growing(deleting=True), False, True, id="deleting"),
+        pytest.param(growing(finished=True), False, True, id="finished"),
+        pytest.param(growing(admission=None), False, True, id="sent back"),
+        pytest.param(None, False, True, id="gone"),
+        pytest.param(job(admission=admission()), False, False, id="never resized"),
+    ],
+)
+def test_route_puts_a_growth_or_withdraws_it(state: JobView | None, put: bool, withdraw: bool) -> None:
+    found = route.route(KEY, state, OCCUPIED, OPEN, NOW)
+    assert (found.put is not None, found.withdraw, found.remove) == (put, withdraw, False)
+    assert found.put is None or found.put.kind == "grow"
+
+
+def test_a_growth_that_backs_off_is_routed_again_when_that_ends() -> None:
+    assert route.route(KEY, growing(not_before=NOW + 5), OCCUPIED, OPEN, NOW).due_at == NOW + 5
+
+
+def test_a_job_that_has_all_its_workers_withdraws_its_growth() -> None:
+    state = growing()
+    assert state.workers is not None
+    found = route.route(KEY, replace(state, workers=replace(state.workers, growth=None)), OCCUPIED, OPEN, NOW)
+    assert (found.put, found.withdraw, found.compared) == (None, True, True)
