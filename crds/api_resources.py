@@ -38,6 +38,8 @@ class Resource:
 
 TORCHJOBS = Resource(GROUP, VERSION, "torchjobs", "TorchJob")
 TENANT_QUEUES = Resource(GROUP, VERSION, "tenantqueues", "TenantQueue", namespaced=False)
+SCALE_OUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut")
+SCALE_INS = Resource(GROUP, VERSION, "scaleins", "ScaleIn")
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")

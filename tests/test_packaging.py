@@ -48,6 +48,8 @@ def test_the_wheel_holds_crds_and_lua_scripts(content: set[str]) -> None:
     assert {
         "crds/manifests/torchjobs.yaml",
         "crds/manifests/tenantqueues.yaml",
+        "crds/manifests/scaleouts.yaml",
+        "crds/manifests/scaleins.yaml",
         "queues/lua/store/commit.lua",
     } <= content
 
@@ -74,7 +76,7 @@ def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: 
         archive.extractall(tmp_path)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert run(tmp_path, "--version") == f"torchq {version}\n"
-    assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 2
+    assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 4
 
 
 def run(place: Path, *arguments: str) -> str:

@@ -25,7 +25,7 @@ from coordinator.local.supervisor import Command, Supervisor
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
-from crds.api_resources import CRDS, LEASES, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import CRDS, LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from embedded import volcano_crds
 from embedded.node import registration
 from embedded.node.resources import machine
@@ -147,7 +147,7 @@ def install(cluster: Cluster) -> None:
             cluster.create(CRDS, body)
         except errors.AlreadyExists:
             cluster.patch(CRDS, name, {"spec": body["spec"]})
-    for resource in (TORCHJOBS, TENANT_QUEUES):
+    for resource in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS):
         _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
 
 

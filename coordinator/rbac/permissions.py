@@ -17,6 +17,8 @@ from crds.api_resources import (
     PRIORITY_CLASSES,
     RECREATE_REQUESTS,
     RESOURCE_QUOTAS,
+    SCALE_INS,
+    SCALE_OUTS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -178,9 +180,13 @@ USER = Role(
     purpose="people who submit jobs: TorchJobs of their namespace, with pods and logs; reads their queue",
     rules=(
         PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
-        # `kubectl scale` patches; with --current-replicas it reads and updates. A patch of the TorchJob could make the
-        # same change.
-        PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=(), by_hand=("get", "patch", "update")),
+        # `kubectl scale` patches, too; with --current-replicas it reads and updates. A patch of the TorchJob could make
+        # the same change.
+        PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
+        *(
+            PolicyRule(resource=resource, verbs=("get", "create"), by_hand=("list", "watch", "delete"))
+            for resource in (SCALE_OUTS, SCALE_INS)
+        ),
         # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
         PolicyRule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),

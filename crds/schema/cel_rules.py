@@ -6,7 +6,7 @@ without `has()`. The rules use only standard functions, so that every CEL evalua
 
 from dataclasses import dataclass
 
-from crds import tenantqueue
+from crds import scale_request, tenantqueue
 from crds.resources import resource_names
 from crds.resources.amounts import PODS
 from crds.schema import structural
@@ -178,6 +178,11 @@ def tenant_queue() -> list[Rule]:
             ".borrowingLimit",
         ),
     ]
+
+
+def unchangeable() -> list[Rule]:
+    """Return the rule at a spec that never changes."""
+    return [rule("self == oldSelf", scale_request.UNCHANGEABLE)]
 
 
 def attach(node: Schema, path: str, rules: list[Rule]) -> None:

@@ -1,4 +1,4 @@
-"""The two CustomResourceDefinitions.
+"""The CustomResourceDefinitions.
 
 One rule: they are generated from the models, the rules and the field table; `crds/manifests/` holds the result as YAML.
 """
@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crds.api_resources import TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.metadata import NamedMetadata
+from crds.scale_request import ScaleIn, ScaleOut
 from crds.schema import cel_rules, change_rules, structural
 from crds.schema.structural import Schema
 from crds.tenantqueue import QueueName, TenantQueue
@@ -68,6 +70,30 @@ def tenant_queue() -> dict[str, Any]:
         AGE,
     ]
     return definition(TENANT_QUEUES, ["tq"], root, columns, {"status": {}}, categories=["torchq"])
+
+
+def scale_out() -> dict[str, Any]:
+    """Return the CustomResourceDefinition of ScaleOut."""
+    return _scale_request(SCALE_OUTS, "tso", ScaleOut)
+
+
+def scale_in() -> dict[str, Any]:
+    """Return the CustomResourceDefinition of ScaleIn."""
+    return _scale_request(SCALE_INS, "tsi", ScaleIn)
+
+
+def _scale_request(resource: Resource, short: str, model: type[BaseModel]) -> dict[str, Any]:
+    root = _root(model, NamedMetadata, defaults=True)
+    cel_rules.attach(root, "spec", cel_rules.unchangeable())
+    columns = [
+        column("Job", ".spec.selector.name"),
+        column("From", ".status.from", "integer"),
+        column("To", ".status.to", "integer"),
+        column("Phase", ".status.phase"),
+        column("Reason", ".status.reason", wide=True),
+        AGE,
+    ]
+    return definition(resource, [short], root, columns, {"status": {}}, categories=["torchq"])
 
 
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:

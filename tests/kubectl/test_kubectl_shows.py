@@ -130,6 +130,8 @@ def test_explain_shows_the_documentation_of_fields(kubectl: Kubectl) -> None:
 def test_server_lists_its_resources_and_versions(kubectl: Kubectl) -> None:
     resources = kubectl.rows("api-resources", "--api-group=train.distributed.io", "--no-headers")
     assert [[*row[:2], row[-1]] for row in resources] == [
+        ["scaleins", "tsi", "ScaleIn"],
+        ["scaleouts", "tso", "ScaleOut"],
         ["tenantqueues", "tq", "TenantQueue"],
         ["torchjobs", "tj", "TorchJob"],
     ]

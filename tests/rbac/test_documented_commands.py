@@ -98,6 +98,7 @@ def commands() -> list[tuple[str, ...]]:
     """Return the torchq commands of users who submit jobs."""
     looks: list[Any] = [("job", verb, "digits") for verb in ("show", "why", "position", "logs")]
     steps: list[Any] = [("job", verb, "digits") for verb in ("hold", "resume", "suspend", "bump", "restart", "cancel")]
+    steps[3:3] = [("job", "scale", "digits", size) for size in ("3", "+1", "-1")]
     return [("job", "list"), ("job", "list", "--queue", TENANT), *looks, ("job", "move", "digits", TENANT), *steps,
             ("queue", "list", TENANT), ("queue", "show", TENANT), ("next", "-n", "20"), ("status",)]  # fmt: skip
 

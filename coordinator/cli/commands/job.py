@@ -72,6 +72,7 @@ COMMANDS = {
     "why": "coordinator.cli.commands.inspect:why",
     "position": "coordinator.cli.commands.inspect:position",
     "restart": "coordinator.cli.commands.job_restart:restart",
+    "scale": "coordinator.cli.commands.job_scale:scale",
     **{
         name: f"coordinator.cli.commands.job_control:{name}"
         for name in ("cancel", "suspend", "resume", "hold", "bump", "move")

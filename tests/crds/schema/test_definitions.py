@@ -13,7 +13,7 @@ from embedded.apiserver.kinds import definitions as served_definitions
 
 KUBECTL_LIMIT = 200_000
 """A limit in bytes: `kubectl apply` stores the object in an annotation of at most 256 KiB."""
-TORCHJOB, TENANT_QUEUE = generate.load()
+TORCHJOB, TENANT_QUEUE, SCALE_OUT, SCALE_IN = generate.load()
 
 
 def version(definition: dict[str, Any]) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def test_manifest_files_match_the_models(name: str) -> None:
     assert written == generate.manifests()[name], "run: python -m crds.generate"
 
 
-def test_documents_contain_both_definitions() -> None:
+def test_documents_contain_all_definitions() -> None:
     kinds = [each["spec"]["names"]["kind"] for each in yaml.safe_load_all(generate.documents())]
-    assert kinds == ["TorchJob", "TenantQueue"]
+    assert kinds == ["TorchJob", "TenantQueue", "ScaleOut", "ScaleIn"]
 
 
-@pytest.mark.parametrize("definition", [TORCHJOB, TENANT_QUEUE], ids=["TorchJob", "TenantQueue"])
+@pytest.mark.parametrize("definition", generate.load(), ids=lambda definition: definition["spec"]["names"]["kind"])
 class TestDefinition:
     def test_definition_is_small_enough_for_kubectl_apply(self, definition: dict[str, Any]) -> None:
         assert len(json.dumps(definition)) < KUBECTL_LIMIT
@@ -105,6 +105,14 @@ def test_torchjob_is_namespaced_and_scales_its_workers() -> None:
 def test_tenant_queue_is_cluster_scoped() -> None:
     assert (TENANT_QUEUE["spec"]["scope"], TENANT_QUEUE["spec"]["names"]["shortNames"]) == ("Cluster", ["tq"])
     assert "status" in version(TENANT_QUEUE)["subresources"]
+
+
+@pytest.mark.parametrize(("definition", "short"), [(SCALE_OUT, "tso"), (SCALE_IN, "tsi")])
+def test_scale_request_is_namespaced_and_shows_its_job_and_sizes(definition: dict[str, Any], short: str) -> None:
+    assert (definition["spec"]["scope"], definition["spec"]["names"]["shortNames"]) == ("Namespaced", [short])
+    columns = version(definition)["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column.get("priority")]
+    assert shown == ["Job", "From", "To", "Phase", "Age"]
 
 
 def test_torchjob_has_no_defaults() -> None:

@@ -75,7 +75,7 @@ def test_job_keeps_unknown_fields_and_null_in_its_template(cluster: KubernetesCl
 @pytest.fixture
 def loose(server: Server, cluster: KubernetesCluster) -> Iterator[tuple[Resource, dict[str, Any], dict[str, Any]]]:
     """Install a copy of the TorchJob kind without the limits; yield it, its limited and its unlimited definition."""
-    strict, _ = copy.deepcopy(generate.load())
+    strict = copy.deepcopy(generate.load()[0])
     names, group = strict["spec"]["names"], "bounds.example.org"
     strict["metadata"]["name"], strict["spec"]["group"] = f"torchjobs.{group}", group
     names.update(shortNames=["boundedtj"], categories=[])

@@ -26,7 +26,7 @@ from tests.support.crds.builders import job, queue, task
 from tests.support.kube.servers import Server
 
 _NUMBERS = itertools.count(1)
-TORCHJOB, TENANT_QUEUE = generate.load()
+TORCHJOB, TENANT_QUEUE, *_ = generate.load()
 QUEUE_DEFAULTS = {
     "spec.weight": 1,
     "spec.ordering": "BestEffortFIFO",

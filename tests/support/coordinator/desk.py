@@ -14,7 +14,7 @@ from coordinator.rbac.permissions import COORDINATOR, WORKER
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
-from crds.api_resources import PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
@@ -247,7 +247,7 @@ def owner(key: JobKey) -> dict[str, Any]:
 
 def clear(cluster: Cluster) -> None:
     """Delete the objects that tests create."""
-    for resource in (TORCHJOBS, TENANT_QUEUES, PODS, SERVICES):
+    for resource in (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES):
         for item in cluster.list(resource).items:
             metadata = item["metadata"]
             if metadata["name"] != "kubernetes":

@@ -38,6 +38,8 @@ from crds.api_resources import (
     PODS,
     RECREATE_REQUESTS,
     RESOURCE_QUOTAS,
+    SCALE_INS,
+    SCALE_OUTS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -616,13 +618,45 @@ def _ask_for_the_next_picks(stage: Stage) -> str:
 
 
 @scene(USER, "torchjobs/scale", "patch")
-def _kubectl_scale(stage: Stage) -> str:
-    return stage.kubectl(USER, "scale", "torchjob/train", "--replicas", "2")
+def _scale_to_a_number(stage: Stage) -> str:
+    stage.job(suspend=True, torchElasticPolicy={}, torchTaskSpecs={"Worker": task(2)})
+    return stage.run(USER, "job", "scale", "train", "3")
 
 
 @scene(USER, "torchjobs/scale", "get", "update")
 def _kubectl_scale_from_a_known_number(stage: Stage) -> str:
     return stage.kubectl(USER, "scale", "torchjob/train", "--current-replicas", "1", "--replicas", "2")
+
+
+def scale_scenes(resource: Resource, size: str) -> None:
+    """Define the scenes of one kind of scale request."""
+    change = {"toAdd": {}} if resource is SCALE_OUTS else {"toDelete": {}}
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "request"}}
+    body["spec"] = {"selector": {"name": "train"}, **change}
+
+    @scene(USER, resource.plural, "create")
+    def _scale_by_a_number(stage: Stage) -> str:
+        stage.job(torchElasticPolicy={}, torchTaskSpecs={"Worker": task(2)})
+        return stage.run(USER, "job", "scale", "train", size)
+
+    @scene(USER, resource.plural, "list", "watch")
+    def _kubectl_get_requests_watch(stage: Stage) -> str:
+        stage.admin.create(resource, body, TENANT)
+        return stage.follow(USER, resource, TENANT)
+
+    @scene(USER, resource.plural, "get", "delete")
+    def _kubectl_get_and_delete_a_request(stage: Stage) -> str:
+        stage.admin.create(resource, body, TENANT)
+        try:
+            stage.access.cluster(USER).get(resource, "request", TENANT)
+            stage.access.cluster(USER).delete(resource, "request", TENANT)
+        except errors.ClusterError as error:
+            return str(error)
+        return ""
+
+
+scale_scenes(SCALE_OUTS, "+1")
+scale_scenes(SCALE_INS, "-1")
 
 
 # Queue admins.

@@ -1,0 +1,209 @@
+"""`torchq job scale`: changes the number of workers of an elastic job.
+
+One rule: every change is one of numTasks. A number is written by the scale subresource; `+K`, `-K` and `--pods` create
+a request that a worker carries out.
+"""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from coordinator.cli import audit_events, job_ref
+from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli.job_ref import NAME
+from coordinator.cli.session import Session, pass_session
+from coordinator.errors import CoordinatorError
+from crds import scale_request
+from crds.api_resources import TORCHJOBS
+from crds.torchjob.tasks import WORKER
+from kube import errors
+from kube.api import Manifest
+
+_LOOK_SECONDS = 0.2
+_SPARE_SECONDS = 30.0
+"""How much longer the command waits than the request may take: a worker reports the end of the request a bit later."""
+
+
+class ScaleFailed(CoordinatorError):
+    """The job has not got the size. The message says why and what holds now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size as a user writes it: the number of workers, or a number to add or remove."""
+
+    change: Literal["", "+", "-"]
+    count: int
+
+
+class SizeType(click.ParamType[Size]):
+    """The type of the argument: N, +K or -K."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Size:
+        """Return the size. Raises UsageError for any other text."""
+        if isinstance(value, Size):
+            return value
+        found = re.fullmatch(r"([+-]?)([0-9]{1,9})", value)
+        if found is None and value.startswith("-"):
+            raise click.NoSuchOption(value, ctx=ctx)
+        if found is None:
+            self.fail(f"{value!r} is neither a number of workers nor a change, as in 4, +2 or -2", param, ctx)
+        change: Any = found[1]
+        return Size(change, int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asks for: a number of workers, or a request."""
+
+    workers: int
+    """The number of workers that the job is to have."""
+    request: Manifest | None = None
+    text: str = ""
+
+
+# An argument such as -2 looks like an option to click.
+@click.command(context_settings={"ignore_unknown_options": True})
+@NAME
+@click.argument("size", type=SizeType(), required=False, metavar="N|+K|-K")
+@click.option("--pods", default="", metavar="NAME,..", help="remove exactly these workers, instead of a number")
+@click.option("--wait", is_flag=True, help="wait until the job has the size, or until that has failed")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 86_400),
+    default=600,
+    show_default=True,
+    help="seconds after which +K, -K and --pods have failed, and the longest wait",
+)
+@change_options
+@pass_session
+def scale(
+    session: Session,
+    name: str,
+    size: Size | None,
+    pods: str,
+    wait: bool,
+    timeout: int,
+    dry_run: bool,
+    reason: str,
+) -> None:
+    """Change the number of workers of a job.
+
+    N is the new number. +K adds workers, all or none: if they do not all run in time, those that were added go again.
+    -K removes workers, and --pods removes the named ones. The other workers keep running.
+    """
+    names = [name for name in pods.split(",") if name]
+    if (size is None) == (not names):
+        raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers to remove")
+    item, change = job_ref.find(session, name), ChangeOptions(dry_run, reason)
+    wish = _wish(item, size, names, timeout)
+    _refuse_early(item, wish)
+    # The API server knows the bounds of the job. A request is stored whatever it says, so its size is tried first.
+    _set_workers(session, item, wish.workers, dry_run=dry_run or wish.request is not None)
+    request = None if wish.request is None else _create(session, item, wish.request, dry_run)
+    named = f" ({request['kind']} {request['metadata'].get('name', '')})" if request and not dry_run else ""
+    audit_events.report(session, item, "JobScaled", f"job {job_ref.display_name(item)} {wish.text}{named}", change)
+    if wait and not dry_run:
+        click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, request))
+
+
+def _wish(item: Manifest, size: Size | None, names: list[str], timeout: int) -> Wish:
+    now, spec = _workers(item), {"timeoutSeconds": timeout}
+    job = item["metadata"]["name"]
+    if size is None:
+        body = scale_request.manifest("ScaleIn", job, toDelete={"podNames": names}, **spec)
+        return Wish(now - len(names), body, f"to lose {', '.join(names)}")
+    if size.change == "+":
+        body = scale_request.manifest("ScaleOut", job, toAdd={"count": size.count}, **spec)
+        return Wish(now + size.count, body, f"to grow from {now} to {now + size.count} workers")
+    if size.change == "-":
+        body = scale_request.manifest("ScaleIn", job, toDelete={"count": size.count}, **spec)
+        return Wish(now - size.count, body, f"to shrink from {now} to {now - size.count} workers")
+    return Wish(size.count, None, f"scaled from {now} to {size.count} workers")
+
+
+def _refuse_early(item: Manifest, wish: Wish) -> None:
+    """Raise Conflict for a job that cannot be scaled; the API server refuses the other cases with its own words."""
+    name, spec = job_ref.display_name(item), item["spec"]
+    if job_ref.is_finished(item):
+        raise errors.Conflict(f"job {name} has finished: submit a new job")
+    if wish.request is None:
+        return
+    if WORKER not in spec["torchTaskSpecs"] or spec.get("torchElasticPolicy") is None:
+        raise errors.Conflict(f"job {name} is not elastic: it has no spec.torchElasticPolicy, or no Worker")
+    if spec.get("suspend"):
+        raise errors.Conflict(f"job {name} is suspended: torchq job scale {name} N sets its size for later")
+    if wish.workers == _workers(item):
+        raise click.UsageError("a change by 0 workers changes nothing")
+
+
+def _workers(item: Manifest) -> int:
+    """Return the number of workers that a job wants now."""
+    worker = item["spec"]["torchTaskSpecs"].get(WORKER)
+    return 0 if worker is None else int(worker.get("numTasks", 1))
+
+
+def _set_workers(session: Session, item: Manifest, workers: int, *, dry_run: bool) -> None:
+    metadata = item["metadata"]
+    # The uid keeps the number from a later job of the same name.
+    session.cluster.patch(
+        TORCHJOBS,
+        metadata["name"],
+        {"metadata": {"uid": metadata["uid"]}, "spec": {"replicas": workers}},
+        metadata["namespace"],
+        subresource="scale",
+        dry_run=dry_run,
+    )
+
+
+def _create(session: Session, item: Manifest, body: Manifest, dry_run: bool) -> Manifest:
+    resource = scale_request.RESOURCES[body["kind"]]
+    return session.cluster.create(resource, body, item["metadata"]["namespace"], dry_run=dry_run)
+
+
+def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str:
+    """Wait until the job has that number of workers, and return what to say."""
+    name, deadline = job_ref.display_name(item), time.monotonic() + timeout
+    while True:
+        item = job_ref.find(session, str(job_ref.key(item)))
+        if job_ref.is_finished(item):
+            raise ScaleFailed(f"job {name} has finished before it had {workers} workers")
+        if _workers(item) != workers:
+            raise ScaleFailed(f"job {name} wants {_workers(item)} workers now: somebody else has changed its size")
+        if not job_ref.is_admitted(item):
+            return f"job {name} holds no room now; it wants {workers} workers from its next admission on"
+        status = item["status"]
+        granted = status["admission"].get("workers") or workers
+        if granted == workers and not status.get("scaling") and _is_observed(item):
+            return f"job {name} has {workers} workers"
+        if time.monotonic() > deadline:
+            raise ScaleFailed(
+                f"job {name} has {granted} of {workers} workers after {timeout:.0f} s; it still wants all of them"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _is_observed(item: Manifest) -> bool:
+    return bool(item["status"].get("observedGeneration", 0) >= item["metadata"].get("generation", 0))
+
+
+def _follow(session: Session, request: Manifest) -> str:
+    """Wait until a request is over, and return what to say. Raises ScaleFailed if it has failed."""
+    metadata, resource = request["metadata"], scale_request.RESOURCES[request["kind"]]
+    name = f"{request['kind']} {metadata['namespace']}/{metadata['name']}"
+    deadline = time.monotonic() + request["spec"]["timeoutSeconds"] + _SPARE_SECONDS
+    while True:
+        status = session.cluster.get(resource, metadata["name"], metadata["namespace"]).get("status") or {}
+        phase, message = status.get("phase") or "Pending", status.get("message", "")
+        if phase == "Succeeded":
+            return f"{name} has succeeded: {message}"
+        if phase == "Failed":
+            raise ScaleFailed(f"{name} has failed ({status.get('reason', '')}): {message}")
+        if time.monotonic() > deadline:
+            raise ScaleFailed(f"{name} is still {phase}: {message or 'no worker has taken it up'}")
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,188 @@
+"""`torchq job scale`: the arguments, the request that each of them makes, and what cannot be scaled."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from crds.api_resources import EVENTS, SCALE_INS, SCALE_OUTS, TORCHJOBS
+from kube.client import KubernetesCluster
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import manifest, task
+from tests.support.waiting import until
+
+ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "workers": 3}
+RUNNING: dict[str, Any] = {"phase": "Running", "admission": ADMISSION, "observedGeneration": 1}
+ELASTIC = {"numMinReplicas": 1, "numMaxReplicas": 5}
+
+
+@pytest.fixture
+def job(embedded_cluster: KubernetesCluster, namespace: str) -> str:
+    """Create a running elastic job of 3 workers and return its name."""
+    create(embedded_cluster, namespace, torchElasticPolicy=ELASTIC)
+    say(embedded_cluster, namespace, **RUNNING)
+    return "train"
+
+
+def create(cluster: KubernetesCluster, namespace: str, **spec: Any) -> None:
+    cluster.create(TORCHJOBS, manifest("train", "a", {"Worker": task(3)}, **spec), namespace)
+
+
+def say(cluster: KubernetesCluster, namespace: str, **status: Any) -> None:
+    cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+
+
+def workers(cluster: KubernetesCluster, namespace: str) -> int:
+    return int(cluster.get(TORCHJOBS, "train", namespace)["spec"]["torchTaskSpecs"]["Worker"]["numTasks"])
+
+
+def requests(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the kind and the spec of each request."""
+    items = [*cluster.list(SCALE_OUTS, namespace).items, *cluster.list(SCALE_INS, namespace).items]
+    return [(item["kind"], item["spec"]) for item in items]
+
+
+def test_number_is_written_by_the_scale_subresource(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    result = torchq("job", "scale", job, "4", "--reason", "more room")
+    assert result.output == f"job {namespace}/train scaled from 3 to 4 workers on torchq-local\n"
+    assert workers(embedded_cluster, namespace) == 4
+    assert requests(embedded_cluster, namespace) == []
+    (event,) = embedded_cluster.list(EVENTS, namespace).items
+    assert (event["reason"], event["message"].partition(", by ")[2]) == ("JobScaled", "torchq-local: more room")
+
+
+COMMON = {"selector": {"name": "train"}, "taskType": "Worker", "ttlSecondsAfterFinished": 600}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "change", "said"),
+    [
+        (("+2",), "ScaleOut", {"toAdd": {"count": 2}}, "to grow from 3 to 5 workers"),
+        (("-2",), "ScaleIn", {"toDelete": {"count": 2}}, "to shrink from 3 to 1 workers"),
+        (
+            ("--pods", "train-worker-1,train-worker-2"),
+            "ScaleIn",
+            {"toDelete": {"podNames": ["train-worker-1", "train-worker-2"]}},
+            "to lose train-worker-1, train-worker-2",
+        ),
+    ],
+)
+def test_change_creates_a_request_and_leaves_the_job_to_a_worker(
+    torchq: Torchq,
+    job: str,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    arguments: tuple[str, ...],
+    kind: str,
+    change: dict[str, Any],
+    said: str,
+) -> None:
+    result = torchq("job", "scale", job, *arguments, "--timeout", "60")
+    assert requests(embedded_cluster, namespace) == [(kind, COMMON | change | {"timeoutSeconds": 60})]
+    assert result.output.startswith(f"job {namespace}/train {said} ({kind} train-")
+    assert workers(embedded_cluster, namespace) == 3
+
+
+@pytest.mark.parametrize("arguments", [("4",), ("+2",), ("-2",), ("--pods", "train-worker-1")])
+def test_dry_run_changes_nothing(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, arguments: tuple[str, ...]
+) -> None:
+    assert torchq("job", "scale", job, *arguments, "--dry-run").output.endswith("(dry run)\n")
+    assert workers(embedded_cluster, namespace) == 3
+    assert requests(embedded_cluster, namespace) == []
+
+
+@pytest.mark.parametrize("size", ["6", "+3", "-3", "0"])
+def test_size_beyond_the_bounds_is_refused_in_the_words_of_the_server(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str
+) -> None:
+    """A request would be stored, so the command must try its size first."""
+    assert "Worker.numTasks" in torchq("job", "scale", job, size, code=1).output
+    assert workers(embedded_cluster, namespace) == 3
+    assert requests(embedded_cluster, namespace) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say either a size"),
+        (("2", "--pods", "train-worker-0"), "say either a size"),
+        (("few",), "neither a number of workers nor a change"),
+        (("+",), "neither a number of workers nor a change"),
+        (("--wat",), "No such option '--wat'"),
+        (("-x",), "No such option '-x'"),
+        (("+0",), "changes nothing"),
+    ],
+)
+def test_wrong_arguments_are_refused(torchq: Torchq, job: str, arguments: tuple[str, ...], said: str) -> None:
+    assert said in torchq("job", "scale", job, *arguments, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "said"),
+    [
+        ({}, RUNNING, "is not elastic"),
+        ({"torchElasticPolicy": ELASTIC}, {"phase": "Succeeded"}, "has finished"),
+        ({"torchElasticPolicy": ELASTIC, "suspend": True}, {"phase": "Suspended"}, "is suspended"),
+    ],
+)
+def test_job_that_cannot_be_changed_is_named_with_the_reason(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    said: str,
+) -> None:
+    create(embedded_cluster, namespace, **spec)
+    say(embedded_cluster, namespace, **status)
+    assert said in torchq("job", "scale", "train", "+1", code=1).output
+    assert requests(embedded_cluster, namespace) == []
+
+
+@pytest.fixture
+def worker(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[dict[str, Any]]:
+    """Give the first request the yielded status as soon as it exists, as a worker does."""
+    status: dict[str, Any] = {}
+
+    def play() -> None:
+        until(lambda: requests(embedded_cluster, namespace))
+        for resource in (SCALE_OUTS, SCALE_INS):
+            for item in embedded_cluster.list(resource, namespace).items:
+                name = item["metadata"]["name"]
+                embedded_cluster.patch(resource, name, {"status": status}, namespace, subresource="status")
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    yield status
+    thread.join()
+
+
+def test_wait_returns_once_the_request_has_succeeded(torchq: Torchq, job: str, worker: dict[str, Any]) -> None:
+    worker.update(phase="Succeeded", message="all 5 workers run")
+    assert "has succeeded: all 5 workers run" in torchq("job", "scale", job, "+2", "--wait").output
+
+
+def test_wait_reports_why_the_request_has_failed(torchq: Torchq, job: str, worker: dict[str, Any]) -> None:
+    worker.update(phase="Failed", reason="TimedOut", message="1 of 2 workers did not join")
+    assert "has failed (TimedOut): 1 of 2" in torchq("job", "scale", job, "-1", "--wait", code=1).output
+
+
+def test_wait_for_a_number_returns_once_the_job_has_it(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    said = torchq("job", "scale", job, "4", "--wait", "--timeout", "1", code=1).output
+    assert "has 3 of 4 workers after 1 s; it still wants all of them" in said
+    say(embedded_cluster, namespace, admission=ADMISSION | {"workers": 4}, observedGeneration=2)
+    assert "has 4 workers" in torchq("job", "scale", job, "4", "--wait").output
+
+
+def test_wait_for_a_number_ends_at_once_while_the_job_holds_no_room(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    create(embedded_cluster, namespace, torchElasticPolicy=ELASTIC)
+    assert "from its next admission on" in torchq("job", "scale", "train", "2", "--wait").output
+    assert workers(embedded_cluster, namespace) == 2
