@@ -88,7 +88,7 @@ def question(job: TorchJob) -> JobRequest:
         queue=job.queue,
         priority_class=views.priority_class(job),
         claims=job.spec.claims,
-        charge=dict(job.charge),
+        charge=dict(job.least_charge),
         pods={task: dict(requests) for task, requests in job.shares.items()},
     )
 

@@ -18,7 +18,7 @@ from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
 from queues.picking import queue_state
 from queues.store import QueueStore
-from queues.values import Reservation
+from queues.values import Entry, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,15 @@ class ChargeRelease:
         outdated = {
             key
             for key, charge in charges.items()
-            if charge.attempt <= over[key] or not route.is_charged_in_full(puts[key], charge)
+            if charge.attempt <= over[key] or self._is_outdated(puts[key], charge)
         }
         return [key for key, result in zip(keys, routes, strict=True) if result.remove or key in outdated]
+
+    def _is_outdated(self, entry: Entry, charge: Reservation) -> bool:
+        """Return whether a job asks for something else than what it is charged for. A job that is gone is routed
+        again."""
+        job = self.watches.job(entry.key)
+        return job is not None and not route.is_charged_in_full(job, entry, charge)
 
     def free(self, keys: list[JobKey], pods_version: int) -> None:
         """Free the charges of these jobs. `pods_version` is the newest resourceVersion of pods that this process knows.

@@ -12,7 +12,7 @@ One rule: pure. The first true row of the table counts. A job that is out of the
     Parked                  no             it was admitted too often without running, and its owner has not resumed it
     BackingOff              no             it was admitted without running, and status.queue.notBefore is in the future
     QueueDrained            yes            it ran when its queue was drained; it is first when the queue is open again
-    ExceedsQuota            yes            quota, cohort and pool can never give what it asks for
+    ExceedsQuota            yes            quota, cohort and pool can never give what it asks for at least
 
 Where queues are implicit, a namespace implies two of them: the queue of its own name, and `default`, which all
 namespaces share. No other name makes a queue, because each queue has a share of its own.
@@ -195,6 +195,6 @@ def _remark(job: JobView, rules: RoutingRules) -> Eligibility | None:
     if job.returning and is_draining(job.queue, rules):
         return Eligibility("QueueDrained", f"queue {job.queue} was drained: it goes first when the queue goes on")
     ceiling = rules.ceilings.get(job.queue, NOTHING)
-    if not amounts.fits(job.charge, NOTHING, ceiling):
-        return Eligibility("ExceedsQuota", explain.too_large_message(job.queue, job.charge, ceiling))
+    if not amounts.fits(job.least_charge, NOTHING, ceiling):
+        return Eligibility("ExceedsQuota", explain.too_large_message(job.queue, job.least_charge, ceiling))
     return None

@@ -99,7 +99,7 @@ def request_of(job: JobView) -> JobRequest:
         queue=job.queue,
         priority_class=job.priority_class,
         claims=job.claims,
-        charge=dict(job.charge),
+        charge=dict(job.least_charge),
     )
 
 

@@ -18,8 +18,11 @@ from crds.torchjob import resource_quota
 def of_waiting(job: JobView, counts: WorkerCounts, rules: RoutingRules) -> int:
     """Return the most workers that a waiting job gets beyond its least number, as a multiple of its step.
 
-    A job that goes first because it held room gets no more than it held.
+    A job that goes first because it held room gets no more than it held. A job that a ResourceQuota has refused gets
+    none: it is not known how many would be refused again.
     """
+    if job.waits is not None and job.waits.refusal is not None:
+        return 0
     limits = [rules.ceilings.get(job.queue, NOTHING)]
     if job.returning and job.waits is not None and job.waits.held is not None:
         limits.append({**job.waits.held, OTHERS: 0})

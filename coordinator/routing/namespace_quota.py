@@ -43,7 +43,7 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
     `services` is whether jobs have services, which count as well.
     """
     refusal = job.waits.refusal if job.waits else None
-    if refusal is None and resource_quota.has_room(job.charge, quotas):
+    if refusal is None and resource_quota.has_room(job.least_charge, quotas):
         return None
     short = resource_quota.shortage(quota_needs(job), quotas, services=services)
     if short is not None:
@@ -59,7 +59,7 @@ def quota_needs(job: JobView) -> NamespaceDemand:
     """Return what a job asks of ResourceQuotas: from its templates if a ResourceQuota has refused it, else from its
     charge."""
     refusal = job.waits.refusal if job.waits else None
-    return refusal.needs if refusal is not None else resource_quota.of_charge(job.charge)
+    return refusal.needs if refusal is not None else resource_quota.of_charge(job.least_charge)
 
 
 def _pauses(job: JobView, now: float) -> bool:
@@ -142,5 +142,5 @@ def _waits(job: JobView) -> bool:
 
 def _is_on_its_way(job: JobView, arrived: Callable[[JobKey], int]) -> bool:
     """Return whether a job holds room and not all its pods exist yet."""
-    is_admitted = job.admission is not None and job.phase == "Admitted" and not job.deleting
-    return is_admitted and arrived(job.key) < job.charge.get(amounts.PODS, 0)
+    admission = job.admission if job.phase == "Admitted" and not job.deleting else None
+    return admission is not None and arrived(job.key) < admission.charge.get(amounts.PODS, 0)

@@ -38,9 +38,10 @@ from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.routing import eligibility, growth
+from coordinator.routing import eligibility, further_workers, growth
 from coordinator.routing.eligibility import Eligibility
 from crds.keys import JobKey
+from crds.resources import amounts
 from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.status import Admission
 from queues import order
@@ -172,7 +173,18 @@ def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | Non
 
 
 def entry(job: JobView, rules: RoutingRules) -> Entry:
-    """Return the entry of a waiting job."""
+    """Return the entry of a waiting job. If it can be admitted with fewer workers than it requests, it demands the
+    least number, and takes as many more as there is room for."""
+    waiting, counts = _least_entry(job, rules), job.workers
+    if counts is None:
+        return waiting
+    most = further_workers.of_waiting(job, counts, rules)
+    if not most:
+        return replace(waiting, size=counts.least)
+    return replace(waiting, size=counts.least, unit=counts.share, most=most, step=counts.step)
+
+
+def _least_entry(job: JobView, rules: RoutingRules) -> Entry:
     return Entry(
         key=job.key,
         queue=job.queue,
@@ -180,7 +192,7 @@ def entry(job: JobView, rules: RoutingRules) -> Entry:
         sequence=job.sequence,
         priority=eligibility.priority(job, rules),
         attempt=job.attempt + 1,
-        demand=job.charge,
+        demand=job.least_charge,
         returning=job.returning,
         port=job.wants_port or rules.shared_address,
     )
@@ -189,9 +201,15 @@ def entry(job: JobView, rules: RoutingRules) -> Entry:
 def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
     """Return the sort key of a waiting job within its queue."""
     spec = rules.queues.get(job.queue, TenantQueueSpec())
-    return order.place(entry(job, rules), spec.aging_seconds)
+    return order.place(_least_entry(job, rules), spec.aging_seconds)
 
 
-def is_charged_in_full(entry: Entry, charge: Reservation) -> bool:
-    """Return whether the charge of a waiting job matches what the job asks for now."""
-    return charge.serves(entry.queue, entry.demand, port=entry.port)
+def is_charged_in_full(job: JobView, entry: Entry, charge: Reservation) -> bool:
+    """Return whether the charge of a waiting job matches what the job asks for now: a number of workers with which it
+    can be admitted, and the amounts for so many."""
+    counts, demand = job.workers, entry.demand
+    if counts is not None:
+        if not counts.contains(charge.size):
+            return False
+        demand = amounts.add(demand, amounts.scale(counts.share, charge.size - counts.least))
+    return charge.serves(entry.queue, demand, port=entry.port)

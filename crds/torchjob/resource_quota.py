@@ -23,7 +23,7 @@ from crds import excerpts
 from crds.resources import quantities
 from crds.resources.amounts import JOBS, NOTHING, PODS, Amounts, add, peak, scale
 from crds.torchjob import demand
-from crds.torchjob.tasks import TaskSpec
+from crds.torchjob.tasks import WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 
 COUNT_PODS = "count/pods"
@@ -187,21 +187,23 @@ def of_charge(charge: Amounts) -> NamespaceDemand:
 
 
 def of_job(job: TorchJob) -> NamespaceDemand:
-    """Return the demand of a job from its templates and from the measurements of its pods."""
+    """Return the demand of a waiting job from its templates and from the measurements of its pods. Of the workers, the
+    least number counts with which the job can be admitted."""
     spec, shares = job.spec, job.shares
-    parts = {name: _part(task, shares[name]) for name, task in spec.tasks.items()}
+    counts = {name: spec.least_workers if name == WORKER else task.num_tasks for name, task in spec.tasks.items()}
+    parts = {name: _part(task, shares[name], counts[name]) for name, task in spec.tasks.items()}
     beside = ([other for other in spec.stages if stage.overlaps(other)] for stage in spec.stages)
     together = (tuple(parts[name] for stage in stages for name in stage.tasks) for stages in beside)
     return NamespaceDemand(tuple(together), _services(job))
 
 
-def _part(task: TaskSpec, share: Amounts) -> TaskDemand:
+def _part(task: TaskSpec, share: Amounts, count: int) -> TaskDemand:
     spec = task.template["spec"]
     limits = {f"{LIMITS}{name}": amount for name, amount in _limits(spec).items()}
     priority = "" if task.spot_task_spec is not None else str(spec.get("priorityClassName") or "")
     resources = {*share, *(name.removeprefix(LIMITS) for name, amount in limits.items() if amount)}
     traits = PodTraits(spec.get("activeDeadlineSeconds") is not None, not resources.isdisjoint(COMPUTE), priority)
-    return TaskDemand(scale(_quota_names({**share, **limits}), task.num_tasks), traits)
+    return TaskDemand(scale(_quota_names({**share, **limits}), count), traits)
 
 
 def _limits(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -60,7 +60,7 @@ def test_a_job_that_only_the_quota_keeps_out_goes_before_younger_ones() -> None:
 
 
 def test_room_of_an_admitted_job_is_reserved_until_its_pods_arrive() -> None:
-    coming = one(0, admission=admission(), phase="Admitted")
+    coming = one(0, admission=admission(charge={"cpu": 4000, "pods": 1, "jobs": 1}), phase="Admitted")
     assert yields(coming, one(1), one(2)) == ["j2"]
     assert yields(coming, one(1), one(2), arrived=1) == []
     running = one(0, admission=admission(), phase="Running")

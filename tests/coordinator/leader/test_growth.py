@@ -60,6 +60,23 @@ def finish_runs(desk: Desk) -> None:
         desk.work.finish(task.key, task.token)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "granted"), [pytest.param(3, 3, id="a part of its workers fits"), pytest.param(9, 4, id="all of them fit")]
+)
+def test_a_job_is_admitted_with_as_many_workers_as_fit(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, cpu: int, granted: int
+) -> None:
+    with Desk(embedded_cluster, clock, pool=f"cpu={cpu}") as desk:
+        desk.queue("a")
+        desk.begin()
+        key = desk.submit("train", namespace, "a", tasks={"Worker": desks.task(4)}, minMembers={"Worker": 2})
+        desk.until(lambda: len(desk.pods_of(key)) == granted)
+        admission = desk.job(key).admission
+        assert admission is not None
+        assert (admission.workers, admission.charge) == (granted, amounts(granted))
+        assert desk.term.audit()
+
+
 def test_a_job_that_wants_more_workers_grows_once_there_is_room(
     embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
 ) -> None:
