@@ -12,7 +12,7 @@ from coordinator.cli import columns
 from coordinator.query.documents import Document
 from crds import labels, timestamps
 from crds.errors import InvalidObject
-from crds.torchjob import resource_quota, torchjob
+from crds.torchjob import grant, resource_quota, torchjob
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.resource_quota import Quota
 from crds.torchjob.torchjob import TorchJob
@@ -128,7 +128,8 @@ def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:
 
 def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     count = job.spec.tasks[task_type].num_tasks
-    minimum = min(job.spec.members(task_type), count)
+    granted = _granted(job).spec.tasks[task_type].num_tasks
+    minimum = min(job.spec.members(task_type), granted)
     pods = [pod for pod in job_context.pods if _labels(pod).get(labels.TASK_TYPE) == task_type.lower()]
     counts = Counter(_phase(pod) for pod in pods)
     short = job.status.admission is not None and not job.is_finished
@@ -143,8 +144,13 @@ def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
         "succeeded": counts["Succeeded"],
         "failed": counts["Failed"],
         "short": short,
-        "why": [*_blockers(pods), *_missing_pods(job, task_type, count - len(pods), job_context)] if short else [],
+        "why": [*_blockers(pods), *_missing_pods(job, task_type, granted - len(pods), job_context)] if short else [],
     }
+
+
+def _granted(job: TorchJob) -> TorchJob:
+    """Return the job with the workers that it was granted."""
+    return job if job.admission is None else grant.as_granted(job, job.admission)
 
 
 def _workload(job: TorchJob, task_type: str, job_context: JobContext) -> Document:

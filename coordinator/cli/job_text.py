@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from coordinator.cli import output, text
+from coordinator.cli import job_growth, output, text
 from coordinator.query.documents import Document
 from crds import excerpts
 from crds.keys import JobKey
@@ -37,6 +37,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     yield "Phase", document["phase"]
     if document["waits"]:
         yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
+    if document.get("workers"):
+        yield "Workers", job_growth.format_rest(document["workers"])
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from coordinator.cli import columns, output
+from coordinator.cli import columns, job_growth, output
 from coordinator.query.documents import Document
 from crds import timestamps
 from crds.torchjob.conditions import FINISHED
@@ -133,11 +133,16 @@ def format_why(document: Document) -> str:
             if not blocker["message"] or blocker["message"] not in document["message"]
         )
         return "\n".join(
-            [*lines, *(f"  {format_blocker(blocker['task'], blocker)}" for blocker in more), *_backoff(document)]
+            [
+                *lines,
+                *(f"  {format_blocker(blocker['task'], blocker)}" for blocker in more),
+                *_backoff(document),
+                *_rest(document),
+            ]
         )
     if document["state"] in ("finished", "suspended", "admitted"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
-        return "\n".join([*lines, *_backoff(document), *_if_resumed(document)])
+        return "\n".join([*lines, *_backoff(document), *_if_resumed(document), *_rest(document)])
     lines = [
         f"job {document['job']} waits in queue {document['queue']}: {document['code']}",
         f"  {document['message']}",
@@ -163,6 +168,14 @@ def _if_resumed(document: Document) -> list[str]:
     verdict = "it would fit" if would["fits"] else f"{otherwise}: {would['code']}"
     numbers = [f"  {would['numbers']}"] if would.get("numbers") else []
     return [f"  {when}, {verdict}: {would['message']}", *numbers]
+
+
+def _rest(document: Document) -> list[str]:
+    """Format how many workers a job has, and why and where the rest waits."""
+    rest = document.get("rest")
+    if not rest:
+        return []
+    return [f"  {job_growth.format_rest(rest)}", *([f"  {_place(rest)}"] if rest.get("position") else [])]
 
 
 def _backoff(document: Document) -> list[str]:

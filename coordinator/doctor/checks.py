@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from coordinator.cache.views import JobView
 from coordinator.doctor.findings import Finding
 from coordinator.doctor.inspection import Inspection
-from coordinator.routing import rebuilt_state
+from coordinator.routing import held_charges, queue_specs, rebuilt_state
 from coordinator.routing.rebuilt_state import RebuiltState
 from crds import timestamps
 from crds.keys import JobKey
@@ -20,7 +20,7 @@ from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
-from queues.values import Entry, QueueSpec, Reservation
+from queues.values import Entry, Kind, QueueSpec, Reservation
 
 Found = Iterator[Finding]
 FAILURES = 5
@@ -36,7 +36,7 @@ def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
     if inspection.store.epoch:
-        checks += [_epochs, _reservations, _usage, _ports, _entries, _places, _settings, _pods]
+        checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
     else:
         checks += [_store_loss, _pods]
     return tuple(sorted({finding for check in checks for finding in check(inspection)}))
@@ -119,11 +119,15 @@ def _reservations(inspection: Inspection) -> Found:
         yield from _reservation(inspection, stored[key], expected[key])
 
 
-def _rebuilt_state(inspection: Inspection) -> RebuiltState:
-    """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit."""
+def _rebuilt_state(inspection: Inspection, ceilings: Mapping[str, Amounts] | None = None) -> RebuiltState:
+    """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit.
+
+    `ceilings` are the most that a job of each queue can ever have; None: they are not known.
+    """
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
     rules = replace(rules, queues=created, implicit=not inspection.store.specs.keys() <= specs.keys())
+    rules = replace(rules, ceilings=ceilings or {})
     return rebuilt_state.compute(
         inspection.cluster.jobs.values(),
         inspection.cluster.pods,
@@ -138,11 +142,17 @@ def _reservation(inspection: Inspection, stored: Reservation, expected: Reservat
     if job is not None and job.admission is not None:
         differs = [
             f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
-            for name in ("queue", "attempt", "charge", "port")
+            for name in ("queue", "attempt", "charge", "port", "size", "grown")
             if getattr(stored, name) != getattr(expected, name)
         ]
         if differs:
             yield Finding("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
+        if held_charges.is_unwritten_growth(job.admission, stored) and not _under_way(inspection, stored.key):
+            yield Finding(
+                "unseen-pick",
+                str(stored.key),
+                f"has grown to {_text(stored.charge)}, but no work item tells a worker to write it",
+            )
     elif expected is stored and not _under_way(inspection, stored.key):
         yield Finding(
             "unseen-pick",
@@ -194,8 +204,8 @@ def _ports(inspection: Inspection) -> Found:
 def _entries(inspection: Inspection) -> Found:
     """Compare the entries with those that the cluster's waiting jobs should have."""
     store = inspection.store
-    expected = {entry.key: entry for entry in _rebuilt_state(inspection).entries}
-    entries = {key: entry for key, entry in store.entries.items() if entry.kind == "admit"}
+    expected = _of_kind("admit", _rebuilt_state(inspection).entries)
+    entries = _of_kind("admit", store.entries.values())
     for key in sorted(expected.keys() - entries.keys()):
         yield Finding("missing-entry", str(key), f"waits for queue {expected[key].queue} but is in no queue")
     for key in sorted(entries.keys() - expected.keys()):
@@ -205,10 +215,34 @@ def _entries(inspection: Inspection) -> Found:
         yield from _entry(entries[key], expected[key])
 
 
+def _growths(inspection: Inspection) -> Found:
+    """Compare the entries of admitted jobs with the workers that these jobs wait for.
+
+    The leader leaves out what could never fit. A growth that fits the pool of now must have an entry; no other growth
+    has one than those that would fit a pool without limits.
+    """
+    store = inspection.store
+    ceilings = queue_specs.ceilings(store.specs.values(), store.pool)
+    due = _of_kind("grow", _rebuilt_state(inspection, ceilings).entries)
+    possible = _of_kind("grow", _rebuilt_state(inspection).entries)
+    entries = _of_kind("grow", store.entries.values())
+    for key in sorted(due.keys() - entries.keys()):
+        yield Finding("missing-entry", str(key), f"waits for more workers in queue {due[key].queue} but is in no queue")
+    for key in sorted(entries.keys() - possible.keys()):
+        queue = entries[key].queue
+        yield Finding("stray-entry", str(key), f"waits for more workers in queue {queue}, but the job wants none")
+    for key in sorted(entries.keys() & possible.keys()):
+        yield from _entry(entries[key], possible[key])
+
+
+def _of_kind(kind: Kind, entries: Iterable[Entry]) -> dict[JobKey, Entry]:
+    return {entry.key: entry for entry in entries if entry.kind == kind}
+
+
 def _entry(stored: Entry, expected: Entry) -> Found:
     differs = [
         f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
-        for name in ("queue", "priority", "submitted", "attempt", "demand", "returning")
+        for name in ("queue", "priority", "submitted", "attempt", "demand", "size", "grown", "returning")
         if getattr(stored, name) != getattr(expected, name)
     ]
     if differs:

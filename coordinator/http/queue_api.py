@@ -11,6 +11,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
 """
 
 import heapq
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -59,6 +60,7 @@ class QueueApi:
     """A function that returns the limits that decide whether a job could ever run. Raises StaleCaches."""
     suppose: Callable[[Entry], Document]
     """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
+    clock: Callable[[], float] = time.time
 
     def answer(self, path: str) -> tuple[int, Document]:
         """Return a status code and a document. A request that fails is answered with a Status that has a message."""
@@ -95,8 +97,13 @@ class QueueApi:
         if job is None and not uid:
             raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}")
         document = self.queries.job(job.key if job else JobKey(namespace, name, uid))
-        if job is None or job.admission or job.finished:
+        if job is None or job.finished:
             return document
+        if job.admission:
+            now = self.clock()
+            return document | self._with_limits(
+                lambda job, limits: supposition.describe_rest(job, document, limits, now), job
+            )
         if document["state"] == "waiting":
             is_too_large = document.get("code") == "ExceedsQuota"
             return document | (self._with_limits(supposition.describe_too_large, job) if is_too_large else {})

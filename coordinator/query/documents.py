@@ -86,7 +86,11 @@ def _lag(view: QueueSnapshot, snapshot: Snapshot) -> float | None:
 
 
 def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
-    """Return picks as `torchq next` shows them, in the order in which they are made."""
+    """Return picks as `torchq next` shows them, in the order in which they are made.
+
+    `workers` is the number of workers that a pick gives; 0: all of the job's. They are added to those that the job has
+    if `growth` is true.
+    """
     return [
         {
             "pick": number,
@@ -95,6 +99,8 @@ def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
             "uid": pick.waiting.entry.key.uid,
             "cost": pick.cost,
             "demand": figures.format_amounts(pick.charge),
+            "workers": pick.waiting.entry.size + pick.units,
+            "growth": pick.waiting.entry.kind == "grow",
             "priority": pick.waiting.entry.priority,
             "waitSeconds": round(max(0.0, now - pick.waiting.entry.submitted), 3),
         }
@@ -155,13 +161,14 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
 
 
 def admitted(reservation: Reservation) -> Document:
-    """Return the document of a job that holds room."""
+    """Return the document of a job that holds room; `workers` is 0 if its workers are not counted."""
     return {
         "state": "admitted",
         "job": job_name(reservation.key),
         "uid": reservation.key.uid,
         "queue": reservation.queue,
         "attempt": reservation.attempt,
+        "workers": reservation.size,
         "charge": figures.format_amounts(reservation.charge),
     }
 

@@ -46,7 +46,8 @@ class Queries(Protocol):
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
 
     def job(self, key: JobKey) -> Document:
-        """Return the position of a job and why it waits."""
+        """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
+        position and why they wait."""
 
     def status(self) -> Document:
         """Return the numbers of dispatch and of the queues."""
@@ -97,10 +98,12 @@ class StoreQueries:
     def job(self, key: JobKey) -> Document:
         """See `Queries`."""
         place = self._store.place(key)
-        if place is not None:
+        if place is not None and place.entry.kind == "admit":
             return self._waiting(place)
         reservation = self._store.reservations([key]).get(key)
-        return documents.absent(key) if reservation is None else documents.admitted(reservation)
+        if reservation is None:
+            return documents.absent(key)
+        return documents.admitted(reservation) | ({"growth": self._waiting(place)} if place is not None else {})
 
     def _waiting(self, place: QueuePosition) -> Document:
         snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self._clock()

@@ -1,6 +1,6 @@
-"""The forecast for a job that its owner or a back-off keeps out of its queue's order, if the job were resumed now.
+"""What the queues do not tell of a job: why it is in no queue's order, and what would happen if it were resumed now.
 
-One rule: a query changes nothing. The code that judges a job after `torchq job resume` judges it here, too.
+One rule: a query changes nothing. The code that judges a job when it is routed judges it here, too.
 """
 
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from coordinator.cache.views import JobView
 from coordinator.query.documents import Document
-from coordinator.routing import eligibility, feasibility, route
+from coordinator.routing import eligibility, feasibility, growth, pool_capacity, queue_specs, route
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
-from queues.values import Entry
+from queues.values import Entry, QueueSpec
 
 OUT_OF_ORDER = frozenset({"Held", "Parked", "BackingOff"})
 """The codes of a job's eligibility that end when the job is resumed."""
@@ -56,6 +56,32 @@ def describe_unqueued(job: JobView, stands: Eligibility) -> Document:
     if job.invalid:
         return {"code": "Invalid", "message": "the job cannot be run as it is: its status says why, at once or soon"}
     return {"code": stands.code, "message": stands.sentence} if stands.code else {}
+
+
+def describe_rest(job: JobView, held: Document, limits: ClusterLimits, now: float) -> Document:
+    """Return how many workers an admitted job has and wants, and why the rest waits; empty if it wants no more.
+
+    `held` is what the store holds for the job (`Queries.job`).
+    """
+    missing = growth.missing(job)
+    if not missing or job.admission is None:
+        return {}
+    granted = job.admission.workers or 0
+    reason = held.get("growth") or _describe_unqueued_rest(job, held, limits, now)
+    return {"rest": {**reason, "granted": granted, "wanted": granted + missing}}
+
+
+def _describe_unqueued_rest(job: JobView, held: Document, limits: ClusterLimits, now: float) -> Document:
+    assert job.admission is not None
+    if held.get("workers", 0) > (job.admission.workers or 0):
+        return {"code": "Granted", "message": "there is room for more workers, and a worker process is to add them"}
+    specs = {job.admission.queue: QueueSpec(name=job.admission.queue), **limits.specs}
+    room = pool_capacity.largest(limits.setting, limits.nodes)
+    rules = replace(limits.rules, ceilings=queue_specs.ceilings(specs.values(), room))
+    found = growth.judge(job, rules, now)
+    if found.code:
+        return {"code": found.code, "message": found.sentence}
+    return {"code": "New", "message": "the coordinator has not put the request into the queue yet"}
 
 
 def _join(findings: list[feasibility.Obstacle]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, columns, job_context, job_details, job_ref, output, text
+from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, output, text
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.output import TableOptions
@@ -61,9 +61,11 @@ def _locate(session: Session, name: str) -> Document:
         short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
         context = job_context.read(session.cluster, item) if short else JobContext(now=output.now())
         document = job_details.describe(item, context)
-        return text.describe_settled(
+        rest = job_growth.read(session, item)
+        settled = text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
         )
+        return settled | ({"rest": rest} if rest else {})
     return text.describe_waiting(item, api_client.find(session).job(job_ref.key(item)))
 
 

@@ -13,6 +13,7 @@ import click
 from coordinator.cli import (
     columns,
     job_details,
+    job_growth,
     job_ref,
     job_text,
     outlook,
@@ -108,7 +109,7 @@ def show(session: Session, name: str, form: str | None) -> None:
     pods and the last events."""
     item = job_ref.find(session, name)
     job_context = surroundings.read(session.cluster, item, embedded=session.target.data is not None)
-    document = job_details.describe(item, job_context)
+    document = job_details.describe(item, job_context) | {"workers": job_growth.read(session, item)}
     if form:
         output.print_document({**item, "details": document}, form)
     else:

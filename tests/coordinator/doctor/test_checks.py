@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.cache.views import JobView
+from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
 from coordinator.doctor import checks, findings
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from crds.keys import JobKey
@@ -274,3 +276,44 @@ def test_every_code_names_its_repair() -> None:
     assert findings.REMEDIES.keys() >= findings.HARMLESS | findings.NOT_REPAIRABLE
     for code in findings.REMEDIES:
         assert findings.Finding(code, "x", "y").remedy
+
+
+GROWING = job(
+    admission=admission(workers=2, grown=1, charge={"cpu": 2000, "jobs": 1}),
+    attempt=1,
+    phase="Running",
+    workers=WorkerCounts(1, 4, 1, {"cpu": 1000, "jobs": 1}, {"cpu": 1000}, WantedGrowth(4, 100.0)),
+)
+GROWTH = Entry(
+    key=KEY, queue="a", kind="grow", submitted=100.0, attempt=1, demand={"cpu": 1000}, size=1, most=1, grown=1
+)
+
+
+def of_growth(entry: Entry | None = GROWTH, wanted: JobView = GROWING, **changes: Any) -> list[tuple[str, str]]:
+    """Return the findings about a job of 2 workers that wants 4."""
+    entries = {WAITS: ENTRY} | ({KEY: entry} if entry else {})
+    places = {"a": {key: order.score(each, 600.0) for key, each in entries.items()}}
+    held = replace(HELD, size=2, grown=1)
+    fields = {"jobs": {KEY: wanted, WAITS: job(key=WAITS)}, "reservations": {KEY: held}}
+    return codes(**{**fields, "entries": entries, "places": places, **changes})
+
+
+def test_every_job_that_waits_for_more_workers_has_an_entry_and_no_other_admitted_job_has_one() -> None:
+    assert of_growth() == []
+    assert of_growth(None) == [("missing-entry", str(KEY))]
+    assert of_growth(None, specs={"a": replace(SPEC, quota={"cpu": 2999})}) == [], "it can never have more"
+    assert GROWING.workers is not None
+    assert of_growth(wanted=replace(GROWING, workers=replace(GROWING.workers, growth=None))) == [
+        ("stray-entry", str(KEY))
+    ]
+    assert of_growth(replace(GROWTH, grown=0)) == [("wrong-entry", str(KEY))]
+
+
+def test_a_charge_is_compared_with_the_grant_unless_a_worker_has_yet_to_write_it() -> None:
+    more = {"cpu": 3000, "jobs": 1}
+    sums = {"usage": {"a": more}, "pool_usage": more}
+    larger = replace(HELD, size=2, grown=1, charge=more)
+    assert of_growth(reservations={KEY: larger}, **sums) == [("wrong-reservation", str(KEY))]
+    grown = {"reservations": {KEY: replace(larger, size=3, grown=2)}, **sums}
+    assert of_growth(None, **grown, records=WORKS, leases={KEY: NOW + 9}) == []
+    assert of_growth(None, **grown) == [("unseen-pick", str(KEY))]

@@ -303,3 +303,17 @@ def test_status_prints_the_numbers_of_the_queues() -> None:
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text
     assert "p50 1s, p95 3m of the last 9 first admissions" in text
+
+
+def test_a_job_that_waits_for_more_workers_has_its_room_and_the_place_of_its_request() -> None:
+    held = replace(reservation("x", "a", cpu=2000), size=2)
+    store = opened(spec("a", cpu=2000), held=[held], waiting=[entry("w", "a", START - 5, cpu=1000)])
+    store.put([further(entry("x", "a", kind="grow", cpu=1000), 1, cpu=1000)])
+    found = reading(store).job(key("x"))
+    assert (found["state"], found["workers"]) == ("admitted", 2)
+    growth = found["growth"]
+    assert (growth["position"], growth["of"], growth["code"]) == (2, 2, "WaitingForQuota")
+    roomy = opened(spec("a"), held=[held])
+    roomy.put([further(entry("x", "a", kind="grow", cpu=1000), 1, cpu=1000)])
+    (pick,) = reading(roomy).next(5)["items"]
+    assert (pick["growth"], pick["workers"], pick["demand"]) == (True, 2, {"cpu": "2"})

@@ -1,11 +1,15 @@
 """The answers for a job that is not in the order of its queue, and for a job that can never run."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.cache.job_waits import WaitState
 from coordinator.cache.routing_rules import RoutingRules
+from coordinator.cache.views import JobView
+from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
+from coordinator.cli import job_growth
 from coordinator.cli import text as cli_text
 from coordinator.query import supposition
 from coordinator.query.documents import Document
@@ -14,7 +18,7 @@ from coordinator.routing.feasibility import ClusterLimits
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import Entry, QueueSpec
 from tests.coordinator.query.test_documents import manifest
-from tests.support.coordinator.builders import job, node
+from tests.support.coordinator.builders import admission, job, node
 
 QUEUE = QueueSpec(name="a", quota={"cpu": 4000})
 KNOWN = ClusterLimits(
@@ -128,3 +132,54 @@ def test_a_job_that_can_never_run_is_given_no_pick() -> None:
         text = said(cli_text.describe_waiting(manifest(), place))
         assert "number 1 of 2 in queue a, not picked until that changes" in text
         assert "once the pool has room" not in text
+
+
+def growing(to: int, **changes: Any) -> JobView:
+    """Return a job of queue a that has 2 workers of 1 CPU."""
+    counts = WorkerCounts(1, to, 1, {"cpu": 1000, "jobs": 1}, {"cpu": 1000}, WantedGrowth(to, 100.0))
+    return job(admission=admission(workers=2), workers=counts, phase="Running", **changes)
+
+
+def rest(wanted: JobView, **held: Any) -> Document:
+    return supposition.describe_rest(wanted, {"state": "admitted", "workers": 2, **held}, KNOWN, 1000.0)
+
+
+def test_the_rest_of_the_workers_of_a_job_waits_for_a_reason() -> None:
+    assert rest(job(admission=admission())) == {}
+    found = rest(growing(3), growth={"code": "WaitingForQuota", "message": "none left", "position": 1})["rest"]
+    assert found == {"granted": 2, "wanted": 3, "code": "WaitingForQuota", "message": "none left", "position": 1}
+    assert rest(growing(3))["rest"]["code"] == "New"
+    assert rest(growing(3), workers=3)["rest"]["code"] == "Granted"
+    assert rest(growing(3, held=True))["rest"]["code"] == "Held"
+
+
+@pytest.mark.parametrize(("cpu", "code"), [(2000, "ExceedsQuota"), (3000, "New")])
+def test_workers_that_a_queue_can_never_give_exceed_its_quota(cpu: int, code: str) -> None:
+    limits = replace(KNOWN, specs={"a": replace(QUEUE, quota={"cpu": cpu})})
+    found = supposition.describe_rest(growing(6), {"workers": 2}, limits, 1000.0)["rest"]
+    assert (found["granted"], found["wanted"], found["code"]) == (2, 6, code)
+
+
+def test_why_and_show_print_how_many_workers_wait() -> None:
+    found = {"granted": 4, "wanted": 6, "code": "WaitingForQuota", "message": "none left", "numbers": "needs 1 cpu"}
+    words = "4 of 6 workers; 2 more wait: WaitingForQuota (none left; needs 1 cpu)"
+    assert job_growth.format_rest(found) == words
+    document = cli_text.describe_settled(manifest({"phase": "Running", "admission": {"workers": 4}}))
+    place = {"position": 1, "of": 2, "queue": "a", "nextPick": None, "pickWithRoom": 3}
+    lines = cli_text.format_position(document | {"rest": found | place}).splitlines()
+    assert lines[-2:] == [f"  {words}", "  number 1 of 2 in queue a, pick 3 once the pool has room"]
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        ({"scaling": {"to": 6}}, 6),
+        ({"scaling": {"to": 6, "victims": ["train-worker-1"]}}, 4),
+        ({"scaling": {"to": 2}}, 4),
+        ({"scaling": {"to": 6}, "phase": "Succeeded"}, 4),
+        ({}, 4),
+    ],
+)
+def test_a_job_waits_for_the_workers_that_its_status_asks_for(status: dict[str, Any], wanted: int) -> None:
+    found = job_growth.counts_of(manifest({"phase": "Running", "admission": {"workers": 4}, **status}))
+    assert found == {"granted": 4, "wanted": wanted}
