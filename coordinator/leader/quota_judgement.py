@@ -8,7 +8,7 @@ from functools import partial
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
-from coordinator.routing import eligibility, namespace_quota, route
+from coordinator.routing import eligibility, growth, namespace_quota, route
 from crds.keys import JobKey
 
 
@@ -29,7 +29,10 @@ def judge_due(watches: Watches, rules: Callable[[], RoutingRules], clock: Callab
         watches.rule_watches.set_yielding(namespace, yielding)
         after = rules()
         blocked = frozenset(
-            job.key for job in jobs if job.admission is None and eligibility.quota_block(job, after, now)
+            job.key
+            for job in jobs
+            if (job.admission is None or growth.missing(job))
+            and eligibility.quota_block(growth.quota_view(job), after, now)
         )
         watches.mark(watches.quota_jobs.record(namespace, blocked, limited=bool(quotas)))
 

@@ -169,8 +169,9 @@ class ReasonWriter:
         return difference if difference.whole else merge(snapshot, difference)
 
     def _first(self, view: QueueSnapshot) -> Entry | None:
-        """Return the first job of a queue whose status does not say that it can never run."""
-        jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads)
+        """Return the first waiting job of a queue whose status does not say that it can never run. An admitted job that
+        waits for more workers gets no reason."""
+        jobs = ((head.entry, self.watches.job(head.entry.key)) for head in view.heads if head.entry.kind == "admit")
         return next((entry for entry, job in jobs if job is None or job.reason != "ExceedsQuota"), None)
 
     def _late_job(self, key: JobKey, now: float) -> JobView | None:

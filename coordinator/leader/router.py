@@ -3,7 +3,7 @@
 One rule: the queue store is changed first, and the work is offered second. So a worker finds the store up to date.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -64,6 +64,8 @@ class Router:
     _limiter: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
     _charge_lowering: ChargeLowering = field(init=False)
+    _growing: frozenset[JobKey] = frozenset()
+    """The jobs that were put as growths."""
     _delayed_keys: DelayedKeys = field(default_factory=DelayedKeys)
     """The times at which time alone changes the route of a job."""
 
@@ -159,10 +161,16 @@ class Router:
             job = self.watches.job(key)
             if job is not None:
                 self.notify(job, result.reason)
-        self.changed |= bool(puts or removes or lowered or withdrawn)
+        self.changed |= bool(puts or removes or lowered) or self._note_growing(puts, [*withdrawn, *removes])
         if not all(self.is_charged(job, held.get(job.key)) for job in compared):
             # A job that was suspended and resumed while it was being admitted may hold room that was just freed.
             raise MissingCharge("the store charges less than an admission says")
+
+    def _note_growing(self, puts: Iterable[Entry], withdrawn: Iterable[JobKey]) -> bool:
+        """Record which jobs wait for more workers; return whether one of them waits no more, so that others may go."""
+        waiting = self._growing
+        self._growing = waiting.difference(withdrawn) | {entry.key for entry in puts if entry.kind == "grow"}
+        return not waiting <= self._growing
 
     def _compared(self, keys: list[JobKey], routes: list[Route]) -> list[JobView]:
         """Return the admitted jobs whose status is compared with the store. They are read before the store, so that no

@@ -20,6 +20,8 @@ from queues.store import QueueStore
 from queues.values import Offer, Reservation
 from queues.work import WorkSource
 
+LOOKS = 2
+"""The readings that must agree that a usage is not the sum of the reservations."""
 log = logging.getLogger(__name__)
 
 
@@ -81,9 +83,10 @@ class StoreRebuild:
         """Return whether the store charges every admission that the cluster shows, in full.
 
         False means that admissions have lost their charge or a growth, for example because Redis was restored from an
-        older file; only a rebuild helps. The audit also routes every charged job again, to find jobs that do not exist
-        any more, and repeats the offers of picks that no worker has written. A worker ignores such a pick while the job
-        is held or its queue drains; the pick may have become valid again.
+        older file, or that a usage is not the sum of the reservations. Only a rebuild helps. The audit also routes
+        every charged job again, to find jobs that do not exist any more, and repeats the offers of picks that no worker
+        has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
+        valid again.
         """
         charged = self.store.reservations()
         self.watches.mark_again(charged)
@@ -96,7 +99,14 @@ class StoreRebuild:
         lost = [
             charge for charge in state.reservations if charge.key not in charged and charge.key not in state.leftovers
         ]
-        return all(map(self._is_without_charge, lost)) and self._are_charged(jobs)
+        return all(map(self._is_without_charge, lost)) and self._are_charged(jobs) and self._is_summed()
+
+    def _is_summed(self) -> bool:
+        """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so
+        only what several of them show counts."""
+        return any(
+            held_charges.are_summed(self.store.snapshot(1), self.store.reservations().values()) for _ in range(LOOKS)
+        )
 
     def _are_charged(self, jobs: Mapping[JobKey, JobView | None]) -> bool:
         """Return whether the store holds for these jobs what it should. It is read after the jobs, so that it is not

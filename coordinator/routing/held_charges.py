@@ -15,7 +15,7 @@ from crds.resources.amounts import Amounts
 from crds.torchjob import checks
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
-from queues.values import LoweredCharge, Reservation
+from queues.values import LoweredCharge, Reservation, Snapshot
 
 
 def is_short(admission: Admission, held: Reservation | None) -> bool:
@@ -80,6 +80,21 @@ def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:
     """Return how many workers of a job hold room."""
     prefix = _without_index(checks.pod_name(key.name, WORKER, 0))
     return sum(pod.occupies and _without_index(pod.name) == prefix for pod in pods)
+
+
+def are_summed(snapshot: Snapshot, charged: Iterable[Reservation]) -> bool:
+    """Return whether the usage of each queue, and of the pool, is the sum of the reservations. Only names that a usage
+    has are compared."""
+    usage = {view.spec.name: view.usage for view in snapshot.queues}
+    names = {name for used in (*usage.values(), snapshot.pool_usage) for name in used}
+    total: dict[str, int] = {}
+    sums: dict[str, dict[str, int]] = {queue: {} for queue in usage}
+    for charge in charged:
+        counted = amounts.select(charge.charge, names)
+        amounts.increase(total, counted)
+        amounts.increase(sums.setdefault(charge.queue, {}), counted)
+    pairs = [(snapshot.pool_usage, total), *((usage[queue], sums[queue]) for queue in usage)]
+    return not any(any(amounts.subtract(used, summed).values()) for used, summed in pairs)
 
 
 def _without_index(name: str) -> str:

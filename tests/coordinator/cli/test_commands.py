@@ -218,9 +218,9 @@ def test_config_masks_secrets_and_names_the_source_of_each_setting(torchq: Torch
     assert rows["batch"] == [str(Settings().batch), "default"]
 
 
-def test_crds_prints_both_definitions(torchq: Torchq) -> None:
+def test_crds_prints_every_definition(torchq: Torchq) -> None:
     printed = list(yaml.safe_load_all(torchq("crds").output))
-    assert {each["spec"]["names"]["kind"] for each in printed} == {"TorchJob", "TenantQueue"}
+    assert {each["spec"]["names"]["kind"] for each in printed} == {"TorchJob", "TenantQueue", "ScaleOut", "ScaleIn"}
 
 
 def test_an_unreachable_api_server_is_named(torchq: Torchq, tmp_path: Path) -> None:

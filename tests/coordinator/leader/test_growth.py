@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.leader.router import MissingCharge
-from crds.api_resources import PODS, TORCHJOBS
+from crds.api_resources import PODS, RESOURCE_QUOTAS, TORCHJOBS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues.values import Offer
@@ -150,6 +150,22 @@ def test_a_smaller_grant_frees_room_once_the_pods_are_gone_and_the_next_job_is_p
         assert waiting in desk.reserved(), "it was picked in the same step"
 
 
+def test_the_room_of_workers_without_pods_is_picked_in_the_step_that_sees_the_smaller_grant(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="cpu=3") as desk:
+        desk.queue("a")
+        desk.begin()
+        key = elastic(desk, namespace, 3)
+        waiting = desk.submit("waiting", namespace, "a")
+        desk.until(lambda: waiting in desk.waiting(), worker=False)
+        finish_runs(desk)
+        write(desk, key, 1)
+        desk.term.step()
+        assert size(desk, key) == (1, 0)
+        assert waiting in desk.reserved()
+
+
 def test_a_charge_is_not_lowered_while_a_worker_is_at_the_job(desk: Desk, namespace: str, clock: Clock) -> None:
     desk.queue("a")
     desk.begin()
@@ -272,3 +288,54 @@ def test_a_rebuild_takes_back_growths_without_pods_before_whole_admissions(
         assert desk.term.audit(), "the charge is smaller on purpose"
         make_pod(desk, grown, "train-worker-2")
         assert not desk.term.audit(), "the growth has pods after all"
+
+
+def test_a_usage_that_is_not_the_sum_of_the_charges_is_noticed(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    elastic(desk, namespace, 2)
+    desk.until(lambda: desk.term.flush() == 0, worker=False)
+    assert desk.term.audit()
+    desk.content.usage["a"]["cpu"] += 1000
+    assert not desk.term.audit()
+    desk.begin(2)
+    assert desk.term.audit()
+
+
+def test_a_growth_that_is_first_in_its_queue_hides_no_reason_of_a_waiting_job(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", quota={"cpu": "4"})
+    desk.begin()
+    key = elastic(desk, namespace, 2)
+    elastic(desk, namespace, 2, "other")
+    waiting = desk.submit("waiting", namespace, "a")
+    write(desk, key, 2, to=3)
+    desk.until(lambda: desk.waiting() == {key, waiting}, worker=False)
+    first = desk.store.snapshot(1).queues[0].heads[0].entry
+    assert (first.key, first.kind) == (key, "grow")
+    clock.now = desk.job(waiting).submission_time + desk.settings.reason_after + 1
+    desk.reasons.step()
+    told = desk.job(waiting).status.queue
+    assert told is not None
+    assert told.reason in ("WaitingForQuota", "BehindOthers")
+
+
+def test_a_resource_quota_that_is_raised_lets_a_job_grow_at_once(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": {"pods": "2"}}}
+    desk.cluster.create(RESOURCE_QUOTAS, limit, namespace)
+
+    def allow(hard: str) -> None:
+        status = {"hard": {"pods": hard}, "used": {"pods": "2"}}
+        desk.cluster.patch(RESOURCE_QUOTAS, "team", {"status": status}, namespace, subresource="status")
+
+    desk.begin()
+    key = elastic(desk, namespace, 2)
+    allow("2")
+    desk.until(lambda: desk.watches.rules().quotas.get(namespace), worker=False)
+    write(desk, key, 2, to=3)
+    desk.until(lambda: desk.term.flush() == 0, worker=False)
+    assert (size(desk, key), desk.waiting()) == ((2, 0), set())
+    allow("3")
+    desk.until(lambda: size(desk, key) == (3, 1), worker=False)
