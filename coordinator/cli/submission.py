@@ -185,7 +185,7 @@ def _check(cluster: Cluster, document: Submission) -> ValidatedJob:
     refused: list[Obstacle] = []
     try:
         stored = cluster.create(TORCHJOBS, document.body, document.namespace, dry_run=True)
-        job = torchjob.parse(stored)
+        job = torchjob.parse_submitted(stored)
         _check_claims(cluster, job)
         for task_type, task in job.spec.tasks.items():
             refused += _check_template(cluster, job, task_type, task.template)

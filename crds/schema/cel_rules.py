@@ -14,7 +14,7 @@ from crds.schema.structural import Schema
 from crds.torchjob import checks, processes
 from crds.torchjob.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
 
-Rule = dict[str, str]
+Rule = dict[str, str | bool]
 
 NAMED_TYPES = (MASTER, WORKER, AI_MASTER)
 _ANY_CASE = "^(?i)(" + "|".join(name.lower() for name in NAMED_TYPES) + ")$"
@@ -25,7 +25,8 @@ _ALWAYS_SHORT = checks.MAX_POD_NAME - 2 - LONGEST_TASK_TYPE - len(str(MOST_TASKS
 
 def rule(expression: str, message: str, field: str = "") -> Rule:
     """Return an entry of x-kubernetes-validations; `field` is a path relative to the node with the rule."""
-    return {"rule": expression, "message": message} | ({"fieldPath": field} if field else {})
+    words: Rule = {"rule": expression, "message": message}
+    return words | ({"fieldPath": field} if field else {})
 
 
 def count(task: str) -> str:
@@ -134,6 +135,74 @@ def elastic() -> list[Rule]:
     """Return the rules at spec.torchElasticPolicy."""
     one_sided = "!has(self.numMinReplicas) || !has(self.numMaxReplicas)"
     return [rule(f"{one_sided} || self.numMinReplicas <= self.numMaxReplicas", checks.ELASTIC_RANGE, ".numMinReplicas")]
+
+
+def worker_bounds() -> list[Rule]:
+    """Return the rules at the spec of a TorchJob that are newer than stored jobs."""
+    policy, workers, members = "self.torchElasticPolicy", f"self.torchTaskSpecs.{WORKER}", f"self.minMembers.{WORKER}"
+    least, most, step = (f"{policy}.{name}" for name in ("numMinReplicas", "numMaxReplicas", "replicaStep"))
+    number = count(workers)
+    applies = f"has({policy}) && has({workers})"
+    on_grid = f"{number} >= {least} && (!has({step}) || ({number} - {least}) % {step} == 0)"
+    allowed = f"(!has({least}) || ({on_grid})) && (!has({most}) || {number} <= {most})"
+    low, high, steps = (_digits(field) for field in (least, most, step))
+    bounds = (
+        f"'must be ' + (has({least}) ? (has({most}) ? 'from ' + {low} + ' to ' + {high} : {low} + ' or more') + "
+        f"(has({step}) && {step} > 1 ? ', in steps of ' + {steps} : '') : 'at most ' + {high}) + "
+        f"': {checks.WORKER_BOUNDS}'"
+    )
+    size = later(
+        f"!({applies}) || ({allowed})",
+        ("torchElasticPolicy", f"torchTaskSpecs.{WORKER}.numTasks"),
+        checks.WORKER_BOUNDS,
+        f".torchTaskSpecs.{WORKER}.numTasks",
+    )
+    return [
+        later(
+            f"!has({policy}) || has({workers})",
+            ("torchElasticPolicy",),
+            checks.NO_WORKER,
+            ".torchElasticPolicy",
+        ),
+        size | {"messageExpression": bounds},
+        later(
+            f"!has({policy}) || !has({least}) || !has(self.minMembers) || !has({members}) || {members} <= {least}",
+            ("torchElasticPolicy", f"minMembers.{WORKER}"),
+            checks.MANY_LEAST_WORKERS,
+            f".minMembers.{WORKER}",
+        ),
+    ]
+
+
+def _digits(number: str) -> str:
+    """Return CEL for the text of a number of pods.
+
+    An API server takes the text of `string()` for unlimited, so that every message with it exceeds the cost budget.
+    """
+    places = (10**exponent for exponent in reversed(range(len(str(MOST_TASKS)))))
+    digits = (
+        f"({number} < {place} ? '' : '0123456789'.substring({number} / {place} % 10, {number} / {place} % 10 + 1))"
+        for place in places
+    )
+    return f"({' + '.join(digits)})"
+
+
+def later(valid: str, paths: tuple[str, ...], message: str, field: str) -> Rule:
+    """Return a rule that is newer than stored objects: it holds unless none of its fields has changed."""
+    unchanged = " && ".join(absent_or_equal("self", "oldSelf.value()", path) for path in paths)
+    return rule(f"{valid} || (oldSelf.hasValue() && {unchanged})", message, field) | {"optionalOldSelf": True}
+
+
+def absent_or_equal(new: str, old: str, path: str) -> str:
+    """Return CEL that is true if an optional field is absent in both values, or equal."""
+    present, present_before = _has(new, path), _has(old, path)
+    return f"({present} ? {present_before} && {new}.{path} == {old}.{path} : !({present_before}))"
+
+
+def _has(root: str, path: str) -> str:
+    """Return CEL that is true if every step of the path exists."""
+    steps = path.split(".")
+    return " && ".join(f"has({root}.{'.'.join(steps[:depth])})" for depth in range(1, len(steps) + 1))
 
 
 def nproc_per_node() -> list[Rule]:

@@ -60,7 +60,7 @@ TABLE = (
 )
 """Every field of the spec."""
 RESIZABLE = "torchTaskSpecs"
-"""The field in which an admitted elastic job may change the Worker's `numTasks`, within `torchElasticPolicy`."""
+"""The field in which an admitted elastic job may change the Worker's `numTasks`."""
 DEADLINE = "activeDeadlineSeconds"
 """The field that may be set or lowered while a job is queued or admitted."""
 
@@ -72,7 +72,7 @@ _STATES: dict[_FieldState, tuple[str, str]] = {
     "admitted": (
         "has(oldSelf.status) && has(oldSelf.status.admission)",
         "may not change while the job is admitted: set spec.suspend to true and wait for phase Suspended "
-        "(an elastic job may change Worker.numTasks, from numMinReplicas to numMaxReplicas; "
+        "(an elastic job may change Worker.numTasks within its torchElasticPolicy; "
         "activeDeadlineSeconds may be set or lowered)",
     ),
     "queued": (
@@ -127,7 +127,7 @@ def _message_expression(state: _FieldState) -> str:
 
 def _change_allowed(path: str, state: _FieldState) -> str:
     """Return CEL that is true if a field has not changed, or only in an allowed way."""
-    same = _absent_or_equal("self.spec", "oldSelf.spec", path)
+    same = cel_rules.absent_or_equal("self.spec", "oldSelf.spec", path)
     if state != "finished" and path in (RESIZABLE, DEADLINE):
         return f"({same} || {_resizes_workers() if path == RESIZABLE else _lowers_deadline()})"
     return same
@@ -140,30 +140,19 @@ def _lowers_deadline() -> str:
 
 
 def _resizes_workers() -> str:
-    """Return CEL that is true if only the number of workers of an elastic job changes, within its bounds."""
+    """Return CEL that is true if only the number of workers of an elastic job changes.
+
+    Its bounds are those of any spec (`cel_rules.worker_bounds`).
+    """
     new, old, bounds = f"self.spec.{RESIZABLE}", f"oldSelf.spec.{RESIZABLE}", "self.spec.torchElasticPolicy"
-    worker, before, count = f"{new}[{WORKER!r}]", f"{old}[{WORKER!r}]", cel_rules.count(f"{new}[{WORKER!r}]")
+    worker, before = f"{new}[{WORKER!r}]", f"{old}[{WORKER!r}]"
     others = (str(field.alias) for name, field in TaskSpec.model_fields.items() if name != "num_tasks")
     return "({})".format(
         " && ".join(
             (
                 f"has({bounds}) && {new}.size() == {old}.size() && {WORKER!r} in {new} && {WORKER!r} in {old}",
-                f"(!has({bounds}.numMinReplicas) || {bounds}.numMinReplicas <= {count})",
-                f"(!has({bounds}.numMaxReplicas) || {bounds}.numMaxReplicas >= {count})",
                 f"{new}.all(t, t == {WORKER!r} || (t in {old} && {new}[t] == {old}[t]))",
-                *(_absent_or_equal(worker, before, field) for field in others),
+                *(cel_rules.absent_or_equal(worker, before, field) for field in others),
             )
         )
     )
-
-
-def _absent_or_equal(new: str, old: str, path: str) -> str:
-    """Return CEL that is true if an optional field is absent in both values, or equal."""
-    present, present_before = _has(new, path), _has(old, path)
-    return f"({present} ? {present_before} && {new}.{path} == {old}.{path} : !({present_before}))"
-
-
-def _has(root: str, path: str) -> str:
-    """Return CEL that is true if every step of the path exists."""
-    steps = path.split(".")
-    return " && ".join(f"has({root}.{'.'.join(steps[:depth])})" for depth in range(1, len(steps) + 1))

@@ -13,6 +13,7 @@ from crds.scale_request import ScaleIn, ScaleOut
 from crds.schema import cel_rules, change_rules, structural
 from crds.schema.structural import Schema
 from crds.tenantqueue import QueueName, TenantQueue
+from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import JobName, TorchJob
 
 WHOLE = {"x-kubernetes-map-type": "atomic"}
@@ -36,17 +37,19 @@ def torchjob() -> dict[str, Any]:
     cel_rules.attach(root, "spec.torchElasticPolicy", cel_rules.elastic())
     for path in ("spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"):
         cel_rules.attach(root, path, cel_rules.nproc_per_node())
-    cel_rules.attach(root, "spec", cel_rules.spec())
+    cel_rules.attach(root, "spec", [*cel_rules.spec(), *cel_rules.worker_bounds()])
     cel_rules.attach(root, "", [*cel_rules.torchjob(), change_rules.transition()])
     structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)
     scale = {
-        "specReplicasPath": ".spec.torchTaskSpecs.Worker.numTasks",
-        "statusReplicasPath": ".status.taskStatuses.Worker.active",
+        "specReplicasPath": f".spec.torchTaskSpecs.{WORKER}.numTasks",
+        "statusReplicasPath": f".status.taskStatuses.{WORKER}.active",
         "labelSelectorPath": ".status.selector",
     }
     columns = [
         column("Phase", ".status.phase"),
         column("Queue", ".status.tenantQueue"),
+        column("Workers", ".status.admission.workers", "integer"),
+        column("Wanted", f".spec.torchTaskSpecs.{WORKER}.numTasks", "integer"),
         column("Attempt", ".status.attempt", "integer", wide=True),
         column("Restarts", ".status.restartCount", "integer", wide=True),
         AGE,

@@ -1,7 +1,9 @@
 """Validation rules that span several fields of a TorchJob.
 
 One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with two
-exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs.
+exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs and
+the pod's grace period. A check that is newer than stored jobs is in `check_submitted`: it holds where its fields are
+set or changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +12,7 @@ from crds import problems
 from crds.errors import Problem
 from crds.metadata import Metadata
 from crds.torchjob import processes
-from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.jobspec import TorchElasticPolicy, TorchJobSpec
 from crds.torchjob.tasks import AI_MASTER, MASTER, WORKER, TaskSpec
 from crds.torchjob.template import PodTemplate
 
@@ -31,6 +33,10 @@ NO_GPUS = (
     "the main container of task {} asks for no GPU: ask for one in its resources (nvidia.com/gpu), or write a number"
 )
 ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
+NO_WORKER = "an elastic job needs a task Worker: its policy bounds the number of workers"
+WORKER_BOUNDS = "torchElasticPolicy bounds the number of workers"
+MANY_LEAST_WORKERS = "must not be greater than spec.torchElasticPolicy.numMinReplicas"
+LONG_SHUTDOWN = "must be less than {}, the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
 
 
 def invalid(field: str, value: object, message: str) -> Problem:
@@ -93,10 +99,38 @@ def _members(spec: TorchJobSpec) -> Iterator[Problem]:
 
 def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
     policy = spec.torch_elastic_policy
-    if policy is None or policy.num_min_replicas is None or policy.num_max_replicas is None:
+    if policy is None:
         return
-    if policy.num_min_replicas > policy.num_max_replicas:
-        yield invalid("spec.torchElasticPolicy.numMinReplicas", policy.num_min_replicas, ELASTIC_RANGE)
+    least, most, shutdown = policy.num_min_replicas, policy.num_max_replicas, policy.shutdown_timeout_seconds
+    if least is not None and most is not None and least > most:
+        yield invalid("spec.torchElasticPolicy.numMinReplicas", least, ELASTIC_RANGE)
+    if shutdown is not None and WORKER in spec.torch_task_specs and shutdown >= spec.worker_grace:
+        message = LONG_SHUTDOWN.format(spec.worker_grace)
+        yield invalid("spec.torchElasticPolicy.shutdownTimeoutSeconds", shutdown, message)
+
+
+def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
+    """Yield the problems of a spec that is submitted; a job that is stored already may have them, and runs."""
+    policy = spec.torch_elastic_policy
+    if policy is None:
+        return
+    if WORKER not in spec.torch_task_specs:
+        yield invalid("spec.torchElasticPolicy", {}, NO_WORKER)
+        return
+    workers, least, members = spec.worker_count, policy.num_min_replicas, spec.min_members.get(WORKER, 0)
+    if not policy.allows(workers):
+        yield invalid(f"{TASKS}.{WORKER}.numTasks", workers, f"must be {size_words(policy)}: {WORKER_BOUNDS}")
+    if least is not None and members > least:
+        yield invalid(f"spec.minMembers.{WORKER}", members, MANY_LEAST_WORKERS)
+
+
+def size_words(policy: TorchElasticPolicy) -> str:
+    """Return the numbers of workers that a policy with a least or a largest number allows."""
+    least, most = policy.num_min_replicas, policy.num_max_replicas
+    if least is None:
+        return f"at most {most}"
+    words = f"{least} or more" if most is None else f"from {least} to {most}"
+    return f"{words}, in steps of {policy.replica_step}" if policy.replica_step > 1 else words
 
 
 def _processes(spec: TorchJobSpec) -> Iterator[Problem]:

@@ -25,6 +25,10 @@ MAX_PRIORITY = 1_000_000_000
 Seconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_BACKOFF_LIMIT = 1_000
 DEFAULT_MAX_RESTARTS = 10
+DEFAULT_GRACE = 30
+"""The grace period in seconds of a pod whose template has none, as in Kubernetes."""
+SHUTDOWN_MARGIN = 5
+"""The number of seconds between the end of a pod's processes and the end of its grace period."""
 
 
 def _most_restarts(limit: Any) -> Any:
@@ -79,6 +83,13 @@ class TorchElasticPolicy(StrictModel):
     pod's grace period, and is 5 less if absent."""
     last_call_seconds: Annotated[int, Field(ge=0, le=3_600)] = 3
     """The number of seconds that workers at the rendezvous wait for more once there are enough."""
+
+    def allows(self, workers: int) -> bool:
+        """Return whether the job may request a number of workers."""
+        least, most = self.num_min_replicas, self.num_max_replicas
+        if least is not None and (workers < least or (workers - least) % self.replica_step):
+            return False
+        return most is None or workers <= most
 
     @property
     def effective_max_restarts(self) -> int:
@@ -195,6 +206,20 @@ class TorchJobSpec(StrictModel):
     def is_elastic(self) -> bool:
         """Whether the number of workers may change while the job is admitted."""
         return self.torch_elastic_policy is not None and WORKER in self.torch_task_specs
+
+    @property
+    def worker_grace(self) -> int:
+        """The number of seconds that a worker's pod has to end, by its template."""
+        worker = self.torch_task_specs.get(WORKER)
+        grace = worker.template["spec"].get("terminationGracePeriodSeconds") if worker is not None else None
+        return grace if type(grace) is int else DEFAULT_GRACE
+
+    @property
+    def shutdown_timeout(self) -> int:
+        """The number of seconds that the processes of a worker have to end; they end before their pod is killed."""
+        policy = self.torch_elastic_policy
+        limit = policy.shutdown_timeout_seconds if policy is not None else None
+        return max(self.worker_grace - SHUTDOWN_MARGIN, 0) if limit is None else limit
 
     @property
     def rendezvous(self) -> bool:

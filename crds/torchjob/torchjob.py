@@ -159,6 +159,18 @@ def _cap(amounts: Amounts) -> Amounts:
     return {name: min(amount, demand.LARGEST) for name, amount in amounts.items()}
 
 
+def parse_submitted(manifest: Any) -> TorchJob:
+    """Return a manifest that is submitted as a TorchJob.
+
+    Raise InvalidObject with every problem, also with those that a stored job may have.
+    """
+    job = parse(manifest)
+    found = tuple(checks.check_submitted(job.spec))
+    if found:
+        raise InvalidObject(found)
+    return job
+
+
 def parse(manifest: Any) -> TorchJob:
     """Return a manifest as a TorchJob with defaults. Raise InvalidObject with every problem."""
     large = size_limits.problem(manifest)

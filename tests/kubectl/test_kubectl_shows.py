@@ -34,10 +34,10 @@ def test_get_prints_tables_of_torchjobs(kubectl: Kubectl) -> None:
     kubectl("patch", "tj", "a", "--type=merge", "--subresource=status", "-p", json.dumps(status))
     kubectl("label", "tj", "a", "team=x")
     narrow, wide = kubectl.rows("get", "torchjobs"), kubectl.rows("get", "tj", "-o", "wide")
-    assert narrow[0] == ["NAME", "PHASE", "QUEUE", "AGE"]
-    assert narrow[1][:2] == ["a", "Running"]
-    assert wide[0] == ["NAME", "PHASE", "QUEUE", "ATTEMPT", "RESTARTS", "AGE"]
-    assert wide[1][:3] == ["a", "Running", "2"]
+    assert narrow[0] == ["NAME", "PHASE", "QUEUE", "WORKERS", "WANTED", "AGE"]
+    assert narrow[1][:3] == ["a", "Running", "2"]
+    assert wide[0] == ["NAME", "PHASE", "QUEUE", "WORKERS", "WANTED", "ATTEMPT", "RESTARTS", "AGE"]
+    assert wide[1][:4] == ["a", "Running", "2", "2"]
     assert [row[0] for row in kubectl.rows("get", "tj", "-l", "team=x", "--no-headers")] == ["a"]
     assert [row[0] for row in kubectl.rows("get", "tj", "--field-selector", "metadata.name!=a", "--no-headers")] == [
         "b"

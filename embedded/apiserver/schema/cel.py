@@ -52,6 +52,12 @@ def _find_all(text: str, pattern: str) -> list[str]:
     return [match.group() for match in re.finditer(pattern, text)]
 
 
+_HAS_VALUE = re.compile(r"(?<![\w.])oldSelf\s*\.\s*hasValue\s*\(\s*\)")
+_VALUE = re.compile(r"(?<![\w.])oldSelf\s*\.\s*value\s*\(\s*\)")
+_HAS_OLD = "has_old_self"
+"""The variable that says in a rule with optionalOldSelf whether there is an old value."""
+_VARIABLES = frozenset(("self", "oldSelf"))
+_OLD_EXISTS = FieldRead(before=True, chain=(), shape=True)
 _LONGEST_RULE, _LONGEST_REASON = 20_000, 1000
 _MOST_BRACKETS = 500
 """Maximum number of characters that may open a nested level of a rule.
@@ -91,7 +97,9 @@ class CompiledRule:
     field_path: str
     reason: str
     is_transition: bool
-    """Whether the rule reads the old value; such a rule runs only on updates."""
+    """Whether the rule reads the old value."""
+    on_create: bool
+    """Whether the rule also runs where there is no old value."""
     field_paths: tuple[tuple[str, ...], ...]
     """The field paths that the rule reads from `self` and `oldSelf`; an empty path stands for the whole value."""
     reads: tuple[FieldRead, ...] = ()
@@ -141,27 +149,41 @@ def compile_rule(raw: Mapping[str, Any]) -> CompiledRule:
     source = raw.get("rule")
     if not isinstance(source, str) or not source.strip():
         raise ValueError("rule: Required value")
-    if raw.get("optionalOldSelf"):
-        raise ValueError(f"optionalOldSelf is not supported by the embedded cluster, in rule {source!r}")
+    optional = bool(raw.get("optionalOldSelf"))
+    worded = raw.get("messageExpression")
+    if optional:
+        source, worded = _without_optional(source), _without_optional(worded) if worded else worded
     reason = raw.get("reason", "FieldValueInvalid")
     if reason not in _REASONS:
         raise ValueError(f"reason: Unsupported value: {reason!r}")
-    program = _compile(source)
-    worded = raw.get("messageExpression")
+    variables = _VARIABLES | {_HAS_OLD} if optional else _VARIABLES
+    program = _compile(source, variables)
+    is_transition = not {"oldSelf", _HAS_OLD}.isdisjoint(program.variables())
+    if optional and not is_transition:
+        raise ValueError(f"optionalOldSelf: may not be set if oldSelf is not used in rule {source!r}")
     return CompiledRule(
         program=program,
         source=source,
         message=raw.get("message", ""),
-        message_program=_compile(worded) if worded else None,
+        message_program=_compile(worded, variables) if worded else None,
         field_path=raw.get("fieldPath", ""),
         reason=reason,
-        is_transition="oldSelf" in program.variables(),
+        is_transition=is_transition,
+        on_create=optional or not is_transition,
         field_paths=tuple(_chains(source + " " + (worded or ""))),
-        reads=tuple(sorted(set(_reads(source)))),
+        reads=tuple(sorted({*_reads(source), *([_OLD_EXISTS] if optional else [])})),
     )
 
 
-def _compile(source: str) -> Any:
+def _without_optional(source: str) -> str:
+    """Return an expression that reads `oldSelf` directly, and _HAS_OLD to learn whether there is an old value.
+
+    The library has no optional values. Other functions of an optional value remain and are refused as unknown.
+    """
+    return _outside_strings(source, lambda piece: _VALUE.sub("oldSelf", _HAS_VALUE.sub(_HAS_OLD, piece)))
+
+
+def _compile(source: str, variables: frozenset[str] = _VARIABLES) -> Any:
     plain = _STRINGS.sub('""', source)
     if len(source) > _LONGEST_RULE or sum(map(plain.count, "([{?!-")) > _MOST_BRACKETS:
         raise ValueError("compilation failed: the rule is too long or nested too deeply")
@@ -169,7 +191,7 @@ def _compile(source: str) -> Any:
         program = cel.compile(_faster(source))
     except ValueError as error:
         raise ValueError(f"compilation failed: {excerpts.excerpt(str(error), _LONGEST_REASON)}") from error
-    strange = set(program.variables()) - {"self", "oldSelf"} - set(_BOUND.findall(plain)) - _TYPES
+    strange = set(program.variables()) - variables - set(_BOUND.findall(plain)) - _TYPES
     if strange:
         raise ValueError(f"compilation failed: undeclared reference to {', '.join(sorted(strange))} in rule {source!r}")
     unknown = {name for name in program.functions() if name[0].isalpha()} - _NATIVE - FUNCTIONS.keys()
@@ -182,9 +204,14 @@ def _compile(source: str) -> Any:
 
 
 def _faster(source: str) -> str:
-    """Return the expression with `matches` replaced by a cached function; string literals stay unchanged."""
+    """Return the expression with `matches` replaced by a cached function."""
+    return _outside_strings(source, lambda piece: re.sub(r"\.\s*matches\s*\(", f".{_CACHED_MATCHES}(", piece))
+
+
+def _outside_strings(source: str, change: Callable[[str], str]) -> str:
+    """Return an expression with its parts between string literals changed."""
     quoted = _STRINGS.findall(source)
-    pieces = [re.sub(r"\.\s*matches\s*\(", f".{_CACHED_MATCHES}(", piece) for piece in _STRINGS.split(source)]
+    pieces = [change(piece) for piece in _STRINGS.split(source)]
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(pieces, quoted, fillvalue="")))
 
 
@@ -209,7 +236,7 @@ def _reads(source: str) -> Iterator[FieldRead]:
 
 def context(value: Any, before: Any = None) -> Any:
     """Return the variables of the rules of one value; the rules share them, because the conversion is expensive."""
-    variables = {"self": value} if before is None else {"self": value, "oldSelf": before}
+    variables = {"self": value, _HAS_OLD: before is not None} | ({} if before is None else {"oldSelf": before})
     return cel.Context(variables=variables, functions=FUNCTIONS)
 
 

@@ -134,7 +134,7 @@ def compile_schema(raw: Mapping[str, Any]) -> SchemaNode:
         one_of=_nodes(raw, "oneOf"),
         none_of=(compile_schema(raw["not"]),) if raw.get("not") else (),
         rules=rules,
-        create_plan=cel.plan(rule for rule in rules if not rule.is_transition),
+        create_plan=cel.plan(rule for rule in rules if rule.on_create),
         update_plan=cel.plan(rules),
         unchanged_plan=cel.plan(rule for rule in rules if rule.is_transition),
         has_rules=bool(rules) or any(child.has_rules for child in below),

@@ -1,5 +1,6 @@
 """`torchq job scale`: the arguments, the request that each of them makes, and what cannot be scaled."""
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -100,7 +101,7 @@ def test_size_beyond_the_bounds_is_refused_in_the_words_of_the_server(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str
 ) -> None:
     """A request would be stored, so the command must try its size first."""
-    assert "Worker.numTasks" in torchq("job", "scale", job, size, code=1).output
+    assert re.search(r"Worker\]?\.numTasks: Invalid value: ", torchq("job", "scale", job, size, code=1).output)
     assert workers(embedded_cluster, namespace) == 3
     assert requests(embedded_cluster, namespace) == []
 

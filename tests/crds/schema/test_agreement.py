@@ -59,7 +59,6 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     optional: dict[str, Any] = {
         "minMembers": {kind: draw(st.integers(1, declared[kind].get("numTasks", 1))) for kind in members},
         "schedulingPolicy": {"queue": draw(queue_names), "priority": draw(st.integers(-1000, 1000))},
-        "torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": draw(st.integers(1, 9)), "mode": "Rendezvous"},
         "nprocPerNode": draw(st.integers(1, 1024)),
         "restartScope": draw(st.sampled_from(["Task", "Job"])),
         "backoffLimit": draw(st.integers(0, 100)),
@@ -68,6 +67,16 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "cleanPodPolicy": draw(st.sampled_from(["Running", "All", "None"])),
         "suspend": draw(st.booleans()),
     }
+    workers = declared.get("Worker", {}).get("numTasks", 1)
+    if "Worker" in declared:
+        least = draw(st.integers(optional["minMembers"].get("Worker", 1), workers))
+        steps = [step for step in range(1, 5) if (workers - least) % step == 0]
+        optional["torchElasticPolicy"] = {
+            "numMinReplicas": least,
+            "numMaxReplicas": draw(st.integers(workers, 12)),
+            "replicaStep": draw(st.sampled_from(steps)),
+            "mode": draw(st.sampled_from(["Rendezvous", "InPlaceRestart"])),
+        }
     chosen = draw(st.sets(st.sampled_from(sorted(optional))))
     return job(draw(names), **spec, **{name: optional[name] for name in chosen})
 
@@ -111,7 +120,7 @@ def spoilt(draw: st.DrawFn) -> dict[str, Any]:
 
 def problems(manifest: Any) -> list[str]:
     try:
-        torchjob.parse(manifest)
+        torchjob.parse_submitted(manifest)
     except InvalidObject as error:
         return [str(problem) for problem in error.problems]
     return []

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from crds.schema.change_rules import DEADLINE, TABLE, SpecField, State
+from crds.schema.change_rules import DEADLINE, RESIZABLE, TABLE, SpecField, State
+from crds.torchjob import checks
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.support.crds import served
 from tests.support.crds.builders import job, task
@@ -176,8 +177,8 @@ def test_elastic_job_can_be_resized_only_within_its_bounds(
     assert bool(found) is not allowed
     if not allowed:
         (refusal,) = found
-        assert "torchTaskSpecs may not change while the job is admitted" in refusal
-        assert "numMinReplicas to numMaxReplicas" in refusal
+        bounded = policy is not None and not also
+        assert (f"must be from 2 to 4: {checks.WORKER_BOUNDS}" if bounded else f"{RESIZABLE} may not change") in refusal
 
 
 def test_finished_job_cannot_be_resized() -> None:

@@ -117,7 +117,7 @@ def test_admitted_elastic_job_can_be_resized_within_its_bounds(cluster: Kubernet
     cluster.patch(TORCHJOBS, "elastic", {"status": STATUS["admitted"][-1]}, namespace, subresource="status")
     size = {"spec": {"replicas": 3}}
     assert cluster.patch(TORCHJOBS, "elastic", size, namespace, subresource="scale")["spec"] == size["spec"]
-    with pytest.raises(errors.Invalid, match="numMinReplicas to numMaxReplicas"):
+    with pytest.raises(errors.Invalid, match="must be from 1 to 3"):
         cluster.patch(TORCHJOBS, "elastic", {"spec": {"replicas": 4}}, namespace, subresource="scale")
 
 
@@ -190,6 +190,21 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"numMinReplicas": 3, "numMaxReplicas": 2}},
         {"torchElasticPolicy": {"numMinReplicas": 2, "numMaxReplicas": 2}},
         "spec.torchElasticPolicy.numMinReplicas",
+    ),
+    ("spec", checks.NO_WORKER, ".torchElasticPolicy"): jobs(
+        tasks(Master=task()) | {"torchElasticPolicy": {}},
+        tasks(Worker=task()) | {"torchElasticPolicy": {}},
+        "spec.torchElasticPolicy",
+    ),
+    ("spec", checks.WORKER_BOUNDS, ".torchTaskSpecs.Worker.numTasks"): jobs(
+        {"torchElasticPolicy": {"numMinReplicas": 3, "replicaStep": 2}},
+        {"torchElasticPolicy": {"numMinReplicas": 1}},
+        f"{TASKS}[Worker].numTasks",
+    ),
+    ("spec", checks.MANY_LEAST_WORKERS, ".minMembers.Worker"): jobs(
+        {"torchElasticPolicy": {"numMinReplicas": 1}, "minMembers": {"Worker": 2}},
+        {"torchElasticPolicy": {"numMinReplicas": 2}, "minMembers": {"Worker": 2}},
+        "spec.minMembers[Worker]",
     ),
     ("spec.nprocPerNode", processes.WRONG, ""): jobs({"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"),
     ("spec.torchElasticPolicy.nprocPerNode", processes.WRONG, ""): jobs(
@@ -327,7 +342,15 @@ def test_server_sets_no_defaults_in_a_job(cluster: KubernetesCluster, namespace:
 
 TABLES = "application/json;as=Table;v=v1;g=meta.k8s.io"
 COLUMNS = {
-    "TorchJob": {"Name": "train", "Phase": "Running", "Queue": "team", "Attempt": 2, "Restarts": 3},
+    "TorchJob": {
+        "Name": "train",
+        "Phase": "Running",
+        "Queue": "team",
+        "Workers": 1,
+        "Wanted": 2,
+        "Attempt": 2,
+        "Restarts": 3,
+    },
     "TenantQueue": {
         "Name": "team",
         "Weight": 5,
@@ -339,7 +362,13 @@ COLUMNS = {
     },
 }
 STATUSES = {
-    "TorchJob": {"phase": "Running", "tenantQueue": "team", "attempt": 2, "restartCount": 3},
+    "TorchJob": {
+        "phase": "Running",
+        "tenantQueue": "team",
+        "attempt": 2,
+        "restartCount": 3,
+        "admission": ADMISSION | {"workers": 1},
+    },
     "TenantQueue": {"pending": 4, "admitted": 3, "share": "66%", "target": "75%"},
 }
 

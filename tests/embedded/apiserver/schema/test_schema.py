@@ -201,6 +201,21 @@ def test_only_transition_rules_run_without_a_change() -> None:
     assert len(_run(_ruled("self.a > oldSelf.a"), {"a": 1}, {"a": 1})) == 1
 
 
+def test_rule_with_an_optional_old_value_runs_on_creation_too() -> None:
+    ruled = _ruled("self.a > 1 || (oldSelf.hasValue() && oldSelf.value().a == self.a)", optionalOldSelf=True)
+    assert _run(ruled, {"a": 2}) == []
+    assert _run(ruled, {"a": 1}, {"a": 1}) == []
+    assert len(_run(ruled, {"a": 1})) == 1
+    assert len(_run(ruled, {"a": 1}, {"a": 2})) == 1
+
+
+def test_cached_result_of_a_change_does_not_count_for_a_creation() -> None:
+    ruled = _ruled("has(self.a) || (oldSelf.hasValue() && !has(oldSelf.value().a))", optionalOldSelf=True)
+    root, value = compile_schema(_object(spec=ruled)), {"metadata": {}, "spec": {}}
+    assert list(cel_rules.check_object(value, value, root, {"spec"})) == []
+    assert len(list(cel_rules.check_object(value, None, root, {"spec"}))) == 1
+
+
 def test_undeclared_fields_count_in_comparisons_of_objects() -> None:
     assert _run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 1}}) == []
     assert len(_run(_ruled("self.open == oldSelf.open"), {"open": {"x": 1}}, {"open": {"x": 2}})) == 1
@@ -216,7 +231,8 @@ def test_undeclared_fields_count_in_comparisons_of_objects() -> None:
 @pytest.mark.parametrize(
     "rule",
     [{"rule": ""}, {"rule": "self.a ="}, {"rule": "x"}, {"rule": "self.f()"}, {"rule": "true", "reason": "Because"},
-     {"rule": "true", "optionalOldSelf": True}, {"rule": "true", "messageExpression": "1 +"}],
+     {"rule": "true", "optionalOldSelf": True}, {"rule": "oldSelf.orValue(1) == 1", "optionalOldSelf": True},
+     {"rule": "oldSelf.hasValue()"}, {"rule": "has_old_self"}, {"rule": "true", "messageExpression": "1 +"}],
 )  # fmt: skip
 def test_invalid_rule_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
