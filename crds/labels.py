@@ -44,6 +44,11 @@ A job that was sent back to its queue before that time, to back off or to be par
 """
 START = f"{GROUP}/start"
 """Annotation on a pod: with any text, the pod's start gate is open. It never closes again."""
+RENDEZVOUS_ID = f"{GROUP}/rendezvous-id"
+"""Annotation on a pod of an elastic job: the name under which torchrun meets the other pods at the rendezvous store.
+
+It changes with each restart of the whole job, because nobody can join a rendezvous that was closed.
+"""
 RESTART_CONTAINERS = f"{GROUP}/restart-containers"
 """Annotation on a pod: the restart generation for which its node has to restart its containers in place.
 

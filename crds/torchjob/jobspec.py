@@ -172,10 +172,16 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def wants_port(self) -> bool:
-        """Whether a rank 0 listens at a port of its node, so that the job needs a port that no other job uses."""
-        worlds = ([name for name in stage.tasks if not self.tasks[name].auxiliary] for stage in self.stages)
-        leads = [self.tasks[world[0]] for world in worlds if world]
-        return any(lead.template["spec"].get("hostNetwork") for lead in leads)
+        """Whether a rank 0 or the rendezvous store listens at a port of its node, so that the job needs a port that no
+        other job uses."""
+        leads = [lead for stage in self.stages if (lead := self._lead(stage))]
+        return any(self.tasks[lead].template["spec"].get("hostNetwork") for lead in leads)
+
+    def _lead(self, stage: Stage) -> str | None:
+        """Return the task of the pod to which the pods of a stage connect; None if they connect to none."""
+        if self.rendezvous and WORKER in stage.tasks:
+            return RENDEZVOUS
+        return next((name for name in stage.tasks if not self.tasks[name].auxiliary), None)
 
     @property
     def effective_nproc_per_node(self) -> int | str | None:

@@ -16,10 +16,11 @@ from reconcilers.plan import backoff, progress, status
 from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
+from reconcilers.plan.start_gates import StartGates
 from reconcilers.pods import manifests, start_gate
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation, PatchPodMetadata
+from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation, PatchPodMetadata, earliest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +106,19 @@ class Advance:
             return ()
         return (*self.groups.actions, *self._open_gates(), *self._pods())
 
+    @cached_property
+    def gates(self) -> StartGates:
+        """The start gates of the job's pods."""
+        return StartGates(job=self.run.job, pods=self.run.pods, progress=self.progress, now=self.now.timestamp())
+
+    @property
+    def requeue_after(self) -> float | None:
+        """Seconds after which the next step may change although no event arrives."""
+        return earliest((self.groups.requeue_after, self.gates.requeue_after))
+
     def _open_gates(self) -> tuple[Action, ...]:
-        """Return the action that opens the gates of pods whose task may start."""
-        started = {task_type.lower() for task_type in self.progress.started}
-        waiting = tuple(
-            pod for pod in self.run.pods if pod.gated and pod.task in started and not (pod.deleting or pod.finished)
-        )
+        """Return the action that opens the gates of pods that may start."""
+        waiting = self.gates.to_open
         return (PatchPodMetadata(waiting, {"annotations": {labels.START: start_gate.OPEN}}),) if waiting else ()
 
     def _pods(self) -> tuple[Action, ...]:
@@ -152,7 +160,7 @@ class Advance:
             gangs={stage.index: self.scheduling.gang(stage, without) for stage in self.progress.begun}
             if together
             else {},
-            started=self.progress.started,
+            open_gates=self.gates.open_tasks,
         )
 
     def _may_be_made(self, blueprint: manifests.Blueprint, member: PodMember) -> bool:

@@ -171,7 +171,7 @@ def _plan_active(
     over = tuple(pod for pod in active.pods if pod.task in passed and pod_view.occupies(pod))
     steps = deletion.delete(over) if over else advance.actions()
     actions = status.write(job, advance.status(), active.pods) + recovery.actions + steps
-    return Plan(actions, earliest((requeue_after, advance.groups.requeue_after)))
+    return Plan(actions, earliest((requeue_after, advance.requeue_after)))
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:

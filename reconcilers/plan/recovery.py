@@ -13,6 +13,7 @@ from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob import restart_requests
 from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import StageStatus, TorchJobStatus
+from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, failures, progress, restart_counts, restarts, status
 from reconcilers.plan.failures import PodFault
@@ -85,11 +86,17 @@ class RecoveryContext:
             job=self.job,
             pods=self.pods,
             requests=self.observation.recreations,
-            leads=frozenset(member.lead for member in self.members.values()) if outdated else frozenset(),
+            leads=self._leads() if outdated else frozenset(),
             deletion=self.deletion,
             settings=self._effective_settings,
             waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
+
+    def _leads(self) -> frozenset[str]:
+        """Return the names of the pods that are restarted before those that connect to them. Pods that meet at the
+        rendezvous store need no order."""
+        leads = frozenset(member.lead for member in self.members.values())
+        return leads - {self.job.pod_name(RENDEZVOUS, 0)} if self.job.spec.rendezvous else leads
 
     @property
     def _effective_settings(self) -> ReconcileSettings:

@@ -17,6 +17,10 @@ replaced, and a restart of the whole job replaces all of them.
 A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what Kruise
 ends. The other pods are restarted in place, every rank 0 before the pods that connect to it. A completed pod is marked
 with the job's generation. No new pod is created as long as a pod of an earlier generation exists.
+
+The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
+new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
+they end by themselves soon after it, and wait for the new one.
 """
 
 import hashlib
@@ -27,9 +31,11 @@ from typing import Any, Literal
 
 from crds import labels, timestamps
 from crds.api_resources import PODS, RECREATE_REQUESTS
+from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 from kube.api import Manifest
 from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.pods import environment
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, CreateObject, DeleteObject, PatchPodMetadata, earliest
 from reconcilers.views import containers
@@ -105,11 +111,13 @@ class Restarts:
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
             return RestartStep()
-        unhealthy = tuple(pod for pod in outdated if not self._in_place(pod))
+        kept = tuple(pod for pod in outdated if self._stays(pod))
+        restarted = [pod for pod in outdated if pod not in kept and self._in_place(pod)]
+        unhealthy = tuple(pod for pod in outdated if pod not in kept and not self._in_place(pod))
         first = any(pod.name in self.leads for pod in outdated)
-        healthy = [pod for pod in outdated if self._in_place(pod) and (not first or pod.name in self.leads)]
+        healthy = [pod for pod in restarted if not first or pod.name in self.leads]
         by_state = self._by_state(healthy, str(self.generation))
-        failed, completed = by_state["Failed"], tuple(pod for pod, _ in by_state["Done"])
+        failed, completed = by_state["Failed"], (*kept, *(pod for pod, _ in by_state["Done"]))
         return RestartStep(
             actions=(
                 *self.deletion.delete(unhealthy + tuple(pod for pod, _ in failed)),
@@ -175,12 +183,13 @@ class Restarts:
         if not pods:
             return ()
         if self.settings.in_place == "kruise":
-            return tuple(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods)
+            named = (PatchPodMetadata(pods, {"annotations": note}),) if (note := _rendezvous(self.job)) else ()
+            return (*named, *(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods))
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
             labels.RESTART_REQUESTED_AT: timestamps.format_time(self._now),
         }
-        return (PatchPodMetadata(pods, {"annotations": annotations}),)
+        return (PatchPodMetadata(pods, {"annotations": annotations | _rendezvous(self.job)}),)
 
     @property
     def _now(self) -> float:
@@ -188,6 +197,11 @@ class Restarts:
 
     def _in_place(self, pod: PodView) -> bool:
         return self.can_restart(pod) and pod.restart >= self.job.status.recreate_generation
+
+    def _stays(self, pod: PodView) -> bool:
+        """Return whether a pod is the rendezvous store and keeps running."""
+        is_alive = pod.running and pod.node not in self.deletion.dead
+        return _is_store(self.job, pod) and is_alive and pod.restart >= self.job.status.recreate_generation
 
     def _purpose(self, request: str) -> str:
         """Return a number that no other restart has: nodes compare it, and people recognise the generation in it."""
@@ -288,6 +302,15 @@ class Restarts:
                 "ttlSecondsAfterFinished": KEPT,
             },
         }
+
+
+def _is_store(job: TorchJob, pod: PodView) -> bool:
+    return job.spec.rendezvous and pod.task == RENDEZVOUS.lower()
+
+
+def _rendezvous(job: TorchJob) -> dict[str, str]:
+    """Return the annotation by which pods of the job's generation meet; empty if they do not meet at a store."""
+    return {labels.RENDEZVOUS_ID: environment.rendezvous_id(job)} if job.spec.rendezvous else {}
 
 
 def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:

@@ -6,17 +6,33 @@ may refer to them: $(RANK).
 torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util). A plain `torchrun
 train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
 count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
+
+The pods of an elastic job meet at its rendezvous store instead. torchrun then chooses the ranks, each time when pods
+join or are lost, so torchq sets neither ranks nor an address of rank 0. What does not change with the number of workers
+is the same in all pods, because each torchrun keeps its own copy as long as it runs.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
+from crds import labels
+from crds.torchjob.jobspec import TorchElasticPolicy
+from crds.torchjob.tasks import MOST_TASKS
+from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.task_members import PodMember
 
+Variables = Mapping[str, str | Mapping[str, Any]]
+"""Variables by name. A value that is not text is the variable's `valueFrom`."""
+BASE = {"PYTHONUNBUFFERED": "1"}
+"""The variables of every container."""
+FEWEST_WORKERS = 1
+"""The least number of workers of an elastic job that gives no other number."""
 
-def pod_variables(member: PodMember, address: str, port: int, processes: int) -> dict[str, str]:
+
+def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
     """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
     processes that torchrun starts in it. A pod outside of the world gets no rank."""
-    env = {"PYTHONUNBUFFERED": "1"}
+    env = dict(BASE)
     if member.lead:
         env |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
     if member.rank is None:
@@ -32,8 +48,68 @@ def pod_variables(member: PodMember, address: str, port: int, processes: int) ->
     }
 
 
-def add_variables(container: dict[str, Any], env: dict[str, str]) -> None:
+def rendezvous_variables(
+    policy: TorchElasticPolicy, endpoint: str, others: int, processes: int, shutdown: int, *, on_loopback: bool
+) -> Variables:
+    """Return the variables of a pod that meets others at the rendezvous store, which has the address `endpoint`.
+
+    `others` is the number of pods that meet there beside the workers. `shutdown` is the number of seconds that torchrun
+    gives its processes to end before it kills them.
+    """
+    least, most = policy.num_min_replicas or FEWEST_WORKERS, policy.num_max_replicas or MOST_TASKS
+    return {
+        **BASE,
+        "PET_NNODES": f"{least + others}:{most + others}",
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": endpoint,
+        # It is read whenever the container starts, so a restart in place begins with a new one.
+        "PET_RDZV_ID": _field(f"metadata.annotations['{labels.RENDEZVOUS_ID}']"),
+        "PET_RDZV_CONF": _rendezvous_settings(policy),
+        "PET_MAX_RESTARTS": str(policy.effective_max_restarts),
+        "PET_LOCAL_ADDR": "127.0.0.1" if on_loopback else _field("status.podIP"),
+        # Otherwise workers that join wait for an address that a running rank 0 does not write again, and all fail.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(shutdown),
+    }
+
+
+def _rendezvous_settings(policy: TorchElasticPolicy) -> str:
+    settings = {
+        "is_host": 0,
+        "join_timeout": policy.join_timeout_seconds,
+        "last_call_timeout": policy.last_call_seconds,
+        "keep_alive_interval": 2,
+        "keep_alive_max_attempt": 3,
+        "read_timeout": 60,
+    }
+    return ",".join(f"{name}={value}" for name, value in settings.items())
+
+
+def elastic_variables(policy: TorchElasticPolicy) -> Variables:
+    """Return the bounds of an elastic job, so that a script can keep its global batch; without a largest number of
+    workers there is no upper bound."""
+    most = policy.num_max_replicas
+    least = {"TORCHQ_MIN_WORKERS": str(policy.num_min_replicas or FEWEST_WORKERS)}
+    return least if most is None else {**least, "TORCHQ_MAX_WORKERS": str(most)}
+
+
+def rendezvous_id(job: TorchJob) -> str:
+    """Return the name under which the pods meet: another one after each restart of the whole job."""
+    return f"{job.metadata.uid}-{job.status.restart_generation}"
+
+
+def _field(path: str) -> Mapping[str, Any]:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def add_variables(container: dict[str, Any], env: Variables) -> None:
     """Add the variables to a container of a fresh copy of a template."""
     users = container.get("env") or []
     user_names = {entry["name"] for entry in users}
-    container["env"] = [{"name": name, "value": value} for name, value in env.items() if name not in user_names] + users
+    ours = (
+        {"name": name, "value": value} if isinstance(value, str) else {"name": name, "valueFrom": dict(value)}
+        for name, value in env.items()
+        if name not in user_names
+    )
+    container["env"] = [*ours, *users]

@@ -1,4 +1,4 @@
-"""The objects that a job owns: its pods, and the headless service of each rank 0 that other pods connect to.
+"""The objects that a job owns: its pods, and the headless service of each pod that other pods connect to.
 
 One rule: pure; the same job, admission and member give the same manifest, so that creating it twice is harmless.
 
@@ -21,8 +21,10 @@ import orjson
 
 from crds import labels
 from crds.api_resources import PODS, SERVICES
+from crds.torchjob import rendezvous_store
+from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.status import Admission
-from crds.torchjob.tasks import TaskSpec
+from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.backend import Backend
@@ -55,7 +57,7 @@ class Blueprint:
     """The gang scheduler that binds the pods."""
     gangs: Mapping[int, Gang] = field(default_factory=dict)
     """The gangs by stage, where a gang scheduler binds the pods."""
-    started: frozenset[str] = frozenset()
+    open_gates: frozenset[str] = frozenset()
     """The tasks whose pods need not wait at their gate."""
 
     @cached_property
@@ -74,14 +76,14 @@ class Blueprint:
         return self.settings.master_address == "loopback"
 
     def port(self, lead: str) -> int:
-        """Return the port of a rank 0: the one reserved for the job on a shared machine, else the one its template
-        declares."""
+        """Return the port of a pod that others connect to: the one reserved for the job on a shared machine, else the
+        one its template declares."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         reserved = self.admission.port if self.on_host(lead) else 0
         return reserved or containers.template_port(template["spec"])
 
     def on_host(self, lead: str) -> bool:
-        """Return whether a rank 0 listens on a port of its node."""
+        """Return whether a pod that others connect to listens on a port of its node."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         return self.shared_address or bool(template["spec"].get("hostNetwork"))
 
@@ -95,13 +97,27 @@ class Blueprint:
             return Binding()
         return self.backend.bind(self.gangs[member.stage], member.task_type.lower())
 
+    def is_at_store(self, member: PodMember) -> bool:
+        """Return whether the pods of a pod's stage meet at the job's rendezvous store."""
+        return self.job.spec.rendezvous and member.lead == self.job.pod_name(RENDEZVOUS, 0)
+
+    def meets_others(self, member: PodMember) -> bool:
+        """Return whether the pod meets others at the rendezvous store, where torchrun gives it its ranks."""
+        return self.is_at_store(member) and member.rank is not None
+
+    def has_gate(self, member: PodMember) -> bool:
+        """Return whether the pod has a start gate: it is bound before it may start, or starts together with others."""
+        if self.is_gang_bound(member) and start_gate.needs_gate(self.task(member)):
+            return True
+        return self.job.spec.rendezvous and member.task_type == WORKER
+
     def task(self, member: PodMember) -> TaskSpec:
         """Return the task of a pod."""
         return self.job.spec.torch_task_specs[member.task_type]
 
     def needs_service(self, lead: str) -> bool:
-        """Return whether a rank 0 needs a service with its name: other pods connect to it, or may do so once the job
-        has grown."""
+        """Return whether a pod needs a service with its name: other pods connect to it, or may do so once the job has
+        grown."""
         others = any(member.lead == lead and member.name != lead for member in self.members.values())
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
 
@@ -116,7 +132,7 @@ class Blueprint:
         return nproc if isinstance(nproc, int) else 1
 
     def address(self, lead: str) -> str:
-        """Return the address of a rank 0."""
+        """Return the address of a pod that others connect to."""
         return lead if self.needs_service(lead) else LOOPBACK
 
 
@@ -172,8 +188,8 @@ def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
 
 
 def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
-    """Return the headless service of a rank 0. It also names a pod that is not ready, which may need the others to
-    become so."""
+    """Return the headless service of a pod that others connect to. It also names a pod that is not ready, which may
+    need the others to become so."""
     port = blueprint.port(lead.name)
     return {
         "apiVersion": SERVICES.api_version,
@@ -214,12 +230,14 @@ def _pod_labels(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
 
 
 def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
-    job, task = blueprint.job, blueprint.task(member)
+    job = blueprint.job
     annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
     if not blueprint.is_gang_bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
-    elif start_gate.needs_gate(task) and member.task_type in blueprint.started:
-        annotations |= {labels.START: start_gate.OPEN}
+    if blueprint.has_gate(member) and member.task_type in blueprint.open_gates:
+        annotations[labels.START] = start_gate.OPEN
+    if blueprint.meets_others(member):
+        annotations[labels.RENDEZVOUS_ID] = environment.rendezvous_id(job)
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
     return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
@@ -233,19 +251,46 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if spec.get("hostNetwork"):
         # With the default policy, a pod on the host's network does not resolve services.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
-    port = blueprint.port(member.lead) if member.lead else 0
-    processes = blueprint.processes(member.task_type)
-    env = environment.pod_variables(member, blueprint.address(member.lead), port, processes)
+    env = _variables(blueprint, member)
     for container in containers.all_containers(spec):
         environment.add_variables(container, env)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if member.name == member.lead:
-        containers.declare_port(spec, port, on_host=blueprint.on_host(member.lead))
+        containers.declare_port(spec, blueprint.port(member.lead), on_host=blueprint.on_host(member.lead))
         if blueprint.needs_service(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
-    if blueprint.is_gang_bound(member) and start_gate.needs_gate(task):
+    if blueprint.has_gate(member):
         start_gate.add_gate(spec)
     return spec
+
+
+def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables:
+    """Return the variables of one pod."""
+    spec = blueprint.job.spec
+    policy = spec.torch_elastic_policy if spec.is_elastic else None
+    bounds = {} if policy is None else environment.elastic_variables(policy)
+    port = blueprint.port(member.lead) if member.lead else 0
+    if policy is not None and blueprint.meets_others(member):
+        return {**_rendezvous_variables(blueprint, member, policy, port), **bounds}
+    if spec.rendezvous and member.task_type == RENDEZVOUS:
+        return {**environment.BASE, rendezvous_store.PORT_VARIABLE: str(port), **bounds}
+    if blueprint.is_at_store(member):
+        return {**environment.BASE, **bounds}
+    address, processes = blueprint.address(member.lead), blueprint.processes(member.task_type)
+    return {**environment.static_variables(member, address, port, processes), **bounds}
+
+
+def _rendezvous_variables(
+    blueprint: Blueprint, member: PodMember, policy: TorchElasticPolicy, port: int
+) -> environment.Variables:
+    return environment.rendezvous_variables(
+        policy,
+        f"{blueprint.address(member.lead)}:{port}",
+        others=member.world_size - blueprint.job.spec.worker_count,
+        processes=blueprint.processes(member.task_type),
+        shutdown=blueprint.job.spec.shutdown_timeout,
+        on_loopback=blueprint.shared_address,
+    )
 
 
 def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:

@@ -17,8 +17,9 @@ from crds.torchjob import demand
 from crds.torchjob.status import PodMeasurements
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
-from reconcilers.views import pod_view
-from reconcilers.views.pod_view import PodView, Requests
+from reconcilers.views import pod_requests
+from reconcilers.views.pod_requests import Requests
+from reconcilers.views.pod_view import PodView
 
 ROOM = {"quota": "the quota of queue {}", "cohort": "the cohort of queue {}", "pool": "the pool, beside queue {},"}
 MOST_NAMED = 4
@@ -68,7 +69,7 @@ def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Exc
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:
     """Return whether a created pod requests more than the share of the charge that its annotation states."""
     share: dict[str, int] = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
-    return _exceeds(pod_view.pod_requests(pod["spec"]), share)
+    return _exceeds(pod_requests.read(pod["spec"]), share)
 
 
 def _exceeds(requests: Requests, share: Amounts) -> bool:

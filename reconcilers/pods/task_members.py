@@ -3,16 +3,18 @@
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
 The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its rank
-0. Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
-same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
+0. The workers of an elastic job meet at its rendezvous store instead, where torchrun gives them their ranks. Without a
+gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the same
+upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.stages import Stage
 from crds.torchjob.status import TaskStatus
-from crds.torchjob.tasks import MASTER, WORKER, TaskSpec
+from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
 
@@ -28,9 +30,11 @@ class PodMember:
     index: int
     stage: int
     lead: str
-    """The name of the rank 0 of the pod's stage; empty if the stage has none."""
+    """The name of the pod to which the pods of the stage connect: its rank 0 or the rendezvous store; empty if they
+    connect to none."""
     rank: int | None
-    """The pod's rank; None for an auxiliary task, which belongs to no world."""
+    """The pod's rank; None for an auxiliary task, which belongs to no world. torchrun chooses the ranks of pods that
+    meet at a rendezvous store."""
     world_size: int
     gang: str
     """The name of the group of pods that are created together with this one, where no gang scheduler binds it."""
@@ -54,7 +58,8 @@ def members(
         stage = stage_of[task_type]
         ranked = training_tasks(spec, stage.tasks)
         first_rank = _sum(sizes, ranked[: ranked.index(task_type)]) if task_type in ranked else None
-        lead = job.pod_name(ranked[0], _first_index(ranked[0], workers)) if ranked else ""
+        is_store = spec.rendezvous and task_type == RENDEZVOUS
+        lead = job.pod_name(RENDEZVOUS, 0) if is_store else _lead(job, stage, workers)
         world_size = _sum(sizes, ranked)
         gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
@@ -77,9 +82,16 @@ def members(
 
 
 def lead_pods(job: TorchJob) -> list[str]:
-    """Return the names of the job's rank 0s, one for each stage that is a world."""
-    worlds = (training_tasks(job.spec, stage.tasks) for stage in job.spec.stages)
-    return [job.pod_name(world[0], 0) for world in worlds if world]
+    """Return the names of the pods that others connect to, one for each stage that is a world."""
+    return [lead for stage in job.spec.stages if (lead := _lead(job, stage, None))]
+
+
+def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
+    """Return the name of the pod to which the pods of a stage connect; empty if there is none."""
+    if job.spec.rendezvous and WORKER in stage.tasks:
+        return job.pod_name(RENDEZVOUS, 0)
+    ranked = training_tasks(job.spec, stage.tasks)
+    return job.pod_name(ranked[0], _first_index(ranked[0], workers)) if ranked else ""
 
 
 def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:

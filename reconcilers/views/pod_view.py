@@ -3,19 +3,17 @@
 One rule: no code outside of this module reads a pod's manifest.
 """
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from crds import excerpts, integers, labels, owners, timestamps
-from crds.torchjob import demand
 from kube.api import Manifest
-from reconcilers.views import containers, pod_outcome, pod_problems, torchrun
+from reconcilers.views import containers, pod_gate, pod_outcome, pod_problems, pod_requests, torchrun
 from reconcilers.views.pod_outcome import FINISHED
+from reconcilers.views.pod_requests import Requests
 from reconcilers.views.torchrun import LastOutput
 
 LONGEST_MESSAGE = 152
@@ -37,12 +35,6 @@ OWN_LIMIT_PHRASES = (
 """The phrases of a kubelet that evicts a pod because of the pod's own limits (pkg/kubelet/eviction). A template can
 cause such an eviction at will. An eviction because the node lacks resources has other words and a DisruptionTarget
 condition."""
-Requests = tuple[tuple[str, int], ...]
-"""Requested amounts as a hashable value. Most pods of a job request the same amounts, which are stored once."""
-LONGEST_CACHED = 4096
-"""The largest JSON of requests, in bytes, whose result is cached."""
-MOST_CONTAINERS = 16
-"""The largest number of containers of a pod whose result is cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +87,9 @@ class PodView:
     """The grace in seconds: what the deletion grants, else what the pod requests; None for the API server's default."""
     has_finalizers: bool = False
     """Whether the pod has finalizers."""
-    gated: bool = False
-    """Whether the pod has a start gate that is still closed."""
+    shut_since: float | None = None
+    """When the pod reached its closed start gate, in seconds since the epoch; infinity if it has not reached it, and
+    None if no gate is closed."""
     node: str = ""
     since: float | None = None
     """When the pod was started on its node, else created, in seconds since the epoch."""
@@ -132,6 +125,16 @@ class PodView:
         return self.started and not self.problem
 
     @property
+    def gated(self) -> bool:
+        """Whether the pod has a start gate that is still closed."""
+        return self.shut_since is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the pod has reached its start gate, which is still closed."""
+        return self.shut_since is not None and self.shut_since < math.inf
+
+    @property
     def finished(self) -> bool:
         """Whether the pod has ended for good, as far as its job is concerned."""
         return self.phase in FINISHED
@@ -162,7 +165,7 @@ def trim(manifest: Manifest) -> PodView:
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
-        gated=_is_gated(metadata, spec),
+        shut_since=pod_gate.closed_since(metadata, spec, status),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
         has_finalizers=bool(metadata.get("finalizers")),
@@ -170,7 +173,7 @@ def trim(manifest: Manifest) -> PodView:
         since=timestamps.seconds_or_none(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
-        requests=pod_requests(spec),
+        requests=pod_requests.read(spec),
         **_restarts(metadata, spec, status),
         **(_status_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
@@ -180,34 +183,6 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
     granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
     seconds = spec.get("terminationGracePeriodSeconds") if granted is None else granted
     return seconds if isinstance(seconds, int) else None
-
-
-def pod_requests(spec: Mapping[str, Any]) -> Requests:
-    """Return the requests of a pod (`demand.pod_demand`). If the pod requests too many resources, the result has one
-    more than a job can be charged for."""
-    if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
-        return _compute_requests(spec)
-    parts = {
-        name: [demand.demand_fields(container) for container in spec.get(name) or ()]
-        for name in ("containers", "initContainers")
-    }
-    text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
-    return _parse_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
-
-
-@lru_cache(1024)
-def _parse_requests(text: bytes) -> Requests:
-    """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
-    task at each of their changes."""
-    return _compute_requests(orjson.loads(text))
-
-
-def _compute_requests(spec: Mapping[str, Any]) -> Requests:
-    try:
-        amounts = demand.pod_demand(spec)
-    except (ValueError, TypeError, AttributeError):  # the API server of today accepts no such spec
-        return ()
-    return tuple(sorted(amounts.items())[: demand.MOST_NAMES + 1])
 
 
 def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
@@ -337,11 +312,6 @@ def needs_log(manifest: Manifest) -> bool:
 def exceeds_own_limit(message: str) -> bool:
     """Return whether a kubelet reports that an evicted pod exceeded its own limits."""
     return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
-
-
-def _is_gated(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    has_gate = any(container["name"] == containers.GATE for container in spec.get("initContainers") or ())
-    return has_gate and not (metadata.get("annotations") or {}).get(labels.START)
 
 
 def version(manifest: Manifest) -> int:

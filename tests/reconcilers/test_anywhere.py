@@ -116,7 +116,7 @@ def pods_of(draw: st.DrawFn, names: list[str]) -> dict[str, PodView]:
             attempt=draw(st.sampled_from([-1, 0, 1, 1, 1, 2])),
             restart=draw(st.integers(0, 2)),
             deleting=draw(st.sampled_from([False, False, True])),
-            gated=phase == "Pending" and draw(st.booleans()),
+            shut_since=0.0 if phase == "Pending" and draw(st.booleans()) else None,
             has_running_containers=phase in ("Succeeded", "Failed") and draw(st.booleans()),
             node=draw(st.sampled_from(["n1", "n2"])) if phase != "Pending" else "",
             exit_code=exit_code if phase == "Failed" else None,

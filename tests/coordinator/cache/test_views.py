@@ -93,6 +93,16 @@ def test_a_job_whose_rank_0_uses_the_host_network_needs_a_port(hosts: tuple[str,
     assert route.entry(view, RoutingRules()).port is expected
 
 
+@pytest.mark.parametrize(("host", "expected"), [("Worker", False), ("Rendezvous", True)])
+def test_an_elastic_job_needs_a_port_for_its_store_alone(host: str, expected: bool) -> None:
+    tasks = {name: on_host(host=name == host) for name in ("Worker", "Rendezvous")}
+    tasks["Rendezvous"]["auxiliary"] = True
+    body = desk.manifest("train", "a", tasks=tasks)
+    body["spec"]["torchElasticPolicy"] = {}
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    assert views.job_view({**body, "metadata": {**body["metadata"], **given}}).wants_port is expected
+
+
 def test_the_demand_of_a_foreign_pod_is_computed_from_its_containers() -> None:
     def asks(**amounts: str) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": amounts}}

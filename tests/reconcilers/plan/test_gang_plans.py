@@ -242,7 +242,7 @@ class TestHindrances:
         described = admitted(tasks, minMembers={"AIMaster": 1})
         (make,) = of(CreateObject, decide(described))
         assert make.manifest["spec"]["minTaskMember"] == {"master": 1}
-        waiting = pod("Master", 0, "Pending", gated=True)
+        waiting = pod("Master", 0, "Pending", shut_since=0.0)
         brains = (pod("AIMaster"), pod("AIMaster", 1, "Pending"))
         assert of(PatchPodMetadata, decide(described, *brains, waiting, groups=(group(),)))
         assert not of(PatchPodMetadata, decide(described, brains[1], waiting, groups=(group(),)))
@@ -274,12 +274,12 @@ class TestGates:
         assert worker["metadata"]["annotations"][labels.CHARGE] == '{"cpu":1000,"pods":1}'
 
     def test_gate_opens_once_when_upstream_runs(self) -> None:
-        waiting = (pod("Worker", 0, "Pending", gated=True), pod("Worker", 1, "Pending", gated=True))
+        waiting = (pod("Worker", 0, "Pending", shut_since=0.0), pod("Worker", 1, "Pending", shut_since=0.0))
         for master in (pod(phase="Pending"), pod(deleting=True), pod(phase="Unknown")):
             assert not of(PatchPodMetadata, decide(admitted(), master, *waiting, groups=(group(),)))
         (mark,) = of(PatchPodMetadata, decide(admitted(), pod(), *waiting, groups=(group(),)))
         assert (mark.pods, mark.metadata) == (waiting, {"annotations": {labels.START: "open"}})
-        opened = tuple(replace(each, gated=False) for each in waiting)
+        opened = tuple(replace(each, shut_since=None) for each in waiting)
         assert not of(PatchPodMetadata, decide(admitted(), pod(), *opened, groups=(group(),)))
 
     def test_pod_created_later_has_an_open_gate(self) -> None:
@@ -294,7 +294,7 @@ class TestGates:
 
     def test_gate_opens_when_upstream_has_its_minimum(self) -> None:
         tasks = {"Store": task(3), "Worker": task(dependsOn=[{"taskType": "Store"}])}
-        waiting = pod("Worker", 0, "Pending", gated=True)
+        waiting = pod("Worker", 0, "Pending", shut_since=0.0)
         described = admitted(tasks, minMembers={"Store": 2})
         stores = (pod("Store", 0), pod("Store", 1, "Succeeded"), pod("Store", 2, "Pending"))
         assert of(PatchPodMetadata, decide(described, *stores, waiting, groups=(group(),)))

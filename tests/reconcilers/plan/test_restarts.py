@@ -22,6 +22,18 @@ MASTER, WORKER, OTHER = all_pods()
 SECOND = job(status=status("Admitted", restartGeneration=1))
 
 
+STORE = pod("Rendezvous")
+
+
+def elastic(**fields: Any) -> Any:
+    """Return an elastic job whose two workers meet at a store."""
+    tasks = {"Worker": task(2), "Rendezvous": task(auxiliary=True, critical=True)}
+    return job(tasks, status=status("Admitted", **fields), torchElasticPolicy={"numMinReplicas": 1})
+
+
+ELASTIC = elastic(restartGeneration=1)
+
+
 def scene(
     *pods: PodView, driver: Any = "local", of: Any = SECOND, requests: tuple[RecreateView, ...] = (), dead: Any = ()
 ) -> Restarts:
@@ -114,6 +126,23 @@ class TestTheWholeJob:
         assert deleted(scene(replace(MASTER, restart=1), of=fresh).job_step()) == ["digits-master-0"]
         later = job(status=status("Admitted", restartGeneration=3, recreateGeneration=2))
         assert deleted(scene(replace(MASTER, restart=2), of=later).job_step()) == []
+
+    @pytest.mark.parametrize("driver", ["local", "kruise"])
+    def test_pods_that_meet_at_a_store_get_a_new_name_and_the_store_stays(self, driver: Any) -> None:
+        step = scene(STORE, WORKER, OTHER, driver=driver, of=ELASTIC).job_step()
+        names = next(each.metadata["annotations"] for each in step.actions if isinstance(each, PatchPodMetadata))
+        assert names[labels.RENDEZVOUS_ID] == f"{KEY.uid}-1"
+        assert set(asked(step)) == {"digits-worker-0", "digits-worker-1"}
+        assert (through(step), deleted(step), step.blocked) == (["digits-rendezvous-0"], [], True)
+
+    def test_workers_do_not_wait_for_a_lost_store(self) -> None:
+        step = scene(replace(STORE, phase="Failed"), WORKER, OTHER, of=ELASTIC).job_step()
+        assert (deleted(step), asked(step)) == (["digits-rendezvous-0"], ["digits-worker-0", "digits-worker-1"])
+
+    def test_store_is_replaced_with_all_other_pods_on_request(self) -> None:
+        fresh = elastic(restartGeneration=1, recreateGeneration=1)
+        assert deleted(scene(STORE, WORKER, of=fresh).job_step()) == ["digits-rendezvous-0", "digits-worker-0"]
+        assert deleted(scene(STORE, WORKER, driver="recreate", of=ELASTIC).job_step()) == ["digits-worker-0"]
 
     def test_step_of_restarted_pods_is_empty(self) -> None:
         assert scene(*all_pods(restart=1)).job_step() == RestartStep()

@@ -16,7 +16,7 @@ from reconcilers.plan.plan import plan
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, EmitEvent, Observation, Plan, RaiseCharge, WriteStatus
-from reconcilers.views import pod_view
+from reconcilers.views import pod_requests, pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
 from tests.support.reconcilers.adding import Adding
@@ -117,7 +117,7 @@ class TestExcess:
 
     def test_excess_beyond_the_largest_charge_is_uncountable(self) -> None:
         many = {"spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.b/r{n}": 1 for n in range(99)}}}]}}
-        for asks in (pod_view.pod_requests(many["spec"]), ((GPU, demand.LARGEST),)):
+        for asks in (pod_requests.read(many["spec"]), ((GPU, demand.LARGEST),)):
             found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", requests=asks)])
             assert found is not None
             assert found.uncountable

@@ -10,7 +10,7 @@ from coordinator.cache import views
 from crds.keys import JobKey
 from crds.torchjob import demand
 from reconcilers.plan import failures
-from reconcilers.views import pod_view
+from reconcilers.views import pod_requests, pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import KEY
 
@@ -47,6 +47,17 @@ def ended(name: str, code: int, reason: str = "", message: str = "") -> dict[str
 
 def trim(*args: Any, **status: Any) -> PodView:
     return pod_view.trim(manifest(*args, **status))
+
+
+def test_pod_waits_at_its_gate_from_the_start_of_the_gate_until_it_opens() -> None:
+    waiting = manifest("Pending")
+    waiting["spec"]["initContainers"].insert(0, {"name": "torchq-start"})
+    assert (pod_view.trim(waiting).gated, pod_view.trim(waiting).waits) == (True, False)
+    states = [{"name": "torchq-start", "state": {"running": {"startedAt": "1970-01-01T00:00:07Z"}}}]
+    waiting["status"]["initContainerStatuses"] = states
+    assert (pod_view.trim(waiting).waits, pod_view.trim(waiting).shut_since) == (True, 7.0)
+    waiting["metadata"]["annotations"] = {"train.distributed.io/start": "open"}
+    assert (pod_view.trim(waiting).gated, pod_view.trim(waiting).waits) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -373,13 +384,13 @@ class Beyond(dict[str, Any]):
 def test_requests_of_containers_beyond_the_limit_are_ignored() -> None:
     asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
-    remembered = pod_view._parse_requests.cache_info().currsize
-    assert dict(pod_view.pod_requests({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
-    assert pod_view._parse_requests.cache_info().currsize == remembered
+    remembered = pod_requests._parse_requests.cache_info().currsize
+    assert dict(pod_requests.read({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
+    assert pod_requests._parse_requests.cache_info().currsize == remembered
 
 
-@pytest.mark.parametrize("count", [1, pod_view.MOST_CONTAINERS, pod_view.MOST_CONTAINERS + 1, 100])
+@pytest.mark.parametrize("count", [1, pod_requests.MOST_CONTAINERS, pod_requests.MOST_CONTAINERS + 1, 100])
 @pytest.mark.parametrize("name", ["cpu", "example.org/" + "x" * 60])
 def test_pod_requests_are_the_sum_over_containers(count: int, name: str) -> None:
     spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
-    assert dict(pod_view.pod_requests(spec)) == demand.pod_demand(spec)
+    assert dict(pod_requests.read(spec)) == demand.pod_demand(spec)

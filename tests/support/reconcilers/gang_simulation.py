@@ -120,7 +120,7 @@ class GangSimulation(Simulation):
         super()._mark(pod, metadata)
         if metadata.get("annotations", {}).get(labels.START):
             self._may_start(pod.task)
-            self.pods[pod.name] = replace(self.pods[pod.name], gated=False)
+            self.pods[pod.name] = replace(self.pods[pod.name], shut_since=None)
 
     def _create(self, manifest: Mapping[str, Any]) -> None:
         super()._create(manifest)
