@@ -101,6 +101,7 @@ class Observer:
             groups=self._groups(task.key, job),
             recreations=self._recreations(task.key),
             dead_nodes=health.dead,
+            leaving_nodes=self._leaving(job, pods),
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),
@@ -129,6 +130,11 @@ class Observer:
             return False
         spec = job.spec if job.admission is None else grant.as_granted(job, job.admission).spec
         return node_view.fits_elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, spec)
+
+    def _leaving(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> frozenset[str]:
+        """Return the nodes that are about to lose pods of the job; computed only if the job may have to lose some."""
+        has_range = isinstance(job, TorchJob) and (job.spec.is_elastic or job.spec.worker_range is not None)
+        return node_view.leaving(self.nodes, pods) if has_range else frozenset()
 
     def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""

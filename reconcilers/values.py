@@ -79,6 +79,8 @@ class Observation:
     """The requests to recreate containers of this job's pods, in the order of their names."""
     dead_nodes: frozenset[str] = frozenset()
     """The dead nodes among those of the job's pods: deleted, or not ready for longer than the grace."""
+    leaving_nodes: frozenset[str] = frozenset()
+    """The nodes of an elastic job's pods that are not ready or closed for new pods."""
     next_dead: float | None = None
     """Seconds until the next silent node counts as dead; None if no node is silent."""
     ready_again: float | None = None

@@ -19,9 +19,7 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from queues.values import Refusal
 from reconcilers.apply import object_writer
-from reconcilers.apply.object_writer import ObjectWriter
-from reconcilers.apply.parallel import ParallelRun
-from reconcilers.plan.interruptions import (
+from reconcilers.apply.interruptions import (
     Blocked,
     ChargeRefused,
     KeyLost,
@@ -30,6 +28,8 @@ from reconcilers.plan.interruptions import (
     QuotaRefused,
     classify_refusal,
 )
+from reconcilers.apply.object_writer import ObjectWriter
+from reconcilers.apply.parallel import ParallelRun
 from reconcilers.plan.status import PODS_FORBIDDEN
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings

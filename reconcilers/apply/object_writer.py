@@ -13,9 +13,9 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.apply import events
+from reconcilers.apply.interruptions import Blocked, ObserveAgain, classify_refusal
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
-from reconcilers.plan.interruptions import Blocked, ObserveAgain, classify_refusal
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
 from reconcilers.values import EmitEvent
 from reconcilers.views import recreate_request

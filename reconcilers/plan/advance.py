@@ -21,6 +21,7 @@ from reconcilers.pods import manifests, start_gate
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation, PatchPodMetadata, earliest
+from reconcilers.views import pod_view
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +124,8 @@ class Advance:
 
     def _pods(self) -> tuple[Action, ...]:
         names = {pod.name for pod in self.observation.pods}
+        if self._waits_for_removed_pods():
+            return ()
         absent = [member for name, member in self.run.members.items() if name not in names and not self._waits(name)]
         if not absent:
             return ()
@@ -133,6 +136,19 @@ class Advance:
         services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
         batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
         return (*services, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
+
+    def _waits_for_removed_pods(self) -> bool:
+        """Return whether removed workers have to be gone before any pod is created.
+
+        Pods from before the last restart must not be met; at a rendezvous of its own generation a pod meets none of
+        them. And where a growth was revoked, room is reserved only for the workers that stay.
+        """
+        job, held, workers = self.run.job, self.observation.reservation, self.run.admission.workers or 0
+        remaining = [pod for pod in self.run.removed if pod_view.occupies(pod)]
+        is_revoked = held is not None and 0 < held.size < workers
+        return (is_revoked and bool(remaining)) or (
+            not job.spec.rendezvous and any(progress.is_outdated(job, pod) for pod in remaining)
+        )
 
     def _first(self, missing: list[PodMember]) -> frozenset[str]:
         """Return the first pod of each task without any pod. What the API server makes of it is checked before the

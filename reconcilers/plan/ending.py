@@ -13,9 +13,9 @@ from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import gangs, progress, status
 from reconcilers.plan.deadline import Deadline
-from reconcilers.plan.grants import Grant
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.pods import task_members
+from reconcilers.pods.grants import Grant
 from reconcilers.values import (
     Action,
     DeleteJob,

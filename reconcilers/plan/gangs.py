@@ -22,6 +22,7 @@ from crds.resources.amounts import NOTHING, PODS, Amounts, add, scale
 from crds.torchjob import demand
 from crds.torchjob.stages import Stage
 from crds.torchjob.status import Admission
+from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang.backend import Backend
 from gang.values import Gang, GroupView
@@ -72,8 +73,20 @@ class Scheduling:
         A gang that counted them would never be bound. Succeeded pods that still exist count with every scheduler.
         """
         present = Counter(pod.task for pod in pods if not pod.deleting)
-        minimums = {task_type: self.job.spec.gang_members(task_type) for task_type in progress.passed}
+        minimums = {task_type: self.least(task_type) for task_type in progress.passed}
         return frozenset(task_type for task_type, least in minimums.items() if present[task_type.lower()] < least)
+
+    def least(self, task_type: str) -> int:
+        """Return the number of pods of a task that are bound all or none.
+
+        The elastic minimum never changes. Without one, added workers count only when all of them run: a gang that
+        counted them before would have too few bound pods.
+        """
+        scaling, least = self.job.status.scaling, self.job.spec.gang_members(task_type)
+        is_joining = scaling is not None and scaling.deadline is not None
+        if scaling is None or not is_joining or task_type != WORKER or self.job.spec.worker_range is not None:
+            return least
+        return min(least, scaling.from_workers)
 
     def gang(self, stage: Stage, without: Collection[str] = ()) -> Gang:
         """Return the gang of a stage, `without` some of its tasks."""
@@ -81,7 +94,7 @@ class Scheduling:
         training = task_members.training_tasks(
             spec, (task_type for task_type in stage.tasks if task_type not in without)
         )
-        least = {task_type: spec.gang_members(task_type) for task_type in training}
+        least = {task_type: self.least(task_type) for task_type in training}
         return Gang(
             name=f"{name}-{stage.index}",
             namespace=self.job.metadata.namespace,

@@ -21,7 +21,7 @@ from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import not_running_reason, status
 from reconcilers.plan.deadline import Deadline
-from reconcilers.plan.grants import Grant
+from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 from reconcilers.values import InvalidJob, Observation
 from reconcilers.views.pod_view import PodView

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status
+from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, scaling, status
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.deadline import Deadline
-from reconcilers.plan.grants import Grant
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
 from reconcilers.pods import measure
+from reconcilers.pods.grants import Grant
 from reconcilers.pods.measure import Excess
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
@@ -142,36 +142,59 @@ def _plan_active(
         return Plan(status.write(job, _block(job, observation.blocker, now), active.pods), remaining)
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != active.admission:
-        admission = _bind_admission(active, settings)
-        after = status.admit(active.wanted, admission, now)
-        begun = replace(active, job=job.model_copy(update={"status": after}), admission=admission)
-        advance = Advance(run=begun, observation=observation, settings=settings, now=now)
-        return Plan(status.write(job, after, active.pods) + advance.actions())
-    # 2. Its pods may request more than it is charged for: that is settled before another pod is created.
+        return _plan_admission(active, observation, settings, now)
+    # 2. A due step of a change of its size is written before anything follows from it.
+    resize = scaling.resize(active, observation, settings, now)
+    if (resized := resize.step()) is not None:
+        return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
+    # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
     excess = measure.find_excess(job, active.admission.charge, active.pods)
     if excess is not None:
         return _plan_excess(active, excess, observation, deletion, now)
-    # 3. Failures of its pods end the job or set it back; a restart that is under way goes on.
+    # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
     recovery = _recovery_context(active, observation, settings, deletion, now).recover()
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, observation, recovery.after, deletion)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
     requeue_after = earliest(
-        (remaining, deadline.remaining(job, active.pods), recovery.requeue_after, observation.next_dead, pauses)
+        (
+            remaining,
+            deadline.remaining(job, active.pods),
+            resize.seconds_to_join,
+            recovery.requeue_after,
+            observation.next_dead,
+            pauses,
+        )
     )
     if recovery.after is not None:
         return Plan(recovery.before + status.write(job, recovery.after, active.pods) + recovery.actions, requeue_after)
     if recovery.blocked:
         return Plan(recovery.actions, requeue_after, recovery.unexplained)
-    # 4. Missing pods are created, and the status follows the existing ones.
+    # 5. Missing pods are created, and the status follows the existing ones.
     stuck = bool(deletion.stuck_pods(active.pods))
     advance = Advance(run=active, observation=observation, settings=settings, now=now, stuck=stuck)
-    # Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
-    passed = {task_type.lower() for task_type in advance.progress.passed}
-    over = tuple(pod for pod in active.pods if pod.task in passed and pod_view.occupies(pod))
-    steps = deletion.delete(over) if over else advance.actions()
-    actions = status.write(job, advance.status(), active.pods) + recovery.actions + steps
+    actions = status.write(job, advance.status(), active.pods) + recovery.actions + _steps(advance, deletion)
     return Plan(actions, earliest((requeue_after, advance.requeue_after)))
+
+
+def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
+    """Return the actions that create what is missing.
+
+    Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
+    """
+    passed = {task_type.lower() for task_type in advance.progress.passed}
+    over = tuple(pod for pod in advance.run.pods if pod.task in passed and pod_view.occupies(pod))
+    return deletion.delete(over) if over else advance.actions()
+
+
+def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
+    """Write the admission, and the request for workers that it does not have; then create what may exist now."""
+    admission = _bind_admission(active, settings)
+    rest = scaling.rest_of_admission(active.wanted, admission, now)
+    after = status.admit(active.wanted, admission, now).model_copy(update={"scaling": rest})
+    begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
+    advance = Advance(run=begun, observation=observation, settings=settings, now=now)
+    return Plan(status.write(active.job, after, active.pods) + advance.actions())
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:

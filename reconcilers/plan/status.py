@@ -66,7 +66,8 @@ def enter_status(
 
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a waiting or suspended job, which holds nothing."""
-    empty: dict[str, Any] = {"admission": None, "start_time": None, "stages": {}, "task_statuses": count_pods(job, ())}
+    empty: dict[str, Any] = {"admission": None, "scaling": None, "start_time": None, "stages": {}}
+    empty["task_statuses"] = count_pods(job, ())
     empty |= backoff.clear()
     if phase == "Suspended" and job.status.queue is not None:  # the job waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
@@ -122,7 +123,7 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
     """
     tries = admission_tries(job, now) + 1
     parked = tries >= most
-    seconds = min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
+    seconds = pause(job, tries, backoff)
     queue = QueueStatus(
         name=job.queue,
         since=now,
@@ -136,6 +137,12 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
     message = "admitted, but not all of its pods ran in time: " + ("parked" if parked else "it is tried again later")
     message += f" ({why})" if why else ""
     return release(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
+
+
+def pause(job: TorchJob, tries: int, backoff: float) -> float:
+    """Return the seconds that a job waits after a number of tries in a row: twice as long after each, up to an
+    hour."""
+    return min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
 
 
 def jitter(job: TorchJob, tries: int) -> float:
@@ -202,7 +209,8 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
     """
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
-    update = {"restart_generation": number, "recreate_generation": number, "replacing": (), "start_time": None}
+    update: dict[str, Any] = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
+    update |= {"start_time": None, "scaling": None}
     return after.model_copy(update=update | backoff.clear())
 
 
@@ -242,7 +250,9 @@ def is_about_groups(status: TorchJobStatus) -> bool:
 
 def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job at its end."""
-    return enter(job, phase, reason, message, now).model_copy(update={"completion_time": now} | backoff.clear())
+    return enter(job, phase, reason, message, now).model_copy(
+        update={"completion_time": now, "scaling": None} | backoff.clear()
+    )
 
 
 def observe_generation(job: TorchJob) -> TorchJobStatus:

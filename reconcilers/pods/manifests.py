@@ -178,13 +178,8 @@ def pod(blueprint: Blueprint, member: PodMember) -> Manifest:
     }
 
 
-def _is_spot(task: TaskSpec, member: PodMember) -> bool:
-    """Return whether a pod is a spot pod. The last pods of a task are, so rank 0 is the last to run on a cheap node."""
-    return task.spot_task_spec is not None and member.index >= task.num_tasks - task.spot_task_spec.num_spot_tasks
-
-
 def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
-    return task.spot_task_spec.labels if task.spot_task_spec is not None and _is_spot(task, member) else {}
+    return task.spot_task_spec.labels if task.spot_task_spec is not None and member.spot else {}
 
 
 def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
@@ -302,7 +297,7 @@ def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -
     orders its queue; the job's pods must not preempt other pods.
     """
     task = blueprint.task(member)
-    if task.spot_task_spec is not None and task.spot_task_spec.priority_class_name and _is_spot(task, member):
+    if task.spot_task_spec is not None and task.spot_task_spec.priority_class_name and member.spot:
         spec["priorityClassName"] = task.spot_task_spec.priority_class_name
     priority_class = blueprint.job.spec.scheduling_policy.priority_class_name
     if priority_class and blueprint.is_gang_bound(member):

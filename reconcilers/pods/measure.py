@@ -61,7 +61,7 @@ def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Exc
         return None
     measured = {name: peak(share, job.pod_measurements.get(name, NOTHING)) for name, share in larger.items()}
     combined = {**job.pod_measurements, **measured}
-    charge = peak(charged, demand.job_charge(job.spec, combined))
+    charge = peak(charged, job.spec.charge_of(job.spec.worker_count, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
     return Excess(PodMeasurements(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
 

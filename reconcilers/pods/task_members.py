@@ -39,6 +39,9 @@ class PodMember:
     gang: str
     """The name of the group of pods that are created together with this one, where no gang scheduler binds it."""
     gang_size: int
+    spot: bool = False
+    """Whether the pod may run on a cheaper, preemptible node. The last pods of a task may, so rank 0 is the last to do
+    so."""
 
 
 def members(
@@ -77,6 +80,7 @@ def members(
                 world_size=world_size,
                 gang=gang,
                 gang_size=gang_size,
+                spot=place >= len(indexes) - _spot_count(task),
             )
     return result
 
@@ -97,6 +101,10 @@ def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
 def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
     """Return those of some tasks that are not auxiliary."""
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
+
+
+def _spot_count(task: TaskSpec) -> int:
+    return task.spot_task_spec.num_spot_tasks if task.spot_task_spec is not None else 0
 
 
 def _first_index(task_type: str, workers: Sequence[int] | None) -> int:

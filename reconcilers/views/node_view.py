@@ -98,6 +98,14 @@ def node_health(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, 
     return NodeHealth(frozenset(name for name, seconds in silent.items() if seconds <= 0), min(waiting, default=None))
 
 
+def leaving(nodes: NodeCache | None, pods: Iterable[PodView]) -> frozenset[str]:
+    """Return the nodes of some pods that are about to lose their pods: not ready, or closed for new pods."""
+    if nodes is None or not nodes.synced:
+        return frozenset()
+    known = (nodes.get("", name) for name in {pod.node for pod in pods if pod.node})
+    return frozenset(node.name for node in known if node is not None and not (node.ready and node.open))
+
+
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
     """Return when the cluster got a ready node again, in seconds since the epoch, if no node that is ready now was
     ready at `moment`.

@@ -15,12 +15,12 @@ STORE = pod("Rendezvous")
 SECOND = NOW.timestamp()
 
 
-def elastic(workers: int, phase: str = "Admitted", **more: Any) -> Any:
-    """Return a job that was granted some workers."""
+def elastic(workers: int, phase: str = "Admitted", wish: int | None = None, **more: Any) -> Any:
+    """Return a job that was granted some workers, and requests no others by default."""
     charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
     admission = ADMISSION | {"charge": charge, "workers": workers, "grown": 0}
     tasks = {
-        "Worker": task(workers, dependsOn=UPSTREAM),
+        "Worker": task(wish or workers, dependsOn=UPSTREAM),
         "Rendezvous": task(auxiliary=True, critical=True),
     }
     return job(tasks, status=status(phase, admission=admission, **more), torchElasticPolicy=BOUNDS)
@@ -96,9 +96,8 @@ class TestGrowth:
         assert opened(both) == ["digits-worker-2", "digits-worker-3"]
 
     def test_wish_that_waits_for_quota_holds_nobody_back(self) -> None:
-        found = decide(
-            observe(elastic(3, "Running", **growing(deadline=None)), STORE, pod("Worker", 0), arriving(1), arriving(2))
-        )
+        waiting = elastic(3, "Running", wish=4, **growing(deadline=None))
+        found = decide(observe(waiting, STORE, pod("Worker", 0), arriving(1), arriving(2)))
         assert opened(found) == ["digits-worker-1", "digits-worker-2"]
 
 

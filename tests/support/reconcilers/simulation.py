@@ -14,8 +14,8 @@ from crds.torchjob import torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers.plan.grants import Grant
 from reconcilers.plan.plan import plan
+from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,

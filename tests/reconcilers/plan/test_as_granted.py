@@ -1,43 +1,17 @@
 """Jobs that are admitted with fewer workers than they request, and everything that counts their pods."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from crds.torchjob.torchjob import TorchJob
-from queues.values import Reservation
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.ending import has_succeeded
 from reconcilers.plan.lifecycle import Active, current_admission, job_state
 from reconcilers.values import CreatePods
 from tests.reconcilers.plan.test_plan import decide, deleted, kinds, made, written
-from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, job, observe, pod, status, task
-
-BOUNDS = {"numMinReplicas": 2, "numMaxReplicas": 8, "replicaStep": 2, "mode": "InPlaceRestart"}
-RANGED: dict[str, Any] = {"minMembers": {"Worker": 2}}
-ELASTIC: dict[str, Any] = {"torchElasticPolicy": BOUNDS}
-
-
-def workers(wanted: int, found: Mapping[str, Any], **spec: Any) -> TorchJob:
-    """Return a job with workers only."""
-    return job({"Worker": task(wanted)}, status=found, **spec)
-
-
-def held(size: int, **fields: Any) -> Reservation:
-    """Return a reservation for a number of workers."""
-    return replace(RESERVATION, charge=charge(size), size=size, **fields)
-
-
-def charge(size: int) -> dict[str, int]:
-    return {"jobs": 1, "pods": size, "cpu": 1000 * size}
-
-
-def granted(phase: str, size: int, indexes: str | None = None, **fields: Any) -> dict[str, Any]:
-    """Return the status of a job that was admitted with a number of workers."""
-    admission = ADMISSION | {"charge": charge(size), "workers": size, "grown": 0, "indexes": indexes}
-    return status(phase, admission=admission, **fields)
+from tests.support.reconcilers.builders import ADMISSION, NOW, observe, pod, status
+from tests.support.reconcilers.sizes import ELASTIC, RANGED, charge, granted, held, workers
 
 
 class TestAdmission:
@@ -64,27 +38,27 @@ class TestAdmission:
 
 class TestAsGranted:
     def test_only_granted_workers_are_created_and_judged(self) -> None:
-        running = workers(4, granted("Running", 2), **RANGED)
+        running = workers(4, granted("Running", 2, 4), **RANGED)
         assert not decide(observe(running, pod("Worker", 0), pod("Worker", 1), reservation=held(2))).actions
         assert made(decide(observe(running, pod("Worker", 0), reservation=held(2)))) == ["digits-worker-1"]
 
     def test_granted_indexes_may_have_holes(self) -> None:
-        running = workers(4, granted("Running", 2, "1,3"), **ELASTIC)
+        running = workers(4, granted("Running", 2, 4, "1,3"), **ELASTIC)
         assert made(decide(observe(running, reservation=held(2)))) == ["digits-worker-1", "digits-worker-3"]
 
     def test_job_runs_with_its_least_number_of_workers(self) -> None:
-        admitted = workers(6, granted("Admitted", 4), **ELASTIC)
+        admitted = workers(6, granted("Admitted", 4, 6), **ELASTIC)
         pods = [pod("Worker", index, "Running" if index < 2 else "Pending") for index in range(4)]
         assert written(decide(observe(admitted, *pods, reservation=held(4))))["phase"] == "Running"
 
     @pytest.mark.parametrize(("size", "succeeds"), [(2, True), (3, False)])
     def test_job_succeeds_with_the_workers_that_were_granted(self, size: int, succeeds: bool) -> None:
-        running = workers(4, granted("Running", size), **RANGED)
+        running = workers(4, granted("Running", size, 4), **RANGED)
         pods = [pod("Worker", index, "Succeeded") for index in range(2)]
         assert has_succeeded(running, tuple(pods)) is succeeds
 
     def test_success_of_a_pod_that_was_not_granted_does_not_count(self) -> None:
-        running = workers(4, granted("Running", 2), **RANGED)
+        running = workers(4, granted("Running", 2, 4), **RANGED)
         assert not has_succeeded(
             running, (pod("Worker", 0), pod("Worker", 1, "Succeeded"), pod("Worker", 2, "Succeeded"))
         )
@@ -101,7 +75,7 @@ class TestAsGranted:
     def test_ranks_of_a_job_that_is_not_elastic_are_those_of_all_workers(
         self, spec: dict[str, Any], indexes: str | None, ranks: list[int], world: int
     ) -> None:
-        found = observe(workers(4, granted("Running", 2, indexes), **spec), reservation=held(2))
+        found = observe(workers(4, granted("Running", 2, 4, indexes), **spec), reservation=held(2))
         active = job_state(found, Deadline(0.0, NOW))
         assert isinstance(active, Active)
         assert [(each.rank, each.world_size) for each in active.members.values()] == [(rank, world) for rank in ranks]
@@ -113,26 +87,26 @@ class TestAsGranted:
 
 class TestPodsThatWereNotGranted:
     def test_surplus_pod_is_deleted_while_the_job_goes_on(self) -> None:
-        running = workers(4, granted("Running", 2), **RANGED)
+        running = workers(4, granted("Running", 2, 4), **RANGED)
         found = decide(observe(running, pod("Worker", 0), pod("Worker", 3), reservation=held(2)))
         assert (made(found), deleted(found)) == (["digits-worker-1"], ["digits-worker-3"])
         assert not written(found)
 
     def test_terminating_surplus_pod_holds_up_nothing(self) -> None:
-        admitted = workers(4, granted("Admitted", 2), **RANGED)
+        admitted = workers(4, granted("Admitted", 2, 4), **RANGED)
         pods = (pod("Worker", 0), pod("Worker", 1), pod("Worker", 3, deleting=True))
         found = decide(observe(admitted, *pods, reservation=held(2)))
         assert (written(found)["phase"], kinds(found)) == ("Running", ["WriteStatus"])
 
     def test_failure_of_surplus_pod_counts_nothing(self) -> None:
-        running = workers(4, granted("Running", 2), **RANGED)
+        running = workers(4, granted("Running", 2, 4), **RANGED)
         pods = (pod("Worker", 0), pod("Worker", 1), pod("Worker", 3, "Failed", exit_code=1))
         found = decide(observe(running, *pods, reservation=held(2)))
         assert (kinds(found), deleted(found)) == (["DeletePods"], ["digits-worker-3"])
 
     def test_all_pods_end_with_a_job_that_is_sent_back(self) -> None:
         """A surplus pod still takes room when the others do not exist: the room is given back after its end."""
-        late = granted("Admitted", 2)
+        late = granted("Admitted", 2, 4)
         late["conditions"][0]["reason"] = "NotRunningInTime"
         found = decide(observe(workers(4, late, **RANGED), pod("Worker", 3, deleting=True), reservation=held(2)))
         assert "admission" not in written(found)

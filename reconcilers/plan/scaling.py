@@ -1,0 +1,355 @@
+"""The change of the number of workers of an admitted job: one write of its status at a time.
+
+One rule: pure. Each step follows from the status, the reservation and the pods, so that any other worker can go on. A
+growth is granted by the store, then written, and only then are its pods made. A pod is named as a victim before it is
+deleted, and the job is charged for it until it no longer exists.
+
+    found                                                   written
+    the reservation has grown, and that is still wanted     the grant, and until when the added workers have to join
+    the reservation has grown, but that is not wanted       that the growth was declined
+    no named victim exists any more                         the smaller grant
+    more workers than are wanted, or than are reserved      victims
+    all added workers run                                   the end of the change; the rest goes on waiting
+    the time to join is over                                victims: the workers that did not join
+    another number of workers is wanted than granted        the change, as the request that the queue waits with
+
+A change does not restart the job: it keeps its start time, its counts, its attempt and its port. Once a worker has
+succeeded nothing grows any more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import count, islice
+from typing import Any
+
+from crds import timestamps
+from crds.resources.amounts import Amounts, add, subtract
+from crds.torchjob import conditions, grant
+from crds.torchjob.status import Admission, Scaling, TorchJobStatus
+from crds.torchjob.tasks import WORKER
+from crds.torchjob.torchjob import TorchJob
+from queues.values import Reservation
+from reconcilers.plan import progress, status
+from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.victims import Workers
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import EmitEvent, Observation
+from reconcilers.views.pod_view import PodView
+
+JOIN_SECONDS = 600
+"""The seconds in which added workers of a job without an elastic policy have to join."""
+ALL_OR_NONE = "ScaleOut/"
+"""How `status.scaling.request` begins where all of the requested workers are added, or none."""
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingStep:
+    """The next write for a change of the number of workers."""
+
+    after: TorchJobStatus
+    events: tuple[EmitEvent, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize:
+    """An active job whose admission is written, and what the store holds for it."""
+
+    run: Active
+    held: Reservation | None
+    """The reservation of the job's queue; None if it is of another admission, or does not count workers."""
+    leaving_nodes: frozenset[str]
+    settings: ReconcileSettings
+    now: datetime
+
+    @property
+    def granted(self) -> int:
+        """The number of granted workers, those that are being removed included."""
+        return self.run.admission.workers or 0
+
+    @property
+    def grown(self) -> int:
+        """The number of growths that are written."""
+        return self.run.admission.grown or 0
+
+    @property
+    def reserved(self) -> int:
+        """The number of workers for which room is reserved: a growth whose workers have no pods may be revoked."""
+        is_same = self.held is not None and self.held.grown == self.grown
+        return min(self.held.size, self.granted) if self.held is not None and is_same else self.granted
+
+    @property
+    def wish(self) -> int:
+        """The number of workers that the owner requests."""
+        return self.run.wanted.spec.worker_count
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The change under way."""
+        return self.run.job.status.scaling
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The pods that are being removed."""
+        return self.scaling.victims if self.scaling is not None else ()
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether granted workers have yet to run."""
+        return self.scaling is not None and self.scaling.deadline is not None
+
+    @property
+    def base(self) -> int:
+        """The number of workers before the change."""
+        return self.scaling.from_workers if self.scaling is not None and self.is_joining else self.granted
+
+    @property
+    def request(self) -> str:
+        """The request on whose behalf the number changes; empty if the owner has changed it again since."""
+        return self.scaling.request if self.scaling is not None and self.scaling.to == self.wish else ""
+
+    @cached_property
+    def staying(self) -> list[str]:
+        """The names of the granted workers that are not being removed."""
+        return [member.name for member in self.run.members.values() if member.task_type == WORKER]
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether a worker has succeeded: the others are about to, and no worker is added any more."""
+        job = self.run.job
+        if WORKER.lower() in progress.completed_tasks(job):
+            return True
+        workers = (pod for pod in self.run.pods if pod.task == WORKER.lower())
+        return any(pod.phase == "Succeeded" and not progress.is_outdated(job, pod) for pod in workers)
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """The names of workers that do not run, although their stage has begun."""
+        job = self.run.job
+        begun = any(WORKER in stage.tasks for stage in progress.begun_stages(job))
+        if not begun or not self.settings.make_pods:
+            return []
+        pods = {pod.name: pod for pod in self.run.pods}
+        return [name for name in self.staying if not _has_joined(job, pods.get(name))]
+
+    @property
+    def workers(self) -> Workers:
+        """The workers from which victims are chosen."""
+        pods = {pod.name: pod for pod in self.run.pods}
+        return Workers(job=self.run.job, members=self.run.members, pods=pods, leaving_nodes=self.leaving_nodes)
+
+    @property
+    def join_time(self) -> timedelta:
+        """The time in which added workers have to run."""
+        policy = self.run.wanted.spec.torch_elastic_policy
+        return timedelta(seconds=policy.join_timeout_seconds if policy is not None else JOIN_SECONDS)
+
+    @property
+    def seconds_to_join(self) -> float | None:
+        """The seconds until added workers have to run; None if none are added, or the job as a whole does not run.
+
+        After a restart of the whole job, their time begins again.
+        """
+        scaling, ran = self.scaling, conditions.find(self.run.job.status.conditions, "Running")
+        if scaling is None or scaling.deadline is None or self.run.job.status.phase != "Running" or ran is None:
+            return None
+        end = max(scaling.deadline, ran.last_transition_time + self.join_time)
+        return (end - self.now).total_seconds()
+
+    def step(self) -> ScalingStep | None:
+        """Return the next write; None if none is due."""
+        if self.run.admission.workers is None or self.run.admission.grown is None:
+            return None
+        return _take_up(self) or _finish_removal(self) or _remove(self) or _follow_join(self) or _follow_wish(self)
+
+    def change(self, **fields: Any) -> Scaling:
+        """Return the change to the requested number. The request and its failed tries count until that changes."""
+        scaling = self.scaling
+        kept: dict[str, Any] = {}
+        if scaling is not None and scaling.to == self.wish:
+            kept = {"request": scaling.request, "tries": scaling.tries, "not_before": scaling.not_before}
+        return Scaling(**{"to": self.wish, **kept, **fields})
+
+    def write(
+        self, scaling: Scaling | None, events: tuple[EmitEvent, ...] = (), admission: Admission | None = None
+    ) -> ScalingStep:
+        """Return the write of a change, and of an admission if that changes too."""
+        update = {"scaling": scaling, "admission": admission or self.run.job.status.admission}
+        return ScalingStep(status.observe_generation(self.run.job).model_copy(update=update), events)
+
+
+def resize(run: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Resize:
+    """Return the change of the number of workers of an active job."""
+    held = observation.reservation
+    is_counted = held is not None and held.attempt == run.admission.attempt and held.size > 0
+    leaving = observation.leaving_nodes | observation.dead_nodes
+    return Resize(run=run, held=held if is_counted else None, leaving_nodes=leaving, settings=settings, now=now)
+
+
+def rest_of_admission(job: TorchJob, admission: Admission, now: datetime) -> Scaling | None:
+    """Return the request for the workers that a new admission does not have; None if it has all of them."""
+    workers, wish = admission.workers, job.spec.worker_count
+    return None if workers is None or workers >= wish else Scaling(from_workers=workers, to=wish, since=now)
+
+
+def _take_up(job: Resize) -> ScalingStep | None:
+    """Write what the store has granted beyond the admission, as far as it is still wanted."""
+    held, admission = job.held, job.run.admission
+    if held is None or held.grown <= job.grown:
+        return None
+    to = _acceptable(job, held.size)
+    if to <= job.granted:
+        declined = admission.model_copy(update={"grown": held.grown, "declined": held.grown})
+        return job.write(None if job.has_ended and not job.victims else job.scaling, admission=declined)
+    change = {
+        "workers": to,
+        "indexes": grant.format_indexes(_indexes_for(job, to)),
+        "charge": dict(held.charge if to == held.size else _charge_for(job, to, held.charge)),
+        "grown": held.grown,
+        "declined": held.grown if to < held.size else 0,
+    }
+    since = job.scaling.since if job.scaling is not None else job.now
+    scaling = job.change(from_workers=job.base, since=since, deadline=job.now + job.join_time, not_before=None)
+    return job.write(scaling, admission=admission.model_copy(update=change))
+
+
+def _acceptable(job: Resize, size: int) -> int:
+    """Return how many workers of a larger reservation are still wanted."""
+    to = min(size, job.wish)
+    is_part = to < job.wish and job.request.startswith(ALL_OR_NONE)
+    return job.granted if job.has_ended or job.victims or is_part else to
+
+
+def _finish_removal(job: Resize) -> ScalingStep | None:
+    """Write the smaller grant once none of the victims exists."""
+    scaling, victims = job.scaling, frozenset(job.victims)
+    if scaling is None or not victims or any(pod.name in victims for pod in job.run.removed):
+        return None
+    left = len(job.staying)
+    change = {
+        "workers": left,
+        "indexes": grant.format_indexes(job.run.members[name].index for name in job.staying),
+        "charge": _charge_left(job, left),
+        "declined": 0,
+    }
+    events = (_scaled(scaling, job.granted, left, job.now),) if scaling.to < job.granted else ()
+    return job.write(_after_removal(job, scaling, left), events, job.run.admission.model_copy(update=change))
+
+
+def _after_removal(job: Resize, scaling: Scaling, left: int) -> Scaling | None:
+    """Return the change that goes on after a removal: other workers have yet to join, or another number is wanted."""
+    if job.is_joining and scaling.from_workers < left and job.missing:
+        return job.change(from_workers=scaling.from_workers, since=scaling.since, deadline=scaling.deadline)
+    if job.wish == left or job.has_ended:
+        return None
+    return job.change(from_workers=left, since=scaling.since if job.wish <= scaling.to else job.now)
+
+
+def _remove(job: Resize) -> ScalingStep | None:
+    """Name the workers that the job loses, because fewer are wanted or reserved. Named victims stay victims."""
+    limit = job.reserved if job.has_ended else min(job.wish, job.reserved)
+    names = job.workers.choose(len(job.staying) - limit)
+    if not names:
+        return None
+    scaling, since, deadline = job.scaling, job.now, None
+    if scaling is not None:
+        goes_on = scaling.to == job.wish or scaling.to < job.granted
+        since, deadline = scaling.since if goes_on else job.now, scaling.deadline
+    victims = (*job.victims, *names)
+    return job.write(job.change(from_workers=job.base, since=since, deadline=deadline, victims=victims))
+
+
+def _follow_join(job: Resize) -> ScalingStep | None:
+    """End a growth whose workers all run, or give up those that did not join in time."""
+    scaling, seconds = job.scaling, job.seconds_to_join
+    if scaling is None or not job.is_joining or job.victims:
+        return None
+    if not job.missing:
+        waits = job.wish > job.granted and not job.has_ended
+        rest = job.change(from_workers=job.granted, since=scaling.since, tries=0) if waits else None
+        return job.write(rest, (_scaled(scaling, scaling.from_workers, job.granted, job.now),))
+    if job.has_ended:
+        victims = _late_workers(job, scaling)
+        return job.write(job.change(from_workers=job.base, since=scaling.since, victims=victims))
+    return _give_up(job, scaling) if seconds is not None and seconds <= 0 else None
+
+
+def _give_up(job: Resize, scaling: Scaling) -> ScalingStep:
+    """Name the added workers that did not join as victims. The rest of the request waits again after a pause."""
+    victims, tries = _late_workers(job, scaling), scaling.tries + 1
+    pause = timedelta(seconds=status.pause(job.run.job, tries, job.settings.admission_backoff))
+    change = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
+    return job.write(job.change(from_workers=job.base, **change), (_not_joined(victims, job.join_time),))
+
+
+def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:
+    """Return the workers to give up: those that do not run, and as many more as bring the job to one of its sizes.
+
+    At most as many as were added: a worker that is being replaced meanwhile is not given up.
+    """
+    added, missing = job.granted - scaling.from_workers, frozenset(job.missing)
+    order = sorted(job.workers.choose(len(job.staying)), key=lambda name: name not in missing)
+    late = min(sum(name in missing for name in order), added)
+    if job.request.startswith(ALL_OR_NONE):
+        late = added
+    elif scope := job.run.wanted.spec.worker_range:
+        late = min(added, late + (job.granted - late - scope.least) % scope.step)
+    return tuple(order[:late])
+
+
+def _follow_wish(job: Resize) -> ScalingStep | None:
+    """Write that more workers are wanted, or that no more are wanted."""
+    scaling = job.scaling
+    if job.victims:
+        return None
+    if not job.is_joining and (job.wish <= job.granted or job.has_ended):
+        return job.write(None) if scaling is not None else None
+    if scaling is not None and scaling.to == job.wish:
+        return None
+    # Who asks for more is as old as the new request; who asks for less does not lose his place.
+    since = scaling.since if scaling is not None and job.wish < scaling.to else job.now
+    deadline = scaling.deadline if scaling is not None else None
+    return job.write(job.change(from_workers=job.base, since=since, deadline=deadline))
+
+
+def _indexes_for(job: Resize, to: int) -> list[int]:
+    """Return the granted indexes and the lowest free ones."""
+    taken = frozenset(grant.indexes(job.run.admission, job.granted))
+    free: Iterator[int] = (index for index in count() if index not in taken)
+    return sorted({*taken, *islice(free, to - len(taken))})
+
+
+def _charge_for(job: Resize, to: int, held: Amounts) -> dict[str, int]:
+    """Return the charge after a growth of which only a part is still wanted."""
+    more = subtract(job.run.wanted.charge_of(to), job.run.wanted.charge_of(job.granted))
+    return {name: min(amount, held.get(name, 0)) for name, amount in add(job.run.admission.charge, more).items()}
+
+
+def _charge_left(job: Resize, left: int) -> dict[str, int]:
+    """Return the charge of the workers that are left: at most what is charged now, and what is reserved."""
+    limits = [job.run.wanted.charge_of(left)]
+    if job.held is not None and job.reserved < job.granted:
+        limits.append(job.held.charge)
+    charged = job.run.admission.charge.items()
+    return {name: min(amount, *(limit.get(name, 0) for limit in limits)) for name, amount in charged}
+
+
+def _has_joined(job: TorchJob, pod: PodView | None) -> bool:
+    if pod is None or progress.is_outdated(job, pod):
+        return False
+    return pod.phase == "Succeeded" or (pod.running and not pod.gated)
+
+
+def _scaled(scaling: Scaling, before: int, after: int, now: datetime) -> EmitEvent:
+    who = scaling.request or "its owner"
+    seconds = (now - scaling.since).total_seconds()
+    since = timestamps.format_time(scaling.since.timestamp())
+    return EmitEvent("Scaled", f"from {before} to {after} workers in {seconds:.0f} s, requested by {who} at {since}")
+
+
+def _not_joined(names: tuple[str, ...], time: timedelta) -> EmitEvent:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    message = f"workers did not join within {time.total_seconds():.0f} s: {', '.join(names[:MOST_NAMED])}{more}"
+    return EmitEvent("NotJoined", f"{message}; they are removed, and added again later", warning=True)

@@ -1,0 +1,138 @@
+"""A job that grows and shrinks in the simulated cluster, with the part of the coordinator and of the store that it
+meets.
+
+One rule: every action is checked: no pod without a charge for it, no deletion but of named victims, no count of a
+failure.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crds import labels
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.pods.grants import Grant
+from reconcilers.values import Action, EmitEvent, WriteStatus
+from reconcilers.views import pod_view
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers import builders, sizes
+from tests.support.reconcilers.simulation import Simulation
+
+
+@dataclass
+class Resizing(Simulation):
+    """A job with workers only, and its reservation."""
+
+    events: list[str] = field(default_factory=list)
+    writes: int = 0
+
+    @property
+    def known(self) -> TorchJob:
+        """The job, which exists."""
+        job = self.job
+        assert job is not None
+        return job
+
+    def want(self, wish: int) -> None:
+        """Change the number of workers, as the owner does."""
+        assert self.manifest is not None
+        self.manifest["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] = wish
+        self.edit()
+
+    def suspend(self, value: bool) -> None:
+        assert self.manifest is not None
+        self.manifest["spec"]["suspend"] = value
+        self.edit()
+
+    def edit(self) -> None:
+        assert self.manifest is not None
+        metadata = self.manifest["metadata"]
+        metadata["generation"] += 1
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+
+    def give(self, size: int) -> None:
+        """Commit a growth to a number of workers, if the job waits for one as the coordinator sees it."""
+        scaling, admission, held = self.known.status.scaling, self.known.admission, self.reservation
+        assert held is not None
+        if scaling is None or scaling.victims or admission is None or admission.workers is None:
+            return
+        is_due = scaling.not_before is None or scaling.not_before <= self.now
+        if is_due and admission.workers < size <= scaling.to and held.grown == admission.grown:
+            self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1)
+
+    def revoke(self, size: int) -> None:
+        """Take back the room of workers without pods, as a rebuild does."""
+        held = self.reservation
+        assert held is not None
+        if len(self.occupying) <= size < held.size:
+            self.reservation = replace(held, size=size, charge=sizes.charge(size))
+
+    def lower(self) -> None:
+        """Free what is charged beyond the admission, as the coordinator does."""
+        held, admission = self.reservation, self.known.admission
+        if held is None or admission is None or admission.workers is None or held.grown != admission.grown:
+            return
+        if len(self.occupying) <= admission.workers < held.size:
+            self.reservation = replace(held, size=admission.workers, charge=admission.charge)
+
+    @property
+    def occupying(self) -> list[PodView]:
+        return [pod for pod in self.pods.values() if pod_view.occupies(pod)]
+
+    def run(self, *indexes: int) -> None:
+        """Let pods run: those of some workers, or all that wait."""
+        for name, pod in self.pods.items():
+            if pod.phase == "Pending" and not pod.deleting and (not indexes or pod.index in indexes):
+                self.pods[name] = replace(pod, phase="Running", node="n1")
+
+    def end(self) -> None:
+        """Let the pods end that are being deleted."""
+        self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
+
+    def work(self) -> None:
+        """Reconcile until nothing is left to do now."""
+        for _ in range(20):
+            if not self.reconcile():
+                return
+        raise AssertionError(f"no end to it: {self.plan()}")
+
+    def indexes(self) -> list[int]:
+        """Return the indexes of the existing workers."""
+        return sorted(pod.index for pod in self.pods.values())
+
+    def carry_out(self, action: Action) -> None:
+        match action:
+            case EmitEvent(reason, message):
+                self.events.append(f"{reason}: {message}")
+            case WriteStatus():
+                self.writes += 1
+        super().carry_out(action)
+
+    def _create(self, manifest: Any) -> None:
+        super()._create(manifest)
+        job, held = self.known, self.reservation
+        assert job.admission is not None
+        assert held is not None
+        assert manifest["metadata"]["name"] in Grant(job, job.admission).members, "pods come after the grant"
+        assert manifest["metadata"]["labels"][labels.RESTART] == str(job.status.restart_generation)
+        assert len(self.occupying) <= held.size, "a pod that nobody pays for"
+
+    def _may_go(self, pod: PodView) -> bool:
+        """Return whether the pod may be deleted: a granted worker only if the status names it as a victim, or counts
+        its failure."""
+        job = self.known
+        scaling, admission = job.status.scaling, job.admission
+        if scaling is not None and pod.name in scaling.victims:
+            return True
+        is_granted = admission is not None and pod.name in Grant(job, admission).members
+        return not is_granted or super()._may_go(pod)
+
+
+def resizing(wish: int, size: int | None = None, **spec: Any) -> Resizing:
+    """Return a job whose workers all run."""
+    size = size or wish
+    running = builders.manifest({"Worker": builders.task(wish)}, sizes.granted("Running", size, wish), **spec)
+    pods = {f"digits-worker-{index}": builders.pod("Worker", index, node="n1") for index in range(size)}
+    found = Resizing(running, pods, sizes.held(size))
+    found.work()
+    found.writes = 0
+    return found
