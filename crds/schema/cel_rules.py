@@ -12,7 +12,8 @@ from crds.resources.amounts import PODS
 from crds.schema import structural
 from crds.schema.structural import Schema
 from crds.torchjob import checks, processes
-from crds.torchjob.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, WORKER
+from crds.torchjob.rendezvous_task import MOST_OTHERS
+from crds.torchjob.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, RENDEZVOUS, WORKER
 
 Rule = dict[str, str | bool]
 
@@ -153,25 +154,35 @@ def worker_bounds() -> list[Rule]:
     )
     size = later(
         f"!({applies}) || ({allowed})",
-        ("torchElasticPolicy", f"torchTaskSpecs.{WORKER}.numTasks"),
+        unchanged("torchElasticPolicy", f"torchTaskSpecs.{WORKER}.numTasks"),
         checks.WORKER_BOUNDS,
         f".torchTaskSpecs.{WORKER}.numTasks",
     )
     return [
         later(
             f"!has({policy}) || has({workers})",
-            ("torchElasticPolicy",),
+            unchanged("torchElasticPolicy"),
             checks.NO_WORKER,
             ".torchElasticPolicy",
         ),
+        _room_for_store(policy),
         size | {"messageExpression": bounds},
         later(
             f"!has({policy}) || !has({least}) || !has(self.minMembers) || !has({members}) || {members} <= {least}",
-            ("torchElasticPolicy", f"minMembers.{WORKER}"),
+            unchanged("torchElasticPolicy", f"minMembers.{WORKER}"),
             checks.MANY_LEAST_WORKERS,
             f".minMembers.{WORKER}",
         ),
     ]
+
+
+def _room_for_store(policy: str) -> Rule:
+    """Return the rule that an elastic job can have its task Rendezvous, which it may also declare."""
+    tasks, mode = "self.torchTaskSpecs", f"{policy}.mode"
+    others = f"{tasks}.size() <= {MOST_OTHERS} && !{tasks}.exists(t, t.matches('^(?i){RENDEZVOUS}$'))"
+    valid = f"!has({policy}) || (has({mode}) && {mode} != '{RENDEZVOUS}') || has({tasks}.{RENDEZVOUS}) || ({others})"
+    same = f"{unchanged('torchElasticPolicy')} && {tasks}.size() == oldSelf.value().torchTaskSpecs.size()"
+    return later(valid, same, checks.NO_ROOM_FOR_STORE, ".torchTaskSpecs")
 
 
 def _digits(number: str) -> str:
@@ -187,10 +198,17 @@ def _digits(number: str) -> str:
     return f"({' + '.join(digits)})"
 
 
-def later(valid: str, paths: tuple[str, ...], message: str, field: str) -> Rule:
-    """Return a rule that is newer than stored objects: it holds unless none of its fields has changed."""
-    unchanged = " && ".join(absent_or_equal("self", "oldSelf.value()", path) for path in paths)
-    return rule(f"{valid} || (oldSelf.hasValue() && {unchanged})", message, field) | {"optionalOldSelf": True}
+def later(valid: str, same: str, message: str, field: str) -> Rule:
+    """Return a rule that is newer than stored objects: it does not hold for a change that leaves its fields the same.
+
+    `same` is CEL that is true for such a change.
+    """
+    return rule(f"{valid} || (oldSelf.hasValue() && {same})", message, field) | {"optionalOldSelf": True}
+
+
+def unchanged(*paths: str) -> str:
+    """Return CEL that is true if none of the fields has changed, for `later`."""
+    return " && ".join(absent_or_equal("self", "oldSelf.value()", path) for path in paths)
 
 
 def absent_or_equal(new: str, old: str, path: str) -> str:

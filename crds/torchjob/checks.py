@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from crds import problems
 from crds.errors import Problem
 from crds.metadata import Metadata
-from crds.torchjob import processes
+from crds.torchjob import processes, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy, TorchJobSpec
-from crds.torchjob.tasks import AI_MASTER, MASTER, WORKER, TaskSpec
+from crds.torchjob.tasks import AI_MASTER, MASTER, RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.template import PodTemplate
 
 TASKS = "spec.torchTaskSpecs"
@@ -35,6 +35,9 @@ NO_GPUS = (
 ELASTIC_RANGE = "numMinReplicas must not be greater than numMaxReplicas"
 NO_WORKER = "an elastic job needs a task Worker: its policy bounds the number of workers"
 WORKER_BOUNDS = "torchElasticPolicy bounds the number of workers"
+NO_ROOM_FOR_STORE = (
+    f"an elastic job has the task {RENDEZVOUS}, spelled so, beside at most {rendezvous_task.MOST_OTHERS} others"
+)
 MANY_LEAST_WORKERS = "must not be greater than spec.torchElasticPolicy.numMinReplicas"
 LONG_SHUTDOWN = "must be less than {}, the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
 
@@ -117,6 +120,8 @@ def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
     if WORKER not in spec.torch_task_specs:
         yield invalid("spec.torchElasticPolicy", {}, NO_WORKER)
         return
+    if policy.mode == RENDEZVOUS and not spec.rendezvous:
+        yield invalid(TASKS, {}, NO_ROOM_FOR_STORE)
     workers, least, members = spec.worker_count, policy.num_min_replicas, spec.min_members.get(WORKER, 0)
     if not policy.allows(workers):
         yield invalid(f"{TASKS}.{WORKER}.numTasks", workers, f"must be {size_words(policy)}: {WORKER_BOUNDS}")

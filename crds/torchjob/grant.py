@@ -8,18 +8,28 @@ from itertools import groupby
 
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission
-from crds.torchjob.tasks import WORKER
+from crds.torchjob.tasks import RENDEZVOUS, WORKER
 from crds.torchjob.torchjob import TorchJob
 
 
 def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
-    """Return the job with the number of workers that an admission grants."""
-    workers = admission.workers
-    if workers is None or workers == job.spec.worker_count or not job.spec.worker_count:
+    """Return the job with the number of workers that an admission grants.
+
+    Versions that wrote no number of growths did not imply a task Rendezvous. Their pods run without it.
+    """
+    tasks = dict(job.spec.torch_task_specs)
+    worker = tasks.get(WORKER)
+    if worker is None:
         return job
-    tasks = job.spec.torch_task_specs
-    resized = tasks[WORKER].model_copy(update={"num_tasks": workers})
-    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs={**tasks, WORKER: resized})})
+    if admission.grown is None and job.spec.has_implied_rendezvous:
+        del tasks[RENDEZVOUS]
+        others = tuple(upstream for upstream in worker.depends_on if upstream.task_type != RENDEZVOUS)
+        worker = worker.model_copy(update={"depends_on": others})
+    if admission.workers is not None and admission.workers != worker.num_tasks:
+        worker = worker.model_copy(update={"num_tasks": admission.workers})
+    if worker is tasks[WORKER]:
+        return job
+    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs={**tasks, WORKER: worker})})
 
 
 def _with_fields(spec: TorchJobSpec, **changes: object) -> TorchJobSpec:

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from crds.model import ClassName, Name, StrictModel
 from crds.resources.amounts import Amounts
-from crds.torchjob import claims, demand, processes, size_limits, stages, worker_range
+from crds.torchjob import claims, demand, processes, rendezvous_task, size_limits, stages, worker_range
 from crds.torchjob.processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
@@ -122,6 +122,11 @@ class TorchJobSpec(StrictModel):
     """The pods that are deleted when the job ends."""
     suspend: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_rendezvous(cls, fields: Any) -> Any:
+        return rendezvous_task.with_rendezvous(fields)
+
     @cached_property
     def tasks(self) -> dict[str, TaskSpec]:
         """The tasks by type, in the order in which ranks are assigned: Master first, then by name."""
@@ -161,8 +166,9 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the templates: measurements of existing pods are valid as long as the digest stays the same."""
-        templates = {name: task.template for name, task in self.torch_task_specs.items()}
+        """A digest of the declared templates: measurements of existing pods are valid as long as it stays the same."""
+        implied = {RENDEZVOUS} if self.has_implied_rendezvous else set()
+        templates = {name: task.template for name, task in self.torch_task_specs.items() if name not in implied}
         return hashlib.sha256(orjson.dumps(templates, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @property
@@ -232,6 +238,14 @@ class TorchJobSpec(StrictModel):
         """Whether the workers meet at a rendezvous store of the job, which is its task Rendezvous."""
         policy, tasks = self.torch_elastic_policy, self.torch_task_specs
         return policy is not None and policy.mode == "Rendezvous" and WORKER in tasks and RENDEZVOUS in tasks
+
+    @property
+    def has_implied_rendezvous(self) -> bool:
+        """Whether the task Rendezvous is implied, not declared."""
+        if not self.rendezvous:
+            return False
+        store, worker = self.torch_task_specs[RENDEZVOUS], self.torch_task_specs[WORKER]
+        return store.template == rendezvous_task.template(worker.template)
 
     def processes(self, task_type: str) -> int:
         """Return the number of processes that torchrun starts in each pod of a task."""

@@ -117,12 +117,12 @@ def _with_default(task_type: Any, task: Any, declared: dict[Any, Any]) -> Any:
     if task_type == AI_MASTER:
         implied["auxiliary"] = True
     upstream = UPSTREAM.get(task_type)
-    if upstream in declared and not _leads_to(declared, upstream, task_type):
+    if upstream in declared and not leads_to(declared, upstream, task_type):
         implied["dependsOn"] = ({"taskType": upstream, "phase": "Running"},)
     return implied | task
 
 
-def _leads_to(declared: dict[Any, Any], start: Any, end: str) -> bool:
+def leads_to(declared: dict[Any, Any], start: Any, end: str) -> bool:
     """Return whether a task waits, directly or indirectly, for another one; a default must not close a cycle."""
     ahead, visited = [start], set()
     while ahead:

@@ -66,7 +66,7 @@ def test_default_of_each_task_type_counts_the_gpus_of_its_own_pods() -> None:
 @pytest.mark.parametrize("field", ["nprocPerNode", "torchElasticPolicy"])
 @pytest.mark.parametrize(("asked", "expected"), [(1, 1), (3, 3), (1024, 1024), ("gpu", 8)])
 def test_number_or_gpu_is_accepted_in_either_field(field: str, asked: Any, expected: int) -> None:
-    given = asked if field == "nprocPerNode" else {"nprocPerNode": asked}
+    given = asked if field == "nprocPerNode" else {"nprocPerNode": asked, "mode": "InPlaceRestart"}
     manifest = job(torchTaskSpecs={"Worker": gpus(8)}, **{field: given})
     assert processes(manifest) == {"Worker": expected}
     assert served.refusals(manifest) == []

@@ -56,7 +56,7 @@ def test_job_without_workers_has_no_range() -> None:
 
 
 def test_each_further_worker_is_charged_alike_even_where_another_stage_is_larger() -> None:
-    found = described(6, torchElasticPolicy={"numMinReplicas": 2})
+    found = described(6, torchElasticPolicy={"numMinReplicas": 2, "mode": "InPlaceRestart"})
     assert found.least_charge == {"jobs": 1, "pods": 4, "cpu": 6000, "memory": 14, GPU: 2}
     assert found.worker_share == {"pods": 1, "cpu": 500, GPU: 1}
     assert found.charge == add(found.least_charge, scale(found.worker_share, 4))

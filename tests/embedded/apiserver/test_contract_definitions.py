@@ -196,6 +196,11 @@ RULES: dict[tuple[str, str, str], Example] = {
         tasks(Worker=task()) | {"torchElasticPolicy": {}},
         "spec.torchElasticPolicy",
     ),
+    ("spec", checks.NO_ROOM_FOR_STORE, ".torchTaskSpecs"): jobs(
+        tasks(Worker=task(), rendezvous=task()) | {"torchElasticPolicy": {}},
+        tasks(Worker=task(), Rendezvous=task()) | {"torchElasticPolicy": {}},
+        TASKS,
+    ),
     ("spec", checks.WORKER_BOUNDS, ".torchTaskSpecs.Worker.numTasks"): jobs(
         {"torchElasticPolicy": {"numMinReplicas": 3, "replicaStep": 2}},
         {"torchElasticPolicy": {"numMinReplicas": 1}},

@@ -342,7 +342,7 @@ class TestSuspension:
 
 
 class TestResizing:
-    BOUNDS: ClassVar = {"numMinReplicas": 1, "numMaxReplicas": 4}
+    BOUNDS: ClassVar = {"numMinReplicas": 1, "numMaxReplicas": 4, "mode": "InPlaceRestart"}
 
     def elastic(self, workers: int, phase: str = "Running", **fields: Any) -> TorchJob:
         """Return a job that was admitted with two workers."""

@@ -218,6 +218,10 @@ def admitted(described: TorchJob) -> dict[str, dict[str, Any]]:
     return {name: manifests.pod(blueprint, member) for name, member in members.items()}
 
 
+IN_PLACE = {"mode": "InPlaceRestart"}
+"""The mode of an elastic job whose pods get their ranks from torchq."""
+
+
 def processes(made: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {name: environment(pod)["PET_NPROC_PER_NODE"] for name, pod in made.items()}
 
@@ -227,9 +231,9 @@ def processes(made: dict[str, dict[str, Any]]) -> dict[str, str]:
     [
         ({}, "1", "8"),
         ({"nprocPerNode": 2}, "2", "2"),
-        ({"torchElasticPolicy": {}}, "1", "8"),
-        ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4", "4"),
-        ({"torchElasticPolicy": {"nprocPerNode": 1}}, "1", "1"),
+        ({"torchElasticPolicy": IN_PLACE}, "1", "8"),
+        ({"torchElasticPolicy": {"nprocPerNode": 4, **IN_PLACE}}, "4", "4"),
+        ({"torchElasticPolicy": {"nprocPerNode": 1, **IN_PLACE}}, "1", "1"),
         ({"nprocPerNode": 1}, "1", "1"),
     ],
 )
@@ -245,7 +249,7 @@ def test_environment_of_user_overrides_number_of_processes() -> None:
     assert processes(made) == {"digits-worker-0": "5"}
 
 
-@pytest.mark.parametrize(("spec", "count"), [({}, "1"), ({"torchElasticPolicy": {"nprocPerNode": 4}}, "4")])
+@pytest.mark.parametrize(("spec", "count"), [({}, "1"), ({"torchElasticPolicy": {"nprocPerNode": 4, **IN_PLACE}}, "4")])
 def test_admission_without_processes_keeps_the_earlier_default(spec: dict[str, Any], count: str) -> None:
     assert set(processes(make(job(EIGHT, **spec))).values()) == {count}
 
