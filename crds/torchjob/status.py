@@ -191,6 +191,9 @@ class TorchJobStatus(LenientModel):
     """The latest of these restarts in which pods had to be replaced, not restarted in place."""
     replacing: Annotated[tuple[Setback, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """Failures of single pods that are counted already, while these pods are being replaced."""
+    training_restarts: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    """The number of pods that an elastic job has lost or given up since the last restart of all its pods. Each time,
+    torchrun restarts the training processes of the others, which counts towards `maxRestarts`."""
     disruptions: Tally = 0
     """The number of failures that were not caused by the job: evictions and lost nodes."""
     disruptions_spaced_until: Time | None = None

@@ -182,7 +182,7 @@ class Advance:
     def _may_be_made(self, blueprint: manifests.Blueprint, member: PodMember) -> bool:
         """Return whether a pod may be created: with its whole stage where a gang scheduler binds it, else once its own
         upstream tasks have progressed far enough."""
-        if member.task_type in self.progress.passed:
+        if member.task_type in self.progress.passed | self.progress.closed:
             return False
         if blueprint.is_gang_bound(member):
             return member.stage in self.groups.ready

@@ -37,10 +37,11 @@ later by the clock, because it had more to clean up.
 
 import signal
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crds.torchjob.torchjob import TorchJob
+from reconcilers.plan import rendezvous
 from reconcilers.views import pod_view, torchrun
 from reconcilers.views.pod_view import PodView
 
@@ -86,6 +87,8 @@ class PodFault:
     pod: PodView
     kind: Kind
     message: str
+    reason: str = "PodFailed"
+    """The reason with which the job fails, if the fault is permanent."""
 
     @property
     def mark(self) -> str:
@@ -120,12 +123,15 @@ def find_faults(
     `dead` are names of nodes; `restarting` are the uids of pods whose containers are being restarted on request.
     """
     policies = {name.lower(): task.restart_policy for name, task in job.spec.torch_task_specs.items()}
-    counted = frozenset(job.status.replacing)
+    counted, candidates = frozenset(job.status.replacing), tuple(pods)
+    is_ending = rendezvous.has_succeeded(job, candidates)
     new_faults = [
         fault
-        for pod in pods
-        if pod.restart == job.status.restart_generation and pod.uid not in counted and pod.phase != "Succeeded"
-        if (fault := _find_fault(policies[pod.task], pod, pod.node in dead, pod.uid in restarting)) is not None
+        for pod in candidates
+        if pod.restart == job.status.restart_generation and pod.uid not in counted
+        if pod.phase != "Succeeded" or rendezvous.is_store(job, pod)
+        if not (is_ending and rendezvous.is_too_late(pod))
+        if (fault := _find_fault_of_task(job, policies[pod.task], pod, dead, restarting)) is not None
         if fault.mark not in counted
     ]
     timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
@@ -149,13 +155,28 @@ def missing_pod_fault(job: TorchJob, name: str, task_type: str) -> PodFault:
     return PodFault(pod, "Disruption", f"pod {name} was deleted without a grace period")
 
 
+def _find_fault_of_task(
+    job: TorchJob, policy: str, pod: PodView, dead: frozenset[str], restarting: frozenset[str]
+) -> PodFault | None:
+    """Return the fault of a pod as it counts, also for the rendezvous store and the pods that meet there."""
+    if rendezvous.is_store(job, pod) and not pod.deleting and rendezvous.cannot_serve(pod):
+        message = (
+            f"{describe(pod) if pod.finished else f'pod {pod.name} does not run: {pod.problem}'}; {rendezvous.REMEDY}"
+        )
+        return PodFault(pod, "Permanent", message, rendezvous.FAILED)
+    fault = _find_fault(policy, pod, pod.node in dead, pod.uid in restarting)
+    if fault is not None and rendezvous.meets_others(job, pod) and rendezvous.lost_store(pod):
+        return replace(fault, kind="Disruption")
+    return fault
+
+
 def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:
     if on_dead_node and not pod.finished:
         return PodFault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
         return PodFault(pod, "Disruption", f"pod {pod.name} was deleted{_deletion_reason(pod)}")
     is_restart = _is_restarted_by_node(pod) and policy != "Always" and not restarting
-    if pod.phase == "Failed" or is_restart:
+    if pod.finished or is_restart:
         return PodFault(pod, classify(policy, pod), describe(pod))
     return None
 
@@ -215,7 +236,7 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
     code = pod.exit_code if pod.cause is None else pod.cause
     return (
         pod.reason not in NEVER_BEGAN,
-        fault.kind != "Disruption",
+        fault.kind != "Disruption" or rendezvous.lost_store(pod),
         _follows(pod),
         pod.ended or 0.0 if timed else 0.0,
         not is_transient(code or 0),
@@ -233,24 +254,31 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
     """Judge the faults together: at most one restart. `now` is in seconds since the epoch."""
     root = job_faults[0]
     if root.kind == "Permanent":
-        return JobVerdict(True, "PodFailed", root.message, wait=_settling(job, root, now))
+        return JobVerdict(True, root.reason, root.message, wait=_settling(job, root, now))
     if root.kind == "Retryable" and job.status.restart_count >= job.spec.backoff_limit:
         limit = f"no restart left of backoffLimit {job.spec.backoff_limit}"
         return JobVerdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
     if root.kind == "Disruption" and job.status.disruptions >= most_disruptions:
         limit = f"not the job's fault, but the job was disrupted {job.status.disruptions} times before"
         return JobVerdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
+    is_worn = rendezvous.uses_up_restarts(job, sum(rendezvous.meets_others(job, fault.pod) for fault in job_faults))
+    whole = any(is_whole(job, fault.pod) for fault in job_faults)
     return JobVerdict(
         False,
         "Restarting",
-        root.message,
+        root.message if whole or not is_worn else f"{root.message}; {rendezvous.why_restarted(job)}",
         kind=root.kind,
-        whole=any(is_whole(job, fault.pod) for fault in job_faults),
+        whole=whole or is_worn,
         marks=tuple(fault.mark for fault in job_faults),
         pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
         node=root.pod.node if _blames_node(root) else "",
-        wait=_settling(job, root, now) if root.kind == "Retryable" and _follows(root.pod) else 0.0,
+        wait=_settling(job, root, now) if _is_consequence(root) else 0.0,
     )
+
+
+def _is_consequence(root: PodFault) -> bool:
+    """Return whether the fault of another pod, which may not show yet, explains a fault."""
+    return _follows(root.pod) and (root.kind == "Retryable" or rendezvous.lost_store(root.pod))
 
 
 def _settling(job: TorchJob, root: PodFault, now: float) -> float:
@@ -264,15 +292,18 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
 def is_whole(job: TorchJob, pod: PodView) -> bool:
     """Return whether a fault of this pod restarts the whole job.
 
-    The job's restartScope decides, except that a critical task always does and an auxiliary task never does.
+    The job's restartScope decides, except that a critical task always does and an auxiliary task never does. A pod that
+    has closed the rendezvous where it met others always does.
     """
+    if rendezvous.meets_others(job, pod) and rendezvous.has_closed(pod):
+        return True
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
 
 
 def _blames_node(root: PodFault) -> bool:
     pod = root.pod
-    if root.kind == "Disruption":
+    if root.kind == "Disruption" and not rendezvous.lost_store(pod):
         return not pod.deleting and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, _disruption_reason(pod)))
     return not pod.lost_peer
 

@@ -11,7 +11,7 @@ from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import Dependency
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
-from reconcilers.plan import status
+from reconcilers.plan import rendezvous, status
 from reconcilers.pods import task_members
 from reconcilers.views.pod_view import PodView
 
@@ -28,6 +28,9 @@ class JobProgress:
     """The completed tasks: a begun stage waited for them. None of their pods is created again."""
     started: frozenset[str]
     """The tasks of begun stages whose upstream tasks have progressed far enough at any time since the last restart."""
+    closed: frozenset[str] = frozenset()
+    """The tasks whose pods can no longer join the others, because one of these has succeeded. None is created again,
+    and those that have not joined are not needed."""
 
     def enough(self, task_type: str) -> bool:
         """Return whether a task runs as far as other tasks need it, or has succeeded."""
@@ -53,9 +56,18 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     current = [pod for pod in pods if not is_outdated(job, pod)]
     counts = status.count_pods(job, current)
     members = {task_type: task_members.count_members(job.spec, counts, task_type) for task_type in job.spec.tasks}
+    closed = task_members.meeting_tasks(job.spec) if rendezvous.has_succeeded(job, current) else frozenset[str]()
+    members |= {task_type: _joined_members(members[task_type], task_type, current) for task_type in closed}
     begun = _find_begun(job, members)
-    result = JobProgress(members=members, begun=begun, passed=_upstream_tasks(begun), started=frozenset())
+    passed = _upstream_tasks(begun)
+    result = JobProgress(members=members, begun=begun, passed=passed, started=frozenset(), closed=closed)
     return replace(result, started=_startable_tasks(job, result, current))
+
+
+def _joined_members(task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:
+    """Return the counts of a task of which only those pods are needed that have joined the others."""
+    joined = sum(pod.task == task_type.lower() and rendezvous.has_joined(pod) for pod in current)
+    return replace(task, wanted=min(task.wanted, joined))
 
 
 def _find_begun(job: TorchJob, members: Mapping[str, TaskMembers]) -> tuple[Stage, ...]:

@@ -15,7 +15,7 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, failures, progress, restart_counts, restarts, status
+from reconcilers.plan import backoff, failures, progress, rendezvous, restart_counts, restarts, status
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
@@ -66,6 +66,8 @@ class RecoveryContext:
         request = restart_requests.pending_request(self.job)
         if request is not None:
             return self._restart_on_request(request)
+        if rendezvous.has_no_restart_left(self.job):
+            return self._renew_restarts()
         stuck = self.deletion.stuck_pods(self.pods)
         if stuck and not status.is_blocked(self.job.status):
             message = self.deletion.describe_stuck(stuck)
@@ -138,9 +140,10 @@ class RecoveryContext:
         if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
             return []
         names = {pod.name for pod in self.pods}
-        passed = progress.assess(self.job, self.pods).passed
+        state = progress.assess(self.job, self.pods)
+        over = state.passed | state.closed
         missing = [
-            member for name, member in self.members.items() if name not in names and member.task_type not in passed
+            member for name, member in self.members.items() if name not in names and member.task_type not in over
         ]
         replaced = {mark.partition("/")[0] for mark in self.job.status.replacing} - {pod.uid for pod in self.pods}
         if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
@@ -207,6 +210,11 @@ class RecoveryContext:
         """Return the actions that can follow as soon as the failure is counted."""
         job = self.job.model_copy(update={"status": after})
         return replace(self, job=job)._continue().actions
+
+    def _renew_restarts(self) -> Recovery:
+        after = restart_counts.renew_restarts(self.job, self.now)
+        event = EmitEvent("Restarting", rendezvous.why_restarted(self.job))
+        return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
         """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""

@@ -11,7 +11,7 @@ from crds import integers
 from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, status
+from reconcilers.plan import backoff, rendezvous, status
 from reconcilers.plan.failures import JobVerdict
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.pod_view import PodView
@@ -60,6 +60,11 @@ def restart_on_request(job: TorchJob, request: RestartRequest, now: datetime) ->
     return after.model_copy(update={"restart_request": request.id, **recreate})
 
 
+def renew_restarts(job: TorchJob, now: datetime) -> TorchJobStatus:
+    """Restart the whole job because the processes of its pods have used up their restarts, which is not counted."""
+    return _restart_job(job, rendezvous.why_restarted(job), now)
+
+
 def replace_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
     """Mark single pods for replacement, which is not counted."""
     return _restart_pods(job, tuple(marks), pods)
@@ -83,14 +88,25 @@ def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
 
 def _restart_job(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
     after = status.enter(job, "Admitted", "Restarting", message, now)
-    return after.model_copy(update={"restart_generation": job.status.restart_generation + 1, "replacing": ()})
+    number = job.status.restart_generation + 1
+    return after.model_copy(update={"restart_generation": number, "replacing": (), "training_restarts": 0})
 
 
 def _restart_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
-    open_marks = remaining_marks(job, pods)
+    by_uid = {pod.uid: pod for pod in pods}
+    open_marks = remaining_marks(job, by_uid.values())
     more = tuple(mark for mark in marks if mark not in open_marks)
     replacing = (open_marks + more)[:MOST_AT_ONCE]
-    return status.observe_generation(job).model_copy(update={"replacing": replacing})
+    after = status.observe_generation(job).model_copy(update={"replacing": replacing})
+    replaced = (by_uid.get(mark.partition("/")[0]) for mark in more)
+    lost = sum(pod is not None and rendezvous.meets_others(job, pod) for pod in replaced)
+    return after.model_copy(update={"training_restarts": after.training_restarts + lost}) if lost else after
+
+
+def count_removal(job: TorchJob, after: TorchJobStatus) -> TorchJobStatus:
+    """Count the restart of the training processes of all other workers after some of them were removed."""
+    number = after.training_restarts + 1
+    return after.model_copy(update={"training_restarts": number}) if job.spec.rendezvous else after
 
 
 def _count_node_failure(failures: Mapping[str, int], node: str) -> dict[str, int]:

@@ -18,7 +18,7 @@ succeeded nothing grows any more.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count, islice
@@ -31,7 +31,7 @@ from crds.torchjob.status import Admission, Scaling, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers.plan import progress, status
+from reconcilers.plan import progress, restart_counts, status
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.victims import Workers
 from reconcilers.settings import ReconcileSettings
@@ -234,8 +234,11 @@ def _finish_removal(job: Resize) -> ScalingStep | None:
         "charge": _charge_left(job, left),
         "declined": 0,
     }
-    events = (_scaled(scaling, job.granted, left, job.now),) if scaling.to < job.granted else ()
-    return job.write(_after_removal(job, scaling, left), events, job.run.admission.model_copy(update=change))
+    admission, rest = job.run.admission.model_copy(update=change), _after_removal(job, scaling, left)
+    if scaling.to >= job.granted:
+        return job.write(rest, admission=admission)
+    step = job.write(rest, (_scaled(scaling, job.granted, left, job.now),), admission)
+    return replace(step, after=restart_counts.count_removal(job.run.job, step.after))
 
 
 def _after_removal(job: Resize, scaling: Scaling, left: int) -> Scaling | None:

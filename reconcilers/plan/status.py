@@ -87,6 +87,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "node_failures": {},
         "excluded_nodes": (),
         "replacing": (),
+        "training_restarts": 0,
         **backoff.clear(),
     }
     request = restart_requests.pending_request(job)
@@ -210,7 +211,7 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
     update: dict[str, Any] = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
-    update |= {"start_time": None, "scaling": None}
+    update |= {"start_time": None, "scaling": None, "training_restarts": 0}
     return after.model_copy(update=update | backoff.clear())
 
 

@@ -90,6 +90,14 @@ def lead_pods(job: TorchJob) -> list[str]:
     return [lead for stage in job.spec.stages if (lead := _lead(job, stage, None))]
 
 
+def meeting_tasks(spec: TorchJobSpec) -> frozenset[str]:
+    """Return the tasks whose pods meet at the job's rendezvous store: those of the world that the workers belong to."""
+    if not spec.rendezvous:
+        return frozenset()
+    stage = next(stage for stage in spec.stages if WORKER in stage.tasks)
+    return frozenset(training_tasks(spec, stage.tasks))
+
+
 def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
     """Return the name of the pod to which the pods of a stage connect; empty if there is none."""
     if job.spec.rendezvous and WORKER in stage.tasks:

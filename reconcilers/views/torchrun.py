@@ -57,6 +57,8 @@ _ALONE = "<NO_OTHER_FAILURES>"
 _OWN = re.compile(r"torch\.distributed\.elastic\.multiprocessing\.(errors\.ChildFailedError|api\.SignalException)\b")
 """The exceptions of torchrun itself."""
 _OWN_LOG = re.compile(r"[WEI]\d{4} \d\d:\d\d:.* torch/distributed/")
+_RENDEZVOUS = re.compile(r"torch\.distributed\.elastic\.rendezvous\.api\.Rendezvous(Closed|Connection|Timeout)Error\b")
+"""The exceptions with which torchrun ends because of the rendezvous itself."""
 _FRAME = re.compile(r"^(Traceback \(most recent call last\):|\s)")
 _INTERRUPTED = re.compile(r"KeyboardInterrupt\b")
 _UNINFORMATIVE = ("traceback : To enable traceback", "error_file: <N/A>")
@@ -240,6 +242,13 @@ def signal_name(code: int) -> str:
         return signal.Signals(code - 128).name if code > 128 else ""
     except ValueError:
         return ""
+
+
+def rendezvous_error(text: str) -> str:
+    """Return which error of the rendezvous ended torchrun, by the text of its last output: Closed, Connection or
+    Timeout; empty if none did."""
+    found = _RENDEZVOUS.match(text)
+    return found[1] if found else ""
 
 
 def blames_peer(message: str) -> bool:

@@ -100,3 +100,12 @@ def test_signal_name_of_exit_code(code: int, name: str) -> None:
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 60, "9" * 10, "٣"])
 def test_exit_cause_of_huge_number_is_none(said: str, number: str) -> None:
     assert torchrun.exit_cause(said.format(number)) is None
+
+
+def test_error_of_the_rendezvous_is_named() -> None:
+    def error(name: str) -> str:
+        return torchrun.rendezvous_error(torchrun.last_output((MESSAGES / f"{name}.txt").read_text()).text)
+
+    assert (error("rendezvous_closed"), error("rendezvous_connection")) == ("Closed", "Connection")
+    assert error("raises") == ""
+    assert torchrun.rendezvous_error("a process said RendezvousClosedError") == ""

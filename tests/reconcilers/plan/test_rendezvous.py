@@ -1,0 +1,210 @@
+"""Pods that end where pods meet at a rendezvous store: who goes on, who is restarted, and who is not needed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds import labels
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.plan.ending import has_succeeded
+from reconcilers.plan.plan import plan
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import CreatePods, DeletePods, PatchPodMetadata, Plan, WriteStatus
+from reconcilers.views import torchrun
+from reconcilers.views.pod_view import PodView
+from tests.support.reconcilers.builders import ADMISSION, NOW, UID, job, observe, pod, status, task
+
+MESSAGES = Path(__file__).parents[1] / "views" / "torchrun_messages"
+CLOSED, UNREACHABLE = (
+    torchrun.last_output((MESSAGES / f"rendezvous_{name}.txt").read_text()).text for name in ("closed", "connection")
+)
+UPSTREAM = [{"taskType": "Rendezvous", "phase": "Running"}]
+STORE = pod("Rendezvous")
+T = NOW.timestamp()
+
+
+def elastic(
+    workers: int = 3, phase: str = "Running", policy: Any = (), wish: int | None = None, **more: Any
+) -> TorchJob:
+    """Return an elastic job that was granted some workers, as many as it requests unless `wish` says otherwise."""
+    charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
+    admission = ADMISSION | {"charge": charge, "workers": workers, "grown": 0}
+    tasks = {
+        "Worker": task(wish or workers, dependsOn=UPSTREAM),
+        "Rendezvous": task(auxiliary=True, critical=True),
+    }
+    bounds = {"numMinReplicas": 1, "numMaxReplicas": 8, **dict(policy)}
+    return job(tasks, status=status(phase, admission=admission, **more), torchElasticPolicy=bounds)
+
+
+def worker(index: int, **fields: Any) -> PodView:
+    return pod("Worker", index, **fields)
+
+
+def failed(index: int, code: int = 1, message: str = "", **fields: Any) -> PodView:
+    """Return a worker that failed a minute ago."""
+    late = message in (CLOSED, UNREACHABLE)
+    fields = {"reason": "Error", "ended": T - 60, "exit_code": code, "lost_peer": late, **fields}
+    return pod("Worker", index, "Failed", message=message, **fields)
+
+
+def decide(of: TorchJob, *pods: PodView, **settings: Any) -> Plan:
+    chosen = ReconcileSettings(in_place="local", admission_timeout=0.0, **settings)
+    return plan(observe(of, *pods), chosen, NOW)
+
+
+def written(found: Plan) -> dict[str, Any]:
+    """Return the change of the status."""
+    (change,) = [action.change["status"] for action in found.actions if isinstance(action, WriteStatus)] or [{}]
+    return dict(change)
+
+
+def deleted(found: Plan) -> list[str]:
+    return [each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods]
+
+
+def restarted(found: Plan) -> list[str]:
+    """Return the pods whose containers are restarted in place."""
+    patches = [action for action in found.actions if isinstance(action, PatchPodMetadata)]
+    asked = [patch for patch in patches if labels.RESTART_CONTAINERS in patch.metadata.get("annotations", {})]
+    assert all(patch.metadata["annotations"][labels.RENDEZVOUS_ID] == f"{UID}-1" for patch in asked)
+    return [each.name for patch in asked for each in patch.pods]
+
+
+class TestWorkers:
+    @pytest.mark.parametrize(
+        ("lost", "count"),
+        [
+            (failed(1, 137), "restartCount"),
+            (failed(1, 1, "SignalException", cause=143), "restartCount"),
+            (worker(1, deleting=True), "disruptions"),
+        ],
+    )
+    def test_others_go_on_without_a_lost_worker(self, lost: PodView, count: str) -> None:
+        change = written(decide(elastic(), STORE, worker(0), lost, worker(2)))
+        assert (change[count], change["trainingRestarts"], change["replacing"]) == (1, 1, ["worker-1"])
+        assert "restartGeneration" not in change
+
+    @pytest.mark.parametrize("end", [{"message": CLOSED}, {"cause": 1, "message": "ValueError: no data"}])
+    def test_torchrun_that_gave_up_has_closed_the_rendezvous_for_all(self, end: dict[str, Any]) -> None:
+        found = decide(elastic(trainingRestarts=3), STORE, worker(0), failed(1, **end), worker(2))
+        change = written(found)
+        assert (change["restartGeneration"], change["restartCount"], change["trainingRestarts"]) == (1, 1, None)
+        assert (restarted(found), deleted(found)) == (["digits-worker-0", "digits-worker-2"], ["digits-worker-1"])
+
+    def test_script_that_always_fails_fails_the_job(self) -> None:
+        found = decide(elastic(restartCount=6), STORE, worker(0), failed(1, cause=1, message="ValueError: no data"))
+        assert written(found)["phase"] == "Failed"
+
+
+class TestStore:
+    @pytest.mark.parametrize(
+        ("fields", "count"),
+        [
+            ({"deleting": True}, "disruptions"),
+            ({"phase": "Failed", "exit_code": 137, "reason": "Error", "ended": T - 60}, "restartCount"),
+            ({"phase": "Succeeded", "exit_code": 0, "reason": "Completed", "ended": T - 60}, "restartCount"),
+        ],
+    )
+    def test_end_of_store_restarts_all_workers_in_place(self, fields: dict[str, Any], count: str) -> None:
+        found = decide(elastic(2), replace(STORE, **fields), worker(0), worker(1))
+        change = written(found)
+        assert (change["restartGeneration"], change[count]) == (1, 1)
+        assert restarted(found) == ["digits-worker-0", "digits-worker-1"]
+
+    def test_worker_that_lost_the_store_waits_for_the_explanation(self) -> None:
+        lost = failed(1, message=UNREACHABLE, ended=T - 1)
+        found = decide(elastic(2), STORE, worker(0), lost)
+        assert (found.actions, found.requeue_after) == ((), 1.0)
+        explained = decide(elastic(2), replace(STORE, phase="Failed", exit_code=137, ended=T), worker(0), lost)
+        assert written(explained)["restartCount"] == written(explained)["restartGeneration"] == 1
+
+    def test_lost_connection_to_a_living_store_is_a_disruption(self) -> None:
+        found = decide(elastic(2), STORE, worker(0), failed(1, message=UNREACHABLE, node="n1"))
+        change = written(found)
+        assert (change["disruptions"], change["replacing"]) == (1, ["worker-1"])
+        assert not change.keys() & {"restartCount", "restartGeneration", "nodeFailures"}
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"phase": "Failed", "exit_code": 1, "message": "ModuleNotFoundError: No module named 'torch'"},
+            {"phase": "Failed", "exit_code": 128, "reason": "StartError", "message": "exec: python"},
+            {"phase": "Failed", "exit_code": 127, "message": "sh: 1: python: not found"},
+            {"phase": "Pending", "problem": 'CreateContainerError: exec "python": executable file not found in $PATH'},
+        ],
+    )
+    def test_image_without_python_or_torch_fails_the_job(self, fields: dict[str, Any]) -> None:
+        change = written(decide(elastic(2, "Admitted"), replace(STORE, ended=T - 60, **fields)))
+        (why,) = [each for each in change["conditions"] if each["type"] == "Failed"]
+        assert why["reason"] == "RendezvousFailed"
+        assert "digits-rendezvous-0" in why["message"]
+        assert "declare a task Rendezvous" in why["message"]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"phase": "Failed", "exit_code": 137, "reason": "OOMKilled", "ended": T - 60},
+            {"phase": "Pending", "problem": "CreateContainerError: the name is already in use"},
+            {"phase": "Pending", "problem": "ErrImagePull: no such image"},
+        ],
+    )
+    def test_other_troubles_of_the_store_may_pass(self, fields: dict[str, Any]) -> None:
+        assert written(decide(elastic(2, "Admitted"), replace(STORE, **fields))).get("phase") != "Failed"
+
+
+class TestEnd:
+    def test_worker_that_came_too_late_has_not_failed(self) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), worker(1), failed(2, message=CLOSED))
+        assert not decide(elastic(), *pods).actions
+        assert not has_succeeded(elastic(), pods)
+        assert has_succeeded(elastic(), (pods[0], pods[1], worker(1, phase="Succeeded"), pods[3]))
+
+    def test_no_worker_is_made_once_one_has_succeeded(self) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), worker(1))
+        assert not [action for action in decide(elastic(), *pods).actions if isinstance(action, CreatePods)]
+        assert has_succeeded(elastic(), (STORE, worker(0, phase="Succeeded"), worker(1, phase="Succeeded")))
+
+    def test_worker_that_has_not_joined_is_not_needed(self) -> None:
+        waiting = worker(2, phase="Pending", shut_since=T)
+        pods = (STORE, worker(0, phase="Succeeded"), worker(1, phase="Succeeded"), waiting)
+        assert has_succeeded(elastic(), pods)
+
+    def test_worker_that_fails_by_itself_at_the_end_counts(self) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), failed(1, cause=1, message="OSError: disk full"))
+        assert written(decide(elastic(2), *pods))["restartCount"] == 1
+        assert not has_succeeded(elastic(2), pods)
+
+    def test_success_before_a_restart_of_all_pods_closes_nothing(self) -> None:
+        again = elastic(2, "Admitted", restartGeneration=1)
+        pods = (replace(STORE, restart=1), worker(0, phase="Succeeded"), worker(1, restart=1))
+        assert "digits-worker-0" in deleted(decide(again, *pods))
+
+
+class TestRestartsOfProcesses:
+    @pytest.mark.parametrize(("spent", "most", "is_whole"), [(8, 10, False), (9, 10, True), (0, 1, True), (0, 0, True)])
+    def test_loss_that_uses_up_the_last_restart_restarts_all_pods(self, spent: int, most: int, is_whole: bool) -> None:
+        before = elastic(policy={"maxRestarts": most}, trainingRestarts=spent)
+        found = decide(before, STORE, worker(0), failed(1, 137), worker(2))
+        assert (written(found).get("restartGeneration") == 1) is is_whole
+        assert written(found).get("trainingRestarts") == (None if is_whole else 9)
+        assert restarted(found) == (["digits-worker-0", "digits-worker-2"] if is_whole else [])
+        assert written(found)["restartCount"] == 1, "the loss is counted as before"
+
+    def test_restarts_that_are_used_up_without_a_loss_are_renewed_uncounted(self) -> None:
+        found = decide(elastic(2, trainingRestarts=10), STORE, worker(0), worker(1))
+        change = written(found)
+        assert (change["restartGeneration"], change["trainingRestarts"]) == (1, None)
+        assert not change.keys() & {"restartCount", "disruptions"}
+        assert restarted(found) == ["digits-worker-0", "digits-worker-1"]
+        assert not decide(elastic(2, trainingRestarts=9), STORE, worker(0), worker(1)).actions
+
+    @pytest.mark.parametrize(("to", "spent"), [(2, 5), (3, 4)])
+    def test_removal_of_workers_counts_once_unless_they_never_joined(self, to: int, spent: int) -> None:
+        victims = {"from": 3, "to": to, "since": "2026-01-02T03:00:00Z", "victims": ["digits-worker-2"]}
+        shrinking = elastic(3, wish=to, trainingRestarts=4, scaling=victims)
+        change = written(decide(shrinking, STORE, worker(0), worker(1)))
+        assert change["admission"]["workers"] == 2
+        assert change.get("trainingRestarts", 4) == spent
