@@ -72,6 +72,9 @@ SYNC_SECONDS = 60.0
 OTHERS = tuple(each for each in optional_kinds.KINDS if each != ALPHA_POD_GROUPS)
 """All foreign kinds; one version of Kubernetes' native pod groups is enough."""
 
+POLICY = {"mode": "InPlaceRestart"}
+"""An elastic policy without a rendezvous store: the first worker has a service that others connect to."""
+
 
 @dataclass
 class Stage:
@@ -87,9 +90,9 @@ class Stage:
     def admin(self) -> Cluster:
         return self.access.admin
 
-    def job(self, status: Manifest | None = None, name: str = "train", **spec: Any) -> JobKey:
+    def job(self, status: Manifest | None = None, name: str = "train", only: str = "Master", **spec: Any) -> JobKey:
         """Create a job of one pod and return its key."""
-        body = manifest(name, TENANT, {"Master": task()}, **spec)
+        body = manifest(name, TENANT, {only: task()}, **spec)
         made = self.admin.create(TORCHJOBS, body, TENANT)["metadata"]
         if status is not None:
             self.admin.patch(TORCHJOBS, name, {"status": status}, TENANT, subresource="status")
@@ -199,10 +202,10 @@ def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -
 
 
 def service(stage: Stage, key: JobKey | None = None) -> None:
-    """Create a service with the name that the job's master needs."""
+    """Create a service with the name that the job's first worker needs."""
     # The owner has to exist: otherwise garbage collection would delete the service first.
     own = owner(key or stage.job(name="another"))
-    metadata = {"name": "train-master-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
+    metadata = {"name": "train-worker-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
     stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
 
@@ -438,7 +441,7 @@ def _a_job_gets_its_pods(stage: Stage) -> str:
 
 @scene(WORKER, "services", "create")
 def _a_job_that_may_grow_gets_its_service(stage: Stage) -> str:
-    return stage.reconcile(stage.job(torchElasticPolicy={}))
+    return stage.reconcile(stage.job(only="Worker", torchElasticPolicy=POLICY))
 
 
 @scene(WORKER, "torchjobs", "delete")
@@ -477,14 +480,14 @@ def _a_suspended_job_has_pods(stage: Stage) -> str:
 
 @scene(WORKER, "services", "get")
 def _a_service_is_there_already(stage: Stage) -> str:
-    key = stage.job(torchElasticPolicy={})
+    key = stage.job(only="Worker", torchElasticPolicy=POLICY)
     service(stage, key)
     return stage.reconcile(key)
 
 
 @scene(WORKER, "services", "delete")
 def _a_service_of_an_earlier_job_is_there(stage: Stage) -> str:
-    key = stage.job(torchElasticPolicy={})
+    key = stage.job(only="Worker", torchElasticPolicy=POLICY)
     service(stage)
     return stage.reconcile(key)
 
