@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from crds import labels
+from crds.resources import quantities
 from tests.faults.node import GROUP_NAME
 from tests.faults.scenarios.scenario import NAMESPACE
 
@@ -109,5 +110,5 @@ def _asked(spec: Mapping[str, Any]) -> Counter[str]:
     found = Counter({"pods": 1})
     for container in spec["containers"]:
         for name, amount in (container.get("resources") or {}).get("requests", {}).items():
-            found[name] += int(amount) * UNITS.get(name, 1)
+            found[name] += quantities.parse(name, amount)
     return found
