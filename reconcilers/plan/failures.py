@@ -165,9 +165,15 @@ def _find_fault_of_task(
         )
         return PodFault(pod, "Permanent", message, rendezvous.FAILED)
     fault = _find_fault(policy, pod, pod.node in dead, pod.uid in restarting)
-    if fault is not None and rendezvous.meets_others(job, pod) and rendezvous.lost_store(pod):
+    lost_store = rendezvous.meets_others(job, pod) and rendezvous.lost_store(pod)
+    if fault is not None and (lost_store or (rendezvous.is_store(job, pod) and _was_killed(pod))):
         return replace(fault, kind="Disruption")
     return fault
+
+
+def _was_killed(pod: PodView) -> bool:
+    """Return whether a signal from outside ended a program that by itself never ends."""
+    return pod.phase == "Failed" and pod.reason != "OOMKilled" and is_transient(pod.exit_code or 0)
 
 
 def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:

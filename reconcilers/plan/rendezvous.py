@@ -11,7 +11,8 @@ name for it, which only a restart of all of them gives.
     rendezvous was closed
     it found the rendezvous closed by a success        it came too late: no failure, and it is not needed
 
-    end of the store                                   all pods are restarted: every torchrun ends with the store
+    end of the store                                   all pods are restarted: every torchrun ends with the store. It
+                                                       is a disruption if a signal from outside ended it
     it has no python or no torch                       the job fails: it would have none next time
 
 Whenever a pod is lost or removed, torchrun restarts the processes of all others, which counts towards `maxRestarts` of

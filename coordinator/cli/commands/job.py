@@ -28,7 +28,9 @@ from coordinator.cli.lazy_group import LazyGroup
 from coordinator.cli.session import Session, pass_session
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
-from crds.torchjob import torchjob
+from crds.torchjob import grant, torchjob
+from crds.torchjob.tasks import WORKER
+from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster
 
@@ -128,8 +130,8 @@ def logs(session: Session, name: str, follow: bool, task: str | None, index: int
     item = job_ref.find(session, name)
     parsed = torchjob.parse(item)
     types = {task_type.lower(): task_type for task_type in parsed.spec.tasks}
-    selected = next(iter(types)) if task is None else task.lower()
-    if selected not in types or index >= parsed.spec.tasks[types[selected]].num_tasks:
+    selected = _first_task(parsed) if task is None else task.lower()
+    if selected not in types or index not in _indexes(parsed, types[selected]):
         sizes = ", ".join(f"{task_type} 0..{spec.num_tasks - 1}" for task_type, spec in parsed.spec.tasks.items())
         raise click.UsageError(f"job {name} has no {task or selected} {index}; it has {sizes}")
     pod = parsed.pod_name(types[selected], index)
@@ -138,6 +140,20 @@ def logs(session: Session, name: str, follow: bool, task: str | None, index: int
     for piece in session.cluster.logs(pod, parsed.key.namespace, container, follow=follow):
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
+
+
+def _first_task(job: TorchJob) -> str:
+    """Return the task of rank 0, in lower case; a task without ranks only if there is no other."""
+    ranked = (name for name, task in job.spec.tasks.items() if not task.auxiliary)
+    return next(ranked, next(iter(job.spec.tasks))).lower()
+
+
+def _indexes(job: TorchJob, task_type: str) -> frozenset[int]:
+    """Return the indexes of the pods of a task: those that are requested, and those that were granted."""
+    count = job.spec.tasks[task_type].num_tasks
+    is_granted = task_type == WORKER and job.admission is not None
+    granted = grant.indexes(job.admission, count) if is_granted and job.admission is not None else ()
+    return frozenset({*range(count), *granted})
 
 
 def _wait_for_start(session: Session, key: JobKey, pod: str) -> None:

@@ -209,6 +209,20 @@ def test_job_logs_lists_the_pods_of_the_job_for_an_unknown_pod(torchq: Torchq, j
     assert "train-master-0" in torchq("job", "logs", "train", code=1).stderr
 
 
+def test_job_logs_are_those_of_a_worker_not_of_the_store(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    body = manifest("grows", tasks={"Worker": task(2)})
+    body["spec"]["torchElasticPolicy"] = {"numMinReplicas": 1}
+    embedded_cluster.create(TORCHJOBS, body, namespace)
+    assert "grows-worker-0" in torchq("job", "logs", "grows", code=1).stderr
+    admission = {"queue": "q", "attempt": 1, "epoch": 1, "workers": 2, "indexes": "0,2", "grown": 1}
+    change = {"status": {"phase": "Running", "admission": admission}}
+    embedded_cluster.patch(TORCHJOBS, "grows", change, namespace, subresource="status")
+    assert "grows-worker-2" in torchq("job", "logs", "grows", "--index", "2", code=1).stderr
+    assert "Worker 0..1" in torchq("job", "logs", "grows", "--index", "3", code=2).stderr
+
+
 def test_config_masks_secrets_and_names_the_source_of_each_setting(torchq: Torchq) -> None:
     shown = torchq("config", TORCHQ_REDIS_URL="redis://me:secret@host:6379/2", TORCHQ_THREADS="3").output
     assert "secret" not in shown

@@ -104,7 +104,9 @@ class TestStore:
         ("fields", "count"),
         [
             ({"deleting": True}, "disruptions"),
-            ({"phase": "Failed", "exit_code": 137, "reason": "Error", "ended": T - 60}, "restartCount"),
+            ({"phase": "Failed", "exit_code": 137, "reason": "Error", "ended": T - 60}, "disruptions"),
+            ({"phase": "Failed", "exit_code": 137, "reason": "OOMKilled", "ended": T - 60}, "restartCount"),
+            ({"phase": "Failed", "exit_code": 1, "reason": "Error", "ended": T - 60}, "restartCount"),
             ({"phase": "Succeeded", "exit_code": 0, "reason": "Completed", "ended": T - 60}, "restartCount"),
         ],
     )
@@ -119,7 +121,7 @@ class TestStore:
         found = decide(elastic(2), STORE, worker(0), lost)
         assert (found.actions, found.requeue_after) == ((), 1.0)
         explained = decide(elastic(2), replace(STORE, phase="Failed", exit_code=137, ended=T), worker(0), lost)
-        assert written(explained)["restartCount"] == written(explained)["restartGeneration"] == 1
+        assert written(explained)["disruptions"] == written(explained)["restartGeneration"] == 1
 
     def test_lost_connection_to_a_living_store_is_a_disruption(self) -> None:
         found = decide(elastic(2), STORE, worker(0), failed(1, message=UNREACHABLE, node="n1"))

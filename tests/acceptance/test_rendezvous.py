@@ -1,0 +1,97 @@
+"""An elastic job of torchrun on real processes: it grows, and loses a worker, then its rendezvous store."""
+
+import contextlib
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from crds.api_resources import PODS
+from kube import errors
+from tests.support.acceptance.jobs import job
+from tests.support.acceptance.stack import Stack, fresh, until
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
+]
+
+TRAINING = """
+import os, pathlib, sys
+import torch, torch.distributed as dist
+folder = pathlib.Path(sys.argv[1])
+dist.init_process_group("gloo")
+with open(folder / "starts", "a") as file:
+    print(os.environ["POD"], dist.get_world_size(), os.environ["PET_RDZV_ID"], os.getppid(), file=file)
+while True:
+    done = torch.tensor([float((folder / "go").exists())])
+    dist.all_reduce(done)
+    if done.item() > 0:
+        break
+dist.destroy_process_group()
+"""
+
+
+class Training:
+    """An elastic job whose processes note each of their starts: pod, size of the world, rendezvous, pid of torchrun."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.stack, self.folder, self.name = stack, folder, fresh("meet")
+        (folder / "train.py").write_text(TRAINING)
+        body = job(
+            self.name, ["torchrun", str(folder / "train.py"), str(folder)], workers=2, policy="OnFailure", cpu="100m"
+        )
+        tasks = body["spec"]["torchTaskSpecs"]
+        body["spec"] |= {
+            "torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 3},
+            "torchTaskSpecs": {"Worker": {**tasks["Worker"], "dependsOn": []}},
+        }
+        stack.submit(body)
+        self.met(2)
+
+    def starts(self) -> list[list[str]]:
+        with contextlib.suppress(FileNotFoundError):
+            return [line.split() for line in (self.folder / "starts").read_text().splitlines()]
+        return []
+
+    def met(self, size: int, after: int = 0, rendezvous: str = "") -> list[list[str]]:
+        """Wait until the pods meet in a world of this size, and return the starts since the first `after` ones."""
+
+        def meeting() -> list[list[str]]:
+            return [each for each in self.starts()[after:] if each[1] == str(size) and each[2].endswith(rendezvous)]
+
+        until(meeting, lambda found: len({pod for pod, *_ in found}) == size)
+        return self.starts()[after:]
+
+    def uids(self) -> dict[str, str]:
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.stack.pods(self.name)}
+
+
+def test_training_goes_on_while_workers_and_store_come_and_go(stack: Stack, tmp_path: Path) -> None:
+    training = Training(stack, tmp_path)
+    first, begun = training.uids(), len(training.starts())
+
+    stack.torchq("job", "scale", training.name, "3")
+    joined = training.met(3, begun)
+    assert len(joined) == 3, "one restart takes the new worker in"
+    assert first.items() <= training.uids().items()
+
+    grown, begun = training.uids(), len(training.starts())
+    agent = next(int(pid) for pod, _, _, pid in joined if pod.endswith("-worker-0"))
+    os.kill(agent, signal.SIGKILL)
+    training.met(3, begun)
+    replaced = {name for name, uid in training.uids().items() if grown[name] != uid}
+    assert replaced == {f"{training.name}-worker-0"}
+
+    before, begun = training.uids(), len(training.starts())
+    with contextlib.suppress(errors.NotFound):
+        stack.api.delete(PODS, f"{training.name}-rendezvous-0", "default", grace_period_seconds=5)
+    training.met(3, begun, rendezvous="-1")
+    replaced = {name for name, uid in training.uids().items() if before[name] != uid}
+    assert replaced == {f"{training.name}-rendezvous-0"}, "the workers are restarted in place"
+
+    (tmp_path / "go").touch()
+    status = stack.reach(training.name, "Succeeded")["status"]
+    assert (status["restartCount"], status["disruptions"], status["restartGeneration"]) == (1, 1, 1)
