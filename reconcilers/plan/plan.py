@@ -219,7 +219,7 @@ def _plan_excess(
         return Plan((RaiseCharge(active.admission.attempt, excess.charge), *written), requeue_after=0.0)
     message = excess.describe_refusal(active.admission.queue, observation.no_room)
     after = status.vacate(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
-    return Plan(status.write(job, after, active.pods) + deletion.delete(observation.pods))
+    return Plan(status.write(job, after, active.pods) + deletion.delete(active.pods))
 
 
 def _plan_over_quota(

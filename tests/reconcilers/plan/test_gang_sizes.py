@@ -30,8 +30,8 @@ def running(size: int, least: int | None = None, **scaling: Any) -> TorchJob:
     return job({"Worker": task(wish)}, found, torchElasticPolicy=policy)
 
 
-def decided(described: TorchJob, minimum: int, pods: int) -> list[Action]:
-    """Return the actions for a running group with a minimum, and some running pods."""
+def decided(described: TorchJob, minimum: int, pods: int, pending: int = 0) -> list[Action]:
+    """Return the actions for a running group with a minimum, some running pods, and some more that do not run."""
     assert described.admission is not None
     granted = Grant(described, described.admission).job
     scheduling = Scheduling(job=granted, admission=described.admission, backend=VOLCANO)
@@ -45,6 +45,7 @@ def decided(described: TorchJob, minimum: int, pods: int) -> list[Action]:
     }
     group = VOLCANO.trim({**manifest, "status": {"phase": "Running"}})
     workers = [pod("Worker", index, node="n1") for index in range(pods)]
+    workers += [pod("Worker", pods + index, "Pending") for index in range(pending)]
     found = observe(described, *workers, reservation=sizes.held(described.admission.workers or 0))
     return list(plan(replace(found, groups=(group,)), SETTINGS, NOW).actions)
 
@@ -65,7 +66,7 @@ def test_added_pods_join_the_existing_group() -> None:
 
 
 def test_minimum_of_a_job_without_one_is_raised_when_the_added_workers_run() -> None:
-    assert not minimum(decided(running(4, **JOINING), 2, 2))
+    assert not minimum(decided(running(4, **JOINING), 2, 2, pending=2))
     assert minimum(decided(running(4), 2, 4)) == [4]
 
 

@@ -394,6 +394,17 @@ class TestRevokedGrowth:
         job.work()
         assert (job.indexes(), grant_of(job)) == ([0, 1, 3], (3, "0-1,3", 1))
 
+    def test_missing_worker_waits_for_the_room_of_a_removed_one(self) -> None:
+        """The first worker is never removed, so another one goes although it has a pod and the first has none."""
+        job = resizing(3, **ELASTIC)
+        del job.pods["digits-worker-0"]
+        job.reservation = sizes.held(1)
+        job.work()
+        assert job.indexes() == [1, 2]
+        job.end()
+        job.work()
+        assert job.indexes() == [0]
+
 
 class TestEnd:
     def test_no_worker_is_added_after_the_first_success(self) -> None:
@@ -443,6 +454,20 @@ class TestInterruptions:
         job.end()
         job.work()
         assert (job.known.status.phase, scaling(job), job.known.admission) == ("Suspended", None, None)
+
+    def test_no_pod_of_a_static_world_meets_a_removed_one_from_before_a_restart(self) -> None:
+        job = resizing(3, restartScope="Job", **ELASTIC)
+        job.want(2)
+        job.work()
+        fail(job, 0)
+        job.work()
+        kept = {"digits-worker-2": job.pods["digits-worker-2"]}
+        job.pods = kept
+        job.work()
+        assert job.indexes() == [2]
+        job.end()
+        job.work()
+        assert [(pod.index, pod.restart) for pod in job.pods.values()] == [(0, 1), (1, 1)]
 
     def test_job_that_is_resumed_before_its_pods_are_gone_keeps_its_grant(self) -> None:
         job = resizing(4, **ELASTIC)

@@ -1,5 +1,6 @@
 """Which workers a job loses first, and which names are refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,10 @@ def test_spot_workers_go_before_others() -> None:
     workers = found(*pods, count=3, spotTaskSpec={"numSpotTasks": 1})
     assert [workers.members[f"digits-worker-{index}"].spot for index in range(3)] == [False, False, True]
     assert workers.choose(2) == ("digits-worker-1", "digits-worker-2")
+    first = workers.members["digits-worker-0"]
+    members = {**workers.members, first.name: replace(first, spot=True)}
+    assert replace(workers, members=members).choose(3)[1:] == ("digits-worker-2", "digits-worker-0")
+    assert replace(workers, members={**members, "digits-worker-2": replace(first, index=2)}).choose(2)[1] == first.name
 
 
 @pytest.mark.parametrize(
