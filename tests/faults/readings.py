@@ -20,19 +20,33 @@ SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota")
 """The reasons for which a job gives its room back though neither its owner nor its queue demands it."""
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """The upstream task of each task by default, if the job has both and the spec names none."""
+STORE = "Rendezvous"
+"""The task that an elastic job has without declaring it. Its one pod is up before the workers meet there."""
+
+
+def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the tasks of a job with their upstreams, and with the store of its workers if its admission has one."""
+    declared = spec["torchTaskSpecs"]
+    tasks = {
+        name: {"dependsOn": [{"taskType": IMPLIED[name]}] if IMPLIED.get(name) in declared else [], **task}
+        for name, task in declared.items()
+    }
+    meets = "Worker" in tasks and (spec.get("torchElasticPolicy") or {}).get("mode", "Rendezvous") == STORE
+    if meets and "torchElasticPolicy" in spec and not (admission and "grown" not in admission):
+        worker = tasks["Worker"]
+        tasks["Worker"] = {**worker, "dependsOn": [*worker["dependsOn"], {"taskType": STORE, "phase": "Running"}]}
+        tasks.setdefault(STORE, {"dependsOn": []})
+    return tasks
 
 
 class Task:
     """A task of a job, as the observer reads it."""
 
     def __init__(self, name: str, spec: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-        tasks = job["torchTaskSpecs"]
-        implied = IMPLIED.get(name)
-        waits = [{"taskType": implied}] if implied in tasks else []
-        upstreams = [(each["taskType"].lower(), each.get("phase", "Running")) for each in spec.get("dependsOn", waits)]
+        upstreams = [(each["taskType"].lower(), each.get("phase", "Running")) for each in spec["dependsOn"]]
         self.count: int = spec.get("numTasks", 1)
         self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, self.count))
-        self.auxiliary: bool = spec.get("auxiliary", name == "AIMaster")
+        self.auxiliary: bool = spec.get("auxiliary", name in ("AIMaster", STORE))
         self.runs_after = [each for each, phase in upstreams if phase == "Running"]
         self.follows = [each for each, phase in upstreams if phase == "Succeeded"]
 
@@ -42,16 +56,15 @@ class Job:
 
     def __init__(self, raw: bytes) -> None:
         manifest = orjson.loads(raw)
+        spec: Mapping[str, Any] = manifest["spec"]
         self.status: Mapping[str, Any] = manifest.get("status") or {}
         self.name: str = manifest["metadata"]["name"]
-        self.whole: bool = (manifest["spec"].get("restartScope") or "Job") == "Job"
-        self.tasks = {
-            name.lower(): Task(name, spec, manifest["spec"])
-            for name, spec in manifest["spec"]["torchTaskSpecs"].items()
-        }
-        self.suspended: bool = bool(manifest["spec"].get("suspend"))
-        self.phase: str = self.status.get("phase", "")
+        self.whole: bool = (spec.get("restartScope") or "Job") == "Job"
         self.admission: Mapping[str, Any] = self.status.get("admission") or {}
+        tasks = _tasks_of(spec, self.admission)
+        self.tasks = {name.lower(): Task(name, task, spec) for name, task in tasks.items()}
+        self.suspended: bool = bool(spec.get("suspend"))
+        self.phase: str = self.status.get("phase", "")
         true = (each for each in self.status.get("conditions") or () if each["status"] == "True")
         self.late = any(each["type"] == "Admitted" and each["reason"] in SENT_BACK for each in true)
         self.finished = self.phase in ("Succeeded", "Failed")
