@@ -3,12 +3,12 @@
 One rule: pure. Whatever counts pods of an admitted job reads the result of `as_granted`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission
-from crds.torchjob.tasks import RENDEZVOUS, WORKER
+from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 
 
@@ -17,19 +17,27 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
 
     Versions that wrote no number of growths did not imply a task Rendezvous. Their pods run without it.
     """
-    tasks = dict(job.spec.torch_task_specs)
-    worker = tasks.get(WORKER)
-    if worker is None:
+    before = job.spec.torch_task_specs
+    if WORKER not in before:
         return job
-    if admission.grown is None and job.spec.has_implied_rendezvous:
-        del tasks[RENDEZVOUS]
-        others = tuple(upstream for upstream in worker.depends_on if upstream.task_type != RENDEZVOUS)
-        worker = worker.model_copy(update={"depends_on": others})
+    is_earlier = admission.grown is None and job.spec.has_implied_rendezvous
+    tasks = _without_store(before) if is_earlier else before
+    worker = tasks[WORKER]
     if admission.workers is not None and admission.workers != worker.num_tasks:
-        worker = worker.model_copy(update={"num_tasks": admission.workers})
-    if worker is tasks[WORKER]:
+        tasks = {**tasks, WORKER: worker.model_copy(update={"num_tasks": admission.workers})}
+    if tasks is before:
         return job
-    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs={**tasks, WORKER: worker})})
+    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs=tasks)})
+
+
+def _without_store(tasks: Mapping[str, TaskSpec]) -> dict[str, TaskSpec]:
+    """Return the tasks without the rendezvous store, for which none of them waits."""
+    return {name: _without_upstream(task) for name, task in tasks.items() if name != RENDEZVOUS}
+
+
+def _without_upstream(task: TaskSpec) -> TaskSpec:
+    others = tuple(upstream for upstream in task.depends_on if upstream.task_type != RENDEZVOUS)
+    return task if len(others) == len(task.depends_on) else task.model_copy(update={"depends_on": others})
 
 
 def _with_fields(spec: TorchJobSpec, **changes: object) -> TorchJobSpec:

@@ -2,6 +2,9 @@
 
 One rule: pure, over the fields of a spec as they are written. The task is implied when a job is parsed and never
 stored. A task of that name in the job takes its place.
+
+The workers wait until the store runs, and so does a Master that belongs to their world. The implied store waits for the
+same successes as the workers.
 """
 
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from typing import Any
 
 from crds.torchjob import rendezvous_store, size_limits
 from crds.torchjob.processes import MAIN
-from crds.torchjob.tasks import RENDEZVOUS, WORKER, leads_to, with_defaults
+from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, leads_to, with_defaults
 
 REQUESTS = {"cpu": "50m", "memory": "320Mi"}
 """What the store requests. It takes 220 MB, which is the import of torch."""
@@ -82,11 +85,47 @@ def _items(dependencies: Any) -> tuple[Any, ...]:
 
 
 def _with_store(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return the tasks with the store; `tasks` have their defaults."""
-    worker = tasks[WORKER]
-    store = {"auxiliary": True, "critical": True} | tasks.get(RENDEZVOUS, {"template": template(worker["template"])})
-    dependencies = tuple(worker.get("dependsOn", ()))
-    named = {dependency.get("taskType") for dependency in dependencies}
-    if RENDEZVOUS not in named and not leads_to(tasks, RENDEZVOUS, WORKER):
-        worker = worker | {"dependsOn": (*dependencies, {"taskType": RENDEZVOUS, "phase": "Running"})}
-    return tasks | {RENDEZVOUS: store, WORKER: worker}
+    """Return the tasks with the store, and with those that meet there waiting for it; `tasks` have their defaults."""
+    worker, fixed = tasks[WORKER], {"auxiliary": True, "critical": True}
+    successes = _successes(tasks, WORKER)
+    # In the stage of the workers, the store takes no room beside the stages before.
+    waits = tuple({"taskType": name, "phase": "Succeeded"} for name in sorted(successes))
+    implied = {"template": template(worker["template"]), "dependsOn": waits}
+    completed = tasks | {RENDEZVOUS: fixed | tasks.get(RENDEZVOUS, implied)}
+    meeting = [WORKER, MASTER] if MASTER in tasks and _successes(tasks, MASTER) == successes else [WORKER]
+    return completed | {
+        name: _wait_for_store(tasks[name]) for name in meeting if not leads_to(completed, RENDEZVOUS, name)
+    }
+
+
+def _wait_for_store(task: Any) -> Any:
+    """Return a task that waits until the store runs, unless it says itself how it waits for it."""
+    dependencies = task.get("dependsOn", ()) if isinstance(task, dict) else None
+    if RENDEZVOUS in (name for name, _ in _upstreams(task)) or not isinstance(dependencies, list | tuple):
+        return task
+    return task | {"dependsOn": (*dependencies, {"taskType": RENDEZVOUS, "phase": "Running"})}
+
+
+def _successes(tasks: Mapping[str, Any], start: str) -> set[str]:
+    """Return the tasks for whose success a task waits, directly or through tasks that it waits for.
+
+    A task that never succeeds, or that does not exist, is reported where it is declared.
+    """
+    found, ahead, visited = set(), [start], {start}
+    while ahead:
+        for name, phase in _upstreams(tasks.get(ahead.pop())):
+            if name in visited or name == RENDEZVOUS or not isinstance(tasks.get(name), dict):
+                continue
+            if phase != "Succeeded":
+                visited.add(name)
+                ahead.append(name)
+            elif tasks[name].get("restartPolicy") != "Always":
+                found.add(name)
+    return found
+
+
+def _upstreams(task: Any) -> list[tuple[str, Any]]:
+    """Return the tasks that a task waits for, each with the phase; a malformed entry is left out."""
+    dependencies = _items(task.get("dependsOn", ())) if isinstance(task, dict) else ()
+    entries = [entry for entry in dependencies if isinstance(entry, dict) and isinstance(entry.get("taskType"), str)]
+    return [(entry["taskType"], entry.get("phase", "Running")) for entry in entries]

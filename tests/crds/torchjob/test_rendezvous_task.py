@@ -23,6 +23,11 @@ def elastic(policy: dict[str, Any] | None = POLICY, **tasks: Any) -> dict[str, A
     return job(torchTaskSpecs=tasks or {"Worker": task(numTasks=2)}, **fields)
 
 
+def after(task_type: str) -> dict[str, str]:
+    """Return a dependency on the success of a task."""
+    return {"taskType": task_type, "phase": "Succeeded"}
+
+
 def spec_of(manifest: dict[str, Any]) -> TorchJobSpec:
     return torchjob.parse(manifest).spec
 
@@ -70,7 +75,42 @@ def test_workers_wait_for_the_store_beside_what_they_wait_for() -> None:
     implied = spec_of(elastic(Master=task(), Worker=task()))
     assert implied.tasks["Worker"].depends_on == (Dependency(task_type="Master"), STORE)
     declared = spec_of(elastic(Master=task(), Worker=task(dependsOn=[])))
-    assert declared.tasks["Worker"].depends_on == (STORE,)
+    assert declared.tasks["Worker"].depends_on == declared.tasks["Master"].depends_on == (STORE,)
+
+
+def test_store_exists_with_the_workers_not_before() -> None:
+    large, small = template(cpu="1", memory="1Gi"), template(memory="1Gi")
+    spec = spec_of(
+        elastic(
+            Fetch=task(template=large),
+            Prepare=task(template=large, dependsOn=[after("Fetch")]),
+            Master=task(template=small, dependsOn=[after("Prepare")]),
+            Worker=task(template=small),
+        )
+    )
+    assert [set(stage.tasks) for stage in spec.stages] == [{"Fetch"}, {"Prepare"}, {"Master", "Worker", "Rendezvous"}]
+    assert spec.tasks["Rendezvous"].depends_on == (Dependency(task_type="Prepare", phase="Succeeded"),)
+    assert spec.charge == {"jobs": 1, "pods": 3, "cpu": 1000, "memory": 2 * 2**30 + 320 * 2**20}
+
+
+def test_master_outside_of_the_world_of_workers_does_not_wait_for_the_store() -> None:
+    before = elastic(Master=task(), Worker=task(dependsOn=[after("Master")]))
+    apart = elastic(Master=task(), Prepare=task(), Worker=task(dependsOn=[after("Prepare")]))
+    for spec in (spec_of(before), spec_of(apart)):
+        assert spec.tasks["Master"].depends_on == ()
+        assert spec.tasks["Worker"].depends_on[-1] == STORE
+    circle = elastic(Master=task(), Worker=task(), Rendezvous=task(dependsOn=[{"taskType": "Master"}]))
+    assert spec_of(circle).tasks["Master"].depends_on == ()
+
+
+@pytest.mark.parametrize("upstream", ["Service", "Missing", "Worker"])
+def test_upstream_that_never_succeeds_is_reported_once(upstream: str) -> None:
+    tasks = {"Service": task(restartPolicy="Always"), "Worker": task(dependsOn=[after(upstream)])}
+    with pytest.raises(InvalidObject) as found:
+        torchjob.parse(elastic(**tasks))
+    with pytest.raises(InvalidObject) as plain:
+        torchjob.parse(elastic(None, **tasks))
+    assert found.value.problems == plain.value.problems
 
 
 def test_declared_task_takes_the_place_of_the_store() -> None:
@@ -124,12 +164,11 @@ def test_measurements_do_not_depend_on_the_implied_template() -> None:
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
 def test_admission_of_an_earlier_version_has_no_store(workers: int | None) -> None:
-    found = torchjob.parse(elastic())
+    found = torchjob.parse(elastic(Master=task(), Worker=task(numTasks=2)))
     earlier = Admission(queue="team", attempt=1, epoch=1, workers=workers)
     granted = grant.as_granted(found, earlier)
-    assert granted.spec == spec_of(elastic(None, Worker=task(numTasks=workers or 2))).model_copy(
-        update={"torch_elastic_policy": found.spec.torch_elastic_policy}
-    )
+    plain = spec_of(elastic(None, Master=task(), Worker=task(numTasks=workers or 2)))
+    assert granted.spec == plain.model_copy(update={"torch_elastic_policy": found.spec.torch_elastic_policy})
     assert not granted.spec.rendezvous
     assert grant.as_granted(found, earlier.model_copy(update={"grown": 0})).spec.rendezvous
 
