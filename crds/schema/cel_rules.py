@@ -12,6 +12,7 @@ from crds.resources.amounts import PODS
 from crds.schema import structural
 from crds.schema.structural import Schema
 from crds.torchjob import checks, processes
+from crds.torchjob.jobspec import DEFAULT_GRACE
 from crds.torchjob.rendezvous_task import MOST_OTHERS
 from crds.torchjob.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, RENDEZVOUS, WORKER
 
@@ -20,6 +21,7 @@ Rule = dict[str, str | bool]
 NAMED_TYPES = (MASTER, WORKER, AI_MASTER)
 _ANY_CASE = "^(?i)(" + "|".join(name.lower() for name in NAMED_TYPES) + ")$"
 _OTHERS = f"t in {list(NAMED_TYPES)}"
+_MOST_SECONDS = 2**31 - 1
 _ALWAYS_SHORT = checks.MAX_POD_NAME - 2 - LONGEST_TASK_TYPE - len(str(MOST_TASKS - 1))
 """Length of a job's name up to which no pod's name is too long, whatever the job's tasks are."""
 
@@ -129,7 +131,23 @@ def spec() -> list[Rule]:
             processes.ONE_VALUE,
             ".nprocPerNode",
         ),
+        _shutdown_within_grace(),
     ]
+
+
+def _shutdown_within_grace() -> Rule:
+    """Return the rule that the processes of a worker have ended before its pod is killed."""
+    limit, worker = "self.torchElasticPolicy.shutdownTimeoutSeconds", f"self.torchTaskSpecs.{WORKER}"
+    grace = f"{worker}.template.spec.terminationGracePeriodSeconds"
+    is_given = f"has({grace}) && type({grace}) == int"
+    expression = (
+        f"!has(self.torchElasticPolicy) || !has({limit}) || !has({worker}) || "
+        f"{limit} < ({is_given} ? {grace} : {DEFAULT_GRACE})"
+    )
+    pod_seconds = f"({is_given} ? {_digits(grace, _MOST_SECONDS)} : '{DEFAULT_GRACE}')"
+    message = f"'{checks.LONG_SHUTDOWN}: ' + {_digits(limit, _MOST_SECONDS)} + ' is not less than ' + {pod_seconds}"
+    found = rule(expression, checks.LONG_SHUTDOWN, ".torchElasticPolicy.shutdownTimeoutSeconds")
+    return found | {"messageExpression": message.replace("of the Worker's", "of the Worker\\'s")}
 
 
 def elastic() -> list[Rule]:
@@ -185,14 +203,15 @@ def _room_for_store(policy: str) -> Rule:
     return later(valid, same, checks.NO_ROOM_FOR_STORE, ".torchTaskSpecs")
 
 
-def _digits(number: str) -> str:
-    """Return CEL for the text of a number of pods.
+def _digits(number: str, most: int = MOST_TASKS) -> str:
+    """Return CEL for the text of a number from 0 to `most`.
 
     An API server takes the text of `string()` for unlimited, so that every message with it exceeds the cost budget.
     """
-    places = (10**exponent for exponent in reversed(range(len(str(MOST_TASKS)))))
+    places = (10**exponent for exponent in reversed(range(len(str(most)))))
+    digit = "'0123456789'.substring({0} / {1} % 10, {0} / {1} % 10 + 1)"
     digits = (
-        f"({number} < {place} ? '' : '0123456789'.substring({number} / {place} % 10, {number} / {place} % 10 + 1))"
+        f"({number} < {place} ? '' : {digit.format(number, place)})" if place > 1 else digit.format(number, place)
         for place in places
     )
     return f"({' + '.join(digits)})"

@@ -1,9 +1,8 @@
 """Validation rules that span several fields of a TorchJob.
 
 One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with two
-exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs and
-the pod's grace period. A check that is newer than stored jobs is in `check_submitted`: it holds where its fields are
-set or changed.
+exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs. A
+check that is newer than stored jobs is in `check_submitted`: it holds where its fields are set or changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +38,7 @@ NO_ROOM_FOR_STORE = (
     f"an elastic job has the task {RENDEZVOUS}, spelled so, beside at most {rendezvous_task.MOST_OTHERS} others"
 )
 MANY_LEAST_WORKERS = "must not be greater than spec.torchElasticPolicy.numMinReplicas"
-LONG_SHUTDOWN = "must be less than {}, the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
+LONG_SHUTDOWN = "must be less than the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
 
 
 def invalid(field: str, value: object, message: str) -> Problem:
@@ -108,7 +107,7 @@ def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
     if least is not None and most is not None and least > most:
         yield invalid("spec.torchElasticPolicy.numMinReplicas", least, ELASTIC_RANGE)
     if shutdown is not None and WORKER in spec.torch_task_specs and shutdown >= spec.worker_grace:
-        message = LONG_SHUTDOWN.format(spec.worker_grace)
+        message = f"{LONG_SHUTDOWN}: {shutdown} is not less than {spec.worker_grace}"
         yield invalid("spec.torchElasticPolicy.shutdownTimeoutSeconds", shutdown, message)
 
 

@@ -60,6 +60,7 @@ _TEMPLATE_SCHEMA = {
                 "initContainers": _maybe("array", maxItems=size_limits.MOST_CONTAINERS, items=_CONTAINER),
                 "resources": _RESOURCES,
                 "overhead": _QUANTITIES,
+                "terminationGracePeriodSeconds": {"x-kubernetes-int-or-string": True, "nullable": True},
             },
         },
     },

@@ -105,14 +105,26 @@ def test_stored_number_of_workers_changes_only_to_an_allowed_one() -> None:
         assert bool(served.refusals(changed, stored)) is refused
 
 
-@pytest.mark.parametrize(("grace", "limit"), [(None, 30), (90, 90), ("90", 30)])
+@pytest.mark.parametrize(("grace", "limit"), [("absent", 30), (None, 30), (90, 90), ("90", 30), (3600, 3600), (0, 0)])
 def test_shutdown_timeout_must_be_shorter_than_the_grace_period(grace: Any, limit: int) -> None:
     pod = template()
-    pod["spec"] |= {} if grace is None else {"terminationGracePeriodSeconds": grace}
-    tasks = {"Worker": task(numTasks=2, template=pod)}
-    accepted = torchjob.parse(job(torchTaskSpecs=tasks, torchElasticPolicy={"shutdownTimeoutSeconds": limit - 1}))
-    assert accepted.spec.shutdown_timeout == limit - 1
-    assert torchjob.parse(job(torchTaskSpecs=tasks, torchElasticPolicy={})).spec.shutdown_timeout == limit - 5
-    words = f"shutdownTimeoutSeconds: Invalid value: {limit}: must be less than {limit}"
-    with pytest.raises(InvalidObject, match=words):
-        torchjob.parse(job(torchTaskSpecs=tasks, torchElasticPolicy={"shutdownTimeoutSeconds": limit}))
+    pod["spec"] |= {} if grace == "absent" else {"terminationGracePeriodSeconds": grace}
+
+    def elastic_job(**policy: int) -> dict[str, Any]:
+        return job(torchTaskSpecs={"Worker": task(numTasks=2, template=pod)}, torchElasticPolicy=policy)
+
+    assert torchjob.parse(elastic_job()).spec.shutdown_timeout == max(limit - 5, 0)
+    if limit:
+        accepted = elastic_job(shutdownTimeoutSeconds=limit - 1)
+        assert torchjob.parse(accepted).spec.shutdown_timeout == limit - 1
+        assert served.refusals(accepted) == []
+    refused = elastic_job(shutdownTimeoutSeconds=limit + 7)
+    field, words = "spec.torchElasticPolicy.shutdownTimeoutSeconds", f"{limit + 7} is not less than {limit}"
+    with pytest.raises(InvalidObject) as found:
+        torchjob.parse(refused)
+    assert str(found.value.problems[0]) == f"{field}: Invalid value: {limit + 7}: {checks.LONG_SHUTDOWN}: {words}"
+    assert served.refusals(refused) == [f"{field}: Invalid value: {checks.LONG_SHUTDOWN}: {words}"]
+    without_limit = elastic_job(shutdownTimeoutSeconds=limit)
+    assert len(served.refusals(without_limit)) == 1
+    without_limit["spec"]["torchElasticPolicy"] = {}
+    assert served.refusals(without_limit) == []
