@@ -93,7 +93,7 @@ class PodFault:
     @property
     def mark(self) -> str:
         """The mark in `status.replacing` by which the fault is counted."""
-        return f"{self.pod.uid}/{self.pod.restarts}" if _is_restarted_by_node(self.pod) else self.pod.uid
+        return f"{self.pod.uid}/{self.pod.restarts}" if self.pod.restarted_by_node else self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +181,10 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
         return PodFault(pod, "Disruption", f"pod {pod.name} is lost with node {pod.node}")
     if pod.deleting:
         return PodFault(pod, "Disruption", f"pod {pod.name} was deleted{_deletion_reason(pod)}")
-    is_restart = _is_restarted_by_node(pod) and policy != "Always" and not restarting
+    is_restart = pod.restarted_by_node and policy != "Always" and not restarting
     if pod.finished or is_restart:
         return PodFault(pod, classify(policy, pod), describe(pod))
     return None
-
-
-def _is_restarted_by_node(pod: PodView) -> bool:
-    """Return whether the node has restarted the main container, and the job has not counted that yet."""
-    return pod.self_healing and not pod.finished and not pod.deleting and pod.restarts > pod.counted_restarts
 
 
 def classify(policy: str, pod: PodView) -> Kind:

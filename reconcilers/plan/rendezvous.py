@@ -62,7 +62,7 @@ def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
 
 def is_too_late(pod: PodView) -> bool:
     """Return whether a pod failed because the rendezvous was closed before it came."""
-    return pod.phase == "Failed" and torchrun.rendezvous_error(pod.message) == "Closed"
+    return _has_failed(pod) and torchrun.rendezvous_error(pod.message) == "Closed"
 
 
 def has_joined(pod: PodView) -> bool:
@@ -72,7 +72,12 @@ def has_joined(pod: PodView) -> bool:
 
 def lost_store(pod: PodView) -> bool:
     """Return whether a pod failed because its torchrun had lost the store."""
-    return pod.phase == "Failed" and torchrun.rendezvous_error(pod.message) == "Connection"
+    return _has_failed(pod) and torchrun.rendezvous_error(pod.message) == "Connection"
+
+
+def _has_failed(pod: PodView) -> bool:
+    """Return whether a pod failed, also if its node has started its containers again since."""
+    return pod.phase == "Failed" or pod.restarted_by_node
 
 
 def has_closed(pod: PodView) -> bool:
@@ -84,7 +89,7 @@ def has_closed(pod: PodView) -> bool:
 
 def cannot_serve(pod: PodView) -> bool:
     """Return whether the store cannot run because its image has no python or no torch."""
-    if pod.phase != "Failed" and not pod.problem:
+    if not _has_failed(pod) and not pod.problem:
         return False
     if pod.exit_code in _NO_PROGRAM or pod.reason in _NOT_EXECUTABLE or _NO_TORCH.search(pod.message):
         return True

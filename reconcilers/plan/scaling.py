@@ -31,7 +31,7 @@ from crds.torchjob.status import Admission, Scaling, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers.plan import progress, restart_counts, status
+from reconcilers.plan import progress, rendezvous, restart_counts, status
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.victims import Workers
 from reconcilers.settings import ReconcileSettings
@@ -117,9 +117,10 @@ class Resize:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Whether a worker has succeeded: the others are about to, and no worker is added any more."""
+        """Whether a worker, or a pod that it meets, has succeeded: the others are about to, and no worker is added any
+        more."""
         job = self.run.job
-        if WORKER.lower() in progress.completed_tasks(job):
+        if WORKER.lower() in progress.completed_tasks(job) or rendezvous.has_succeeded(job, self.run.pods):
             return True
         workers = (pod for pod in self.run.pods if pod.task == WORKER.lower())
         return any(pod.phase == "Succeeded" and not progress.is_outdated(job, pod) for pod in workers)

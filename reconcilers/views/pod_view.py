@@ -135,6 +135,11 @@ class PodView:
         return self.shut_since is not None and self.shut_since < math.inf
 
     @property
+    def restarted_by_node(self) -> bool:
+        """Whether the node has restarted the main container, and the job has not counted that yet."""
+        return self.self_healing and not self.finished and not self.deleting and self.restarts > self.counted_restarts
+
+    @property
     def finished(self) -> bool:
         """Whether the pod has ended for good, as far as its job is concerned."""
         return self.phase in FINISHED

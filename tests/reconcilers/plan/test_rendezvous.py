@@ -26,7 +26,13 @@ T = NOW.timestamp()
 
 
 def elastic(
-    workers: int = 3, phase: str = "Running", policy: Any = (), wish: int | None = None, **more: Any
+    workers: int = 3,
+    phase: str = "Running",
+    policy: Any = (),
+    wish: int | None = None,
+    scope: str = "Task",
+    others: Any = (),
+    **more: Any,
 ) -> TorchJob:
     """Return an elastic job that was granted some workers, as many as it requests unless `wish` says otherwise."""
     charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
@@ -34,9 +40,11 @@ def elastic(
     tasks = {
         "Worker": task(wish or workers, dependsOn=UPSTREAM),
         "Rendezvous": task(auxiliary=True, critical=True),
+        **dict(others),
     }
     bounds = {"numMinReplicas": 1, "numMaxReplicas": 8, **dict(policy)}
-    return job(tasks, status=status(phase, admission=admission, **more), torchElasticPolicy=bounds)
+    found = status(phase, admission=admission, **more)
+    return job(tasks, status=found, torchElasticPolicy=bounds, restartScope=scope)
 
 
 def worker(index: int, **fields: Any) -> PodView:
@@ -48,6 +56,11 @@ def failed(index: int, code: int = 1, message: str = "", **fields: Any) -> PodVi
     late = message in (CLOSED, UNREACHABLE)
     fields = {"reason": "Error", "ended": T - 60, "exit_code": code, "lost_peer": late, **fields}
     return pod("Worker", index, "Failed", message=message, **fields)
+
+
+def by_node(pod: PodView) -> PodView:
+    """Return a failed pod whose node has started its containers again."""
+    return replace(pod, phase="Running", self_healing=True, restarts=1, problem="CrashLoopBackOff")
 
 
 def decide(of: TorchJob, *pods: PodView, **settings: Any) -> Plan:
@@ -94,6 +107,11 @@ class TestWorkers:
         assert (change["restartGeneration"], change["restartCount"], change["trainingRestarts"]) == (1, 1, None)
         assert (restarted(found), deleted(found)) == (["digits-worker-0", "digits-worker-2"], ["digits-worker-1"])
 
+    def test_all_meet_anew_where_a_lost_worker_restarts_the_job(self) -> None:
+        found = decide(elastic(scope="Job"), STORE, worker(0), failed(1, 137), worker(2))
+        assert (written(found)["restartGeneration"], written(found)["restartCount"]) == (1, 1)
+        assert (restarted(found), deleted(found)) == (["digits-worker-0", "digits-worker-2"], ["digits-worker-1"])
+
     def test_script_that_always_fails_fails_the_job(self) -> None:
         found = decide(elastic(restartCount=6), STORE, worker(0), failed(1, cause=1, message="ValueError: no data"))
         assert written(found)["phase"] == "Failed"
@@ -123,16 +141,24 @@ class TestStore:
         explained = decide(elastic(2), replace(STORE, phase="Failed", exit_code=137, ended=T), worker(0), lost)
         assert written(explained)["disruptions"] == written(explained)["restartGeneration"] == 1
 
-    def test_lost_connection_to_a_living_store_is_a_disruption(self) -> None:
-        found = decide(elastic(2), STORE, worker(0), failed(1, message=UNREACHABLE, node="n1"))
-        change = written(found)
-        assert (change["disruptions"], change["replacing"]) == (1, ["worker-1"])
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_lost_connection_to_a_living_store_is_a_disruption(self, restarts: bool) -> None:
+        lost = failed(1, message=UNREACHABLE, node="n1")
+        change = written(decide(elastic(2), STORE, worker(0), by_node(lost) if restarts else lost))
+        assert (change["disruptions"], change["replacing"]) == (1, ["worker-1/1" if restarts else "worker-1"])
         assert not change.keys() & {"restartCount", "restartGeneration", "nodeFailures"}
 
     @pytest.mark.parametrize(
         "fields",
         [
             {"phase": "Failed", "exit_code": 1, "message": "ModuleNotFoundError: No module named 'torch'"},
+            {
+                "phase": "Running",
+                "exit_code": 1,
+                "message": "No module named torch",
+                "self_healing": True,
+                "restarts": 1,
+            },
             {"phase": "Failed", "exit_code": 128, "reason": "StartError", "message": "exec: python"},
             {"phase": "Failed", "exit_code": 127, "message": "sh: 1: python: not found"},
             {"phase": "Pending", "problem": 'CreateContainerError: exec "python": executable file not found in $PATH'},
@@ -158,8 +184,9 @@ class TestStore:
 
 
 class TestEnd:
-    def test_worker_that_came_too_late_has_not_failed(self) -> None:
-        pods = (STORE, worker(0, phase="Succeeded"), worker(1), failed(2, message=CLOSED))
+    @pytest.mark.parametrize("late", [failed(2, message=CLOSED), by_node(failed(2, message=CLOSED))])
+    def test_worker_that_came_too_late_has_not_failed(self, late: PodView) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), worker(1), late)
         assert not decide(elastic(), *pods).actions
         assert not has_succeeded(elastic(), pods)
         assert has_succeeded(elastic(), (pods[0], pods[1], worker(1, phase="Succeeded"), pods[3]))
@@ -168,6 +195,15 @@ class TestEnd:
         pods = (STORE, worker(0, phase="Succeeded"), worker(1))
         assert not [action for action in decide(elastic(), *pods).actions if isinstance(action, CreatePods)]
         assert has_succeeded(elastic(), (STORE, worker(0, phase="Succeeded"), worker(1, phase="Succeeded")))
+
+    def test_nothing_grows_once_the_master_has_succeeded(self) -> None:
+        others = {"Master": task(), "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
+        waiting = {"from": 2, "to": 3, "since": "2026-01-02T03:00:00Z"}
+        growing = elastic(2, wish=3, others=others, scaling=waiting)
+        for phase, is_over in (("Running", False), ("Succeeded", True)):
+            change = written(decide(growing, STORE, pod("Master", phase=phase), worker(0), worker(1)))
+            assert ("scaling" in change) is is_over
+            assert change.get("scaling") is None
 
     def test_worker_that_has_not_joined_is_not_needed(self) -> None:
         waiting = worker(2, phase="Pending", shut_since=T)
