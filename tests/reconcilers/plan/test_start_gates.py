@@ -1,13 +1,20 @@
 """When the start gates of workers that meet at a rendezvous store open: together, after 30 s, or at once."""
 
 import math
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from crds import labels
+from crds.torchjob import torchjob
+from crds.torchjob.torchjob import TorchJob
 from reconcilers.values import CreatePods, PatchPodMetadata, Plan
 from reconcilers.views.pod_view import PodView
 from tests.reconcilers.plan.test_plan import decide
-from tests.support.reconcilers.builders import ADMISSION, NOW, job, observe, pod, status, task
+from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, manifest, observe, pod, status, task
+from tests.support.reconcilers.simulation import Simulation
 
 UPSTREAM = [{"taskType": "Rendezvous", "phase": "Running"}]
 BOUNDS = {"numMinReplicas": 1, "numMaxReplicas": 8}
@@ -15,15 +22,24 @@ STORE = pod("Rendezvous")
 SECOND = NOW.timestamp()
 
 
-def elastic(workers: int, phase: str = "Admitted", wish: int | None = None, **more: Any) -> Any:
+def charge(workers: int) -> dict[str, int]:
+    """Return the charge of some workers and their store."""
+    return {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
+
+
+def manifest_of(workers: int, phase: str = "Admitted", wish: int | None = None, **more: Any) -> dict[str, Any]:
     """Return a job that was granted some workers, and requests no others by default."""
-    charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
-    admission = ADMISSION | {"charge": charge, "workers": workers, "grown": 0}
+    admission = ADMISSION | {"charge": charge(workers), "workers": workers, "grown": 0}
     tasks = {
         "Worker": task(wish or workers, dependsOn=UPSTREAM),
         "Rendezvous": task(auxiliary=True, critical=True),
     }
-    return job(tasks, status=status(phase, admission=admission, **more), torchElasticPolicy=BOUNDS)
+    return manifest(tasks, status(phase, admission=admission, **more), torchElasticPolicy=BOUNDS)
+
+
+def elastic(*args: Any, **fields: Any) -> TorchJob:
+    """Return the parsed `manifest_of`."""
+    return torchjob.parse(manifest_of(*args, **fields))
 
 
 def at_gate(index: int, ago: float = 0.0, **fields: Any) -> PodView:
@@ -99,6 +115,47 @@ class TestGrowth:
         waiting = elastic(3, "Running", wish=4, **growing(deadline=None))
         found = decide(observe(waiting, STORE, pod("Worker", 0), arriving(1), arriving(2)))
         assert opened(found) == ["digits-worker-1", "digits-worker-2"]
+
+
+def times_of_start(*arrivals: int) -> list[int]:
+    """Return after how many seconds the gates of added workers open, by when each of them reaches its gate.
+
+    The job is reconciled at each arrival, and when it asked to be.
+    """
+    size = 2 + len(arrivals)
+    scaling = {"from": 2, "to": size, "since": "2026-01-02T03:00:00Z", "deadline": "2026-01-02T03:14:00Z"}
+    old = {each.name: each for each in (STORE, pod("Worker", 0), pod("Worker", 1))}
+    held = replace(RESERVATION, charge=charge(size), size=size)
+    cluster = Simulation(manifest_of(size, "Running", scaling=scaling), old, held)
+    opened: dict[str, int] = {}
+    due = 0.0
+    for second in range(max(arrivals) + 40):
+        cluster.now = NOW + timedelta(seconds=second)
+        for index, arrival in enumerate(arrivals, 2):
+            if second == arrival:
+                name = f"digits-worker-{index}"
+                cluster.pods[name] = replace(cluster.pods[name], shut_since=cluster.now.timestamp())
+        if second in arrivals or second >= due:
+            cluster.reconcile()
+            due = second + (cluster.plan().requeue_after or math.inf)
+        opened |= {name: second for name, each in cluster.pods.items() if not each.gated and name not in opened}
+    return [opened[f"digits-worker-{index}"] for index in range(2, size)]
+
+
+class TestTimes:
+    """Each time at which gates open is one restart of the training processes of all workers."""
+
+    @pytest.mark.parametrize(
+        ("arrivals", "starts"),
+        [
+            ((5, 25), [25, 25]),
+            ((25, 5), [25, 25]),
+            ((5, 36), [35, 36]),
+            ((5, 15, 50), [35, 35, 50]),
+        ],
+    )
+    def test_joiners_apart_start_together_within_half_a_minute(self, arrivals: Any, starts: list[int]) -> None:
+        assert times_of_start(*arrivals) == starts
 
 
 def gates_of_new_pods(found: Plan) -> set[str | None]:

@@ -157,6 +157,7 @@ class Simulation:
         self.pods[pod.name] = replace(
             there,
             restart=int(marks.get(labels.RESTART, there.restart)),
+            shut_since=None if labels.START in notes else there.shut_since,
             requested_restart=notes.get(labels.RESTART_CONTAINERS, there.requested_restart),
             restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT))
             or there.restart_requested_at,
