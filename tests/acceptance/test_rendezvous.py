@@ -1,10 +1,14 @@
-"""An elastic job of torchrun on real processes: it grows, and loses a worker, then its rendezvous store."""
+"""An elastic job of torchrun on real processes: it grows, and loses a worker, then its rendezvous store.
+
+The store needs torch: where it is not installed, the job fails.
+"""
 
 import contextlib
 import importlib.util
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +17,8 @@ from kube import errors
 from tests.support.acceptance.jobs import job
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
-]
+pytestmark = pytest.mark.acceptance
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 TRAINING = """
 import os, pathlib, sys
@@ -34,21 +36,24 @@ dist.destroy_process_group()
 """
 
 
+def elastic(name: str, command: list[str]) -> dict[str, Any]:
+    """Return an elastic job of two workers."""
+    body = job(name, command, workers=2, policy="OnFailure", cpu="100m")
+    tasks = body["spec"]["torchTaskSpecs"]
+    body["spec"] |= {
+        "torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 3},
+        "torchTaskSpecs": {"Worker": {**tasks["Worker"], "dependsOn": []}},
+    }
+    return body
+
+
 class Training:
     """An elastic job whose processes note each of their starts: pod, size of the world, rendezvous, pid of torchrun."""
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         self.stack, self.folder, self.name = stack, folder, fresh("meet")
         (folder / "train.py").write_text(TRAINING)
-        body = job(
-            self.name, ["torchrun", str(folder / "train.py"), str(folder)], workers=2, policy="OnFailure", cpu="100m"
-        )
-        tasks = body["spec"]["torchTaskSpecs"]
-        body["spec"] |= {
-            "torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 3},
-            "torchTaskSpecs": {"Worker": {**tasks["Worker"], "dependsOn": []}},
-        }
-        stack.submit(body)
+        stack.submit(elastic(self.name, ["torchrun", str(folder / "train.py"), str(folder)]))
         self.met(2)
 
     def starts(self) -> list[list[str]]:
@@ -69,6 +74,19 @@ class Training:
         return {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.stack.pods(self.name)}
 
 
+@pytest.mark.skipif(HAS_TORCH, reason="torch is installed")
+def test_job_whose_store_has_no_torch_fails_at_once(stack: Stack) -> None:
+    name = fresh("meet")
+    stack.submit(elastic(name, ["sleep", "600"]))
+    status = stack.reach(name, "Failed")["status"]
+    (why,) = [each for each in status["conditions"] if each["type"] == "Failed"]
+    assert (why["reason"], status.get("restartCount", 0)) == ("RendezvousFailed", 0)
+    assert why["message"].startswith(f"pod {name}-rendezvous-0 failed")
+    assert "No module named 'torch'" in why["message"]
+    assert "declare a task Rendezvous" in why["message"]
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed (the extra `demo`)")
 def test_training_goes_on_while_workers_and_store_come_and_go(stack: Stack, tmp_path: Path) -> None:
     training = Training(stack, tmp_path)
     first, begun = training.uids(), len(training.starts())
