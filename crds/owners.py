@@ -22,6 +22,11 @@ def job_uid(metadata: Mapping[str, Any]) -> str:
     return uid if uid and any(_is_job(owner, uid, job_labels.get(labels.JOB_NAME)) for owner in owners) else ""
 
 
+def is_disguised(metadata: Mapping[str, Any], uid: str) -> bool:
+    """Return whether a job controls an object although the labels of the object do not name the job any more."""
+    return not job_uid(metadata) and any(_is_job(owner, uid, None) for owner in metadata.get("ownerReferences") or ())
+
+
 def _is_job(owner: Mapping[str, Any], uid: str, name: str | None) -> bool:
     if not owner.get("controller") or owner.get("uid") != uid:
         return False

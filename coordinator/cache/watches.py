@@ -218,18 +218,22 @@ class Watches:
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         pod = after or before
         assert pod is not None
+        if before is not None and before.job is not None and before.job != pod.job:
+            self._pods_changed(before.job, before)  # its labels were changed: its job has lost it
         if pod.job is not None:
-            # The informer's version is used, not the pod's own: a deletion has a version only in its event, and a
-            # worker must have seen it. The first list reports no change, and a worker may reach its version only much
-            # later.
-            version = self.pods.resource_version if self.pods.synced else 0
-            if before is not None and before.occupies and self._is_empty(pod.job):
-                self._dirty_keys.add([pod.job], version)  # the room that the job holds may be free
-                self.wake.set()
-            elif self._dirty_keys.add_for_pods(pod.job, version):
-                self.wake.set()
+            self._pods_changed(pod.job, before)
         elif before != after:  # of a foreign pod only the room that it takes matters
             self.touch_settings()
+
+    def _pods_changed(self, key: JobKey, before: PodView | None) -> None:
+        # The informer's version is used, not the pod's own: a deletion has a version only in its event, and a worker
+        # must have seen it. The first list reports no change, and a worker may reach its version only much later.
+        version = self.pods.resource_version if self.pods.synced else 0
+        if before is not None and before.occupies and self._is_empty(key):
+            self._dirty_keys.add([key], version)  # the room that the job holds may be free
+            self.wake.set()
+        elif self._dirty_keys.add_for_pods(key, version):
+            self.wake.set()
 
     def _is_empty(self, key: JobKey) -> bool:
         return not any(pod.occupies for pod in self.pods.indexed(key.uid))

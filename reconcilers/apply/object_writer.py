@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from crds import owners
-from crds.api_resources import EVENTS, RECREATE_REQUESTS, SERVICES, Resource
+from crds.api_resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, Resource
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
@@ -93,13 +93,21 @@ class ObjectWriter:
             log.debug("%s: the Event %s could not be created: %s", self.key, event.reason, error)
 
     def existing(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Return the object that has the name of a new one. Raises Blocked if the object belongs to no TorchJob."""
+        """Return the object that has the name of a new one. Raises Blocked if the object belongs to no TorchJob.
+
+        A pod of this job whose labels were changed is deleted: no watch of the job's pods shows it.
+        """
         name = manifest["metadata"]["name"]
         try:
             current = self.cluster.get(resource, name, self.key.namespace)
         except errors.NotFound as error:
             raise ObserveAgain(0.0) from error
-        if not _owning_job(resource, current["metadata"]):
+        metadata = current["metadata"]
+        if resource == PODS and owners.is_disguised(metadata, self.key.uid):
+            if "deletionTimestamp" not in metadata:
+                self.delete(resource, name, metadata["uid"])
+            raise ObserveAgain(self.name_retry)
+        if not _owning_job(resource, metadata):
             raise self._name_taken(resource, name) from None
         return current
 

@@ -123,7 +123,7 @@ class Advance:
         return (PatchPodMetadata(waiting, {"annotations": {labels.START: start_gate.OPEN}}),) if waiting else ()
 
     def _pods(self) -> tuple[Action, ...]:
-        names = {pod.name for pod in self.run.pods}
+        names = {pod.name for pod in self.observation.pods}
         if self._waits_for_removed_pods():
             return ()
         absent = [member for name, member in self.run.members.items() if name not in names and not self._waits(name)]

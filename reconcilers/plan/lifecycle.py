@@ -91,8 +91,8 @@ class Active:
     members: Mapping[str, PodMember]
     """All pods that the job has when all that was granted runs, by name."""
     removed: tuple[PodView, ...] = ()
-    """The existing pods of this admission that the job no longer has: those of removed workers, and unexpected ones.
-    They are deleted, and nothing waits for their end."""
+    """The existing pods of this admission that the job no longer has: those of removed workers, and unexpected ones,
+    such as pods whose labels were changed. They are deleted, and nothing waits for their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +158,15 @@ def _is_resized(job: TorchJob, admission: Admission) -> bool:
 
 def _active(grant: Grant, pods: tuple[PodView, ...]) -> Active:
     """Return the state of a job that holds its resources, with its pods."""
-    members = grant.members
+    own = tuple(pod for pod in pods if grant.has_member(pod))
+    uids = {pod.uid for pod in own}
     return Active(
         job=grant.job,
         wanted=grant.wanted,
         admission=grant.admission,
-        pods=tuple(pod for pod in pods if pod.name in members),
-        members=members,
-        removed=tuple(pod for pod in pods if pod.name not in members and pod.attempt == grant.admission.attempt),
+        pods=own,
+        members=grant.members,
+        removed=tuple(pod for pod in pods if pod.uid not in uids and pod.attempt == grant.admission.attempt),
     )
 
 

@@ -160,6 +160,20 @@ class TestNamesThatAreTaken:
         said = next(each for each in bench.job.status.conditions if each.type == "Admitted")
         assert (said.reason, "needs a pod named digits-worker-0" in said.message) == ("NameTaken", True)
 
+    @pytest.mark.parametrize("label", ["job-uid", "job-name"])
+    def test_pod_of_the_job_whose_labels_were_changed_is_made_again(self, bench: Bench, label: str) -> None:
+        bench.submit()
+        bench.pick()
+        bench.reconcile()
+        before = bench.cluster.get(PODS, "digits-worker-0", bench.namespace)["metadata"]["uid"]
+        value = None if label == "job-uid" else "other"
+        changed = {"metadata": {"labels": {f"train.distributed.io/{label}": value}}}
+        bench.cluster.patch(PODS, "digits-worker-0", changed, bench.namespace)
+        while bench.reconcile() == 0.2:
+            pass
+        after = bench.cluster.get(PODS, "digits-worker-0", bench.namespace)["metadata"]
+        assert (after["uid"] != before, after["labels"]["train.distributed.io/job-uid"]) == (True, bench.key.uid)
+
     def service(self, bench: Bench, uid: str, *, owned: bool) -> None:
         metadata = builders.left_over("digits-master-0", uid, owned=owned)
         body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}

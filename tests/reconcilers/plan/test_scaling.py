@@ -406,6 +406,24 @@ class TestRevokedGrowth:
         assert job.indexes() == [0]
 
 
+class TestChangedLabels:
+    @pytest.mark.parametrize("changed", [{"task": "other"}, {"index": 7}])
+    def test_pod_whose_labels_were_changed_is_made_again_and_the_others_stay(self, changed: dict[str, Any]) -> None:
+        job = resizing(3, restartScope="Task", **ELASTIC)
+        uids = {name: pod.uid for name, pod in job.pods.items()}
+        name = "digits-worker-1"
+        job.pods[name] = replace(job.pods[name], **changed)
+        job.work()
+        assert [pod.name for pod in job.pods.values() if pod.deleting] == [name]
+        job.end()
+        job.work()
+        made = job.pods[name]
+        assert (made.task, made.index) == ("worker", 1)
+        assert made.uid != uids.pop(name)
+        assert {name: job.pods[name].uid for name in uids} == uids
+        assert (job.known.status.restart_count, job.known.status.disruptions, scaling(job)) == (0, 0, None)
+
+
 class TestEnd:
     def test_no_worker_is_added_after_the_first_success(self) -> None:
         job = resizing(2, **ELASTIC)

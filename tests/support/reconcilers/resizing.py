@@ -123,7 +123,7 @@ class Resizing(Simulation):
         scaling, admission = job.status.scaling, job.admission
         if scaling is not None and pod.name in scaling.victims:
             return True
-        is_granted = admission is not None and pod.name in Grant(job, admission).members
+        is_granted = admission is not None and Grant(job, admission).has_member(pod)
         return not is_granted or super()._may_go(pod)
 
 
