@@ -229,14 +229,11 @@ class Watches:
         # The informer's version is used, not the pod's own: a deletion has a version only in its event, and a worker
         # must have seen it. The first list reports no change, and a worker may reach its version only much later.
         version = self.pods.resource_version if self.pods.synced else 0
-        if before is not None and before.occupies and self._is_empty(key):
+        if before is not None and before.occupies and not any(pod.occupies for pod in self.pods.indexed(key.uid)):
             self._dirty_keys.add([key], version)  # the room that the job holds may be free
             self.wake.set()
         elif self._dirty_keys.add_for_pods(key, version):
             self.wake.set()
-
-    def _is_empty(self, key: JobKey) -> bool:
-        return not any(pod.occupies for pod in self.pods.indexed(key.uid))
 
     def _kind_appeared(self) -> None:
         """Route the jobs that hold room: they may wait for an object of the new kind."""
