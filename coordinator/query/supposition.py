@@ -11,6 +11,7 @@ from coordinator.query.documents import Document
 from coordinator.routing import eligibility, feasibility, growth, pool_capacity, queue_specs, route
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
+from crds.resources import amounts
 from queues.values import Entry, QueueSpec
 
 OUT_OF_ORDER = frozenset({"Held", "Parked", "BackingOff"})
@@ -79,9 +80,19 @@ def _describe_unqueued_rest(job: JobView, held: Document, limits: ClusterLimits,
     room = pool_capacity.largest(limits.setting, limits.nodes)
     rules = replace(limits.rules, ceilings=queue_specs.ceilings(specs.values(), room))
     found = growth.judge(job, rules, now)
+    if found.code == "ExceedsQuota":
+        return {"code": found.code, **_describe_large_rest(job, limits)}
     if found.code:
         return {"code": found.code, "message": found.sentence}
     return {"code": "New", "message": "the coordinator has not put the request into the queue yet"}
+
+
+def _describe_large_rest(job: JobView, limits: ClusterLimits) -> Document:
+    """Return the answer for a job that would be too large for its queue or the pool with one step of workers more."""
+    assert job.admission is not None
+    step = growth.quota_view(job)
+    total = amounts.add(job.admission.charge, step.charge)
+    return describe_too_large(replace(step, charge=total), limits)
 
 
 def _join(findings: list[feasibility.Obstacle]) -> str:

@@ -158,6 +158,7 @@ def test_workers_that_a_queue_can_never_give_exceed_its_quota(cpu: int, code: st
     limits = replace(KNOWN, specs={"a": replace(QUEUE, quota={"cpu": cpu})})
     found = supposition.describe_rest(growing(6), {"workers": 2}, limits, 1000.0)["rest"]
     assert (found["granted"], found["wanted"], found["code"]) == (2, 6, code)
+    assert ("asks for 3 of cpu, queue a can give 2 at most" in found["message"]) is (code == "ExceedsQuota")
 
 
 def test_why_and_show_print_how_many_workers_wait() -> None:
