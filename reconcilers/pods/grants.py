@@ -51,7 +51,7 @@ class Grant:
     def job(self) -> TorchJob:
         """The job with the workers that it keeps."""
         if self.admission.workers is None:
-            return self.wanted
+            return grant.as_granted(self.wanted, self.admission)
         return grant.as_granted(self.wanted, self.admission.model_copy(update={"workers": len(self.staying)}))
 
     @cached_property
@@ -59,7 +59,7 @@ class Grant:
         """All pods of the granted job, by name. A job that is not elastic keeps the ranks and the world size of all
         workers that it requests."""
         if self.admission.workers is None:
-            return task_members.members(self.wanted, self.admission.attempt)
+            return task_members.members(self.job, self.admission.attempt)
         spec = self.wanted.spec
         world = None if spec.is_elastic else spec.worker_count
         return task_members.members(self.job, self.admission.attempt, self.staying, world)

@@ -46,6 +46,12 @@ class TestAsGranted:
         running = workers(4, granted("Running", 2, 4, "1,3"), **ELASTIC)
         assert made(decide(observe(running, reservation=held(2)))) == ["digits-worker-1", "digits-worker-3"]
 
+    def test_no_store_is_created_under_an_admission_that_did_not_pay_for_it(self) -> None:
+        running = workers(2, status("Running"), torchElasticPolicy={})
+        assert running.admission is not None
+        assert running.admission.grown is None
+        assert made(decide(observe(running))) == ["digits-worker-0", "digits-worker-1"]
+
     def test_job_runs_with_its_least_number_of_workers(self) -> None:
         admitted = workers(6, granted("Admitted", 4, 6), **ELASTIC)
         pods = [pod("Worker", index, "Running" if index < 2 else "Pending") for index in range(4)]

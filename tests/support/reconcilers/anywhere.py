@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from crds import labels
+from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.plan import plan
 from reconcilers.values import Action, CreateObject, DeleteObject, Observation, PatchObject, Plan
@@ -200,7 +201,8 @@ class Anywhere(GangSimulation):
         if planned.requeue_after is not None and planned.requeue_after < 3600:
             self.now += timedelta(seconds=planned.requeue_after)
             return
-        names = {each.lower() for each, task in job.spec.tasks.items() if task.restart_policy != "Always"}
+        endless = {RENDEZVOUS, *(each for each, task in job.spec.tasks.items() if task.restart_policy == "Always")}
+        names = {each.lower() for each in job.spec.tasks if each not in endless}
         running = sorted({pod.task for pod in self.pods.values() if pod.running} & names)
         assert running, f"nothing runs and nothing happens: {self.pods} {self.groups} {planned}"
         self.end(running[0])
