@@ -89,6 +89,8 @@ class PodFault:
     message: str
     reason: str = "PodFailed"
     """The reason with which the job fails, if the fault is permanent."""
+    irreplaceable: bool = False
+    """Whether no other pod can take the place of this one, so that all pods are restarted."""
 
     @property
     def mark(self) -> str:
@@ -130,10 +132,13 @@ def find_faults(
         for pod in candidates
         if pod.restart == job.status.restart_generation and pod.uid not in counted
         if pod.phase != "Succeeded" or rendezvous.is_store(job, pod)
-        if not (is_ending and rendezvous.is_too_late(pod))
+        if not (is_ending and rendezvous.meets_others(job, pod) and not rendezvous.has_joined(pod))
         if (fault := _find_fault_of_task(job, policies[pod.task], pod, dead, restarting)) is not None
         if fault.mark not in counted
     ]
+    if is_ending:
+        decisive = rendezvous.decisive_pods(job, candidates)
+        new_faults = [replace(fault, irreplaceable=fault.pod.uid in decisive) for fault in new_faults]
     timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
     return sorted(new_faults, key=lambda fault: _blame_order(fault, timed))
 
@@ -263,7 +268,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         limit = f"not the job's fault, but the job was disrupted {job.status.disruptions} times before"
         return JobVerdict(True, "DisruptionLimitExceeded", f"{root.message}; {limit}")
     is_worn = rendezvous.uses_up_restarts(job, sum(rendezvous.meets_others(job, fault.pod) for fault in job_faults))
-    whole = any(is_whole(job, fault.pod) for fault in job_faults)
+    whole = any(fault.irreplaceable or is_whole(job, fault.pod) for fault in job_faults)
     return JobVerdict(
         False,
         "Restarting",

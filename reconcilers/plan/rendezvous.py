@@ -10,6 +10,7 @@ name for it, which only a restart of all of them gives.
     was left, the others did not come in time, or the
     rendezvous was closed
     it found the rendezvous closed by a success        it came too late: no failure, and it is not needed
+    it ended in any other way after a success          all pods are restarted: no other pod can join in its place
 
     end of the store                                   all pods are restarted: every torchrun ends with the store. It
                                                        is a disruption if a signal from outside ended it
@@ -68,6 +69,12 @@ def is_too_late(pod: PodView) -> bool:
 def has_joined(pod: PodView) -> bool:
     """Return whether the success of a job in which a pod has succeeded still depends on this pod."""
     return (pod.phase == "Running" or pod.finished) and not is_too_late(pod)
+
+
+def decisive_pods(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]:
+    """Return the uids of the pods that meet others, and without whose success the job has not succeeded."""
+    decisive = {name.lower() for name in task_members.decisive_tasks(job.spec)}
+    return frozenset(pod.uid for pod in pods if pod.task in decisive and meets_others(job, pod))
 
 
 def lost_store(pod: PodView) -> bool:

@@ -210,10 +210,28 @@ class TestEnd:
         pods = (STORE, worker(0, phase="Succeeded"), worker(1, phase="Succeeded"), waiting)
         assert has_succeeded(elastic(), pods)
 
-    def test_worker_that_fails_by_itself_at_the_end_counts(self) -> None:
-        pods = (STORE, worker(0, phase="Succeeded"), failed(1, cause=1, message="OSError: disk full"))
-        assert written(decide(elastic(2), *pods))["restartCount"] == 1
+    @pytest.mark.parametrize(
+        ("lost", "count"),
+        [
+            (failed(1, cause=1, message="OSError: disk full"), "restartCount"),
+            (failed(1, 137), "restartCount"),
+            (worker(1, deleting=True), "disruptions"),
+        ],
+    )
+    def test_worker_that_is_lost_at_the_end_begins_again_with_all_others(self, lost: PodView, count: str) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), lost)
         assert not has_succeeded(elastic(2), pods)
+        change = written(decide(elastic(2), *pods))
+        assert (change[count], change["restartGeneration"]) == (1, 1)
+
+    def test_waiting_worker_may_be_deleted_at_the_end(self) -> None:
+        pods = (STORE, worker(0, phase="Succeeded"), worker(1), worker(2, phase="Pending", deleting=True))
+        assert not decide(elastic(), *pods).actions
+
+    def test_worker_that_is_lost_after_the_master_has_succeeded_restarts_no_other(self) -> None:
+        others = {"Master": task(), "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
+        pods = (STORE, pod("Master", phase="Succeeded"), pod("Evaluate"), failed(0, 137))
+        assert "restartGeneration" not in written(decide(elastic(1, others=others), *pods))
 
     def test_success_before_a_restart_of_all_pods_closes_nothing(self) -> None:
         again = elastic(2, "Admitted", restartGeneration=1)
