@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from coordinator.cache import views
+from coordinator.cache import rule_views
 from coordinator.cache.quota_jobs import QuotaJobs
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView, NamespaceView, PriorityClassView
+from coordinator.cache.rule_views import NamespaceView, PriorityClassView
+from coordinator.cache.views import JobView
 from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, TENANT_QUEUES, Resource
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
@@ -65,9 +66,9 @@ class RuleWatches:
         self._rules: RoutingRules | None = None
         self._quotas: dict[str, tuple[Quota, ...]] = {}
         self._yielding: dict[str, frozenset[JobKey]] = {}
-        self.queues = make_informer(TENANT_QUEUES, views.queue_view, self._queue_changed)
-        self.classes = make_informer(PRIORITY_CLASSES, views.priority_class_view, self._class_changed)
-        self.namespaces = make_informer(NAMESPACES, views.namespace_view, self._namespace_changed)
+        self.queues = make_informer(TENANT_QUEUES, rule_views.queue_view, self._queue_changed)
+        self.classes = make_informer(PRIORITY_CLASSES, rule_views.priority_class_view, self._class_changed)
+        self.namespaces = make_informer(NAMESPACES, rule_views.namespace_view, self._namespace_changed)
         self.quotas = make_informer(
             RESOURCE_QUOTAS, resource_quota.read, self._resource_quota_changed, lambda quota: quota.namespace
         )

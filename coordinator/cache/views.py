@@ -6,23 +6,18 @@ server has accepted becomes a view: an object with a wrong value must neither be
 
 import logging
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import orjson
-import pydantic
 
 from coordinator.cache import job_waits, worker_counts
 from coordinator.cache.job_waits import WaitState
 from coordinator.cache.worker_counts import WorkerCounts
-from crds import integers, labels, owners, tenantqueue, timestamps
+from crds import integers, labels, owners, timestamps
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.metadata import Metadata
 from crds.resources.amounts import NOTHING, PODS, Amounts
-from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from crds.torchjob import cached_parser, demand
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.size_limits import LargeObject
@@ -330,59 +325,6 @@ def _cached_demand(text: bytes) -> Amounts:
     """Return the demand of a pod; pods with equal requests share one object, since the pods of a job are alike."""
     names = ("resources", "overhead", "containers", "initContainers")
     return demand.pod_demand(dict(zip(names, orjson.loads(text), strict=True)))
-
-
-def queue_view(manifest: Manifest) -> TenantQueue:
-    """Parse a TenantQueue.
-
-    A queue that cannot be read is closed, because its limits are not known. Limits without an effect, which an earlier
-    version stored, are read as that version did.
-    """
-    try:
-        return tenantqueue.read(manifest)
-    except InvalidObject as error:
-        name = manifest["metadata"]["name"]
-        log.error("TenantQueue %s cannot be read, so it admits nothing until it is corrected: %s", name, error)
-        return TenantQueue(
-            metadata=Metadata.model_validate({"name": name}),
-            spec=TenantQueueSpec(stop_policy="Hold"),
-            status=_queue_status(manifest.get("status")),
-        )
-
-
-def _queue_status(status: Any) -> TenantQueueStatus:
-    try:
-        return TenantQueueStatus.model_validate(status or {})
-    except pydantic.ValidationError:
-        return TenantQueueStatus()
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityClassView:
-    """A PriorityClass and its value."""
-
-    name: str
-    value: int
-
-
-def priority_class_view(manifest: Manifest) -> PriorityClassView:
-    """Trim a PriorityClass."""
-    value = manifest.get("value")
-    return PriorityClassView(manifest["metadata"]["name"], value if isinstance(value, int) else 0)
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceView:
-    """A namespace and its labels."""
-
-    name: str
-    labels: Mapping[str, str]
-
-
-def namespace_view(manifest: Manifest) -> NamespaceView:
-    """Trim a namespace."""
-    metadata = manifest["metadata"]
-    return NamespaceView(metadata["name"], dict(metadata.get("labels") or {}))
 
 
 def node_view(manifest: Manifest) -> NodeView:

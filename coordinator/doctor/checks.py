@@ -4,13 +4,14 @@ One rule: pure, over one reading. Changes in flight disagree, too. Only a findin
 later repeats is a disagreement (`confirm`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from coordinator.cache.views import JobView
+from coordinator.doctor import work_checks
 from coordinator.doctor.findings import Finding
 from coordinator.doctor.inspection import Inspection
+from coordinator.doctor.work_checks import Found, is_under_way
 from coordinator.routing import held_charges, queue_specs, rebuilt_state
 from coordinator.routing.rebuilt_state import RebuiltState
 from crds import timestamps
@@ -19,12 +20,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import limits, order
-from queues.inspection.rq_record import FUNCTION
 from queues.values import Entry, Kind, QueueSpec, Reservation
-
-Found = Iterator[Finding]
-FAILURES = 5
-"""A job with a work record is in flight. After this many failed runs in a row it no longer counts as in flight."""
 
 
 def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -34,7 +30,7 @@ def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Findin
 
 def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
-    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, _rq, _work_lists, _work_records]
+    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, *work_checks.CHECKS]
     if inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
     else:
@@ -64,7 +60,7 @@ def _objects(inspection: Inspection) -> Found:
     for queue, why in inspection.cluster.ineffective.items():
         yield Finding("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
     for key, job in inspection.cluster.jobs.items():
-        if job.invalid and not (job.finished or job.deleting or _under_way(inspection, key)):
+        if job.invalid and not (job.finished or job.deleting or is_under_way(inspection, key)):
             yield Finding("invalid-job", str(key), "the job is invalid, and its status does not say so")
 
 
@@ -147,13 +143,13 @@ def _reservation(inspection: Inspection, stored: Reservation, expected: Reservat
         ]
         if differs:
             yield Finding("wrong-reservation", str(stored.key), f"Redis has {', '.join(differs)}")
-        if held_charges.is_unwritten_growth(job.admission, stored) and not _under_way(inspection, stored.key):
+        if held_charges.is_unwritten_growth(job.admission, stored) and not is_under_way(inspection, stored.key):
             yield Finding(
                 "unseen-pick",
                 str(stored.key),
                 f"has grown to {_text(stored.charge)}, but no work item tells a worker to write it",
             )
-    elif expected is stored and not _under_way(inspection, stored.key):
+    elif expected is stored and not is_under_way(inspection, stored.key):
         yield Finding(
             "unseen-pick",
             str(stored.key),
@@ -280,7 +276,7 @@ def _settings(inspection: Inspection) -> Found:
 
 def _pods(inspection: Inspection) -> Found:
     for pod in inspection.cluster.pods:
-        if pod.job is None or not pod.occupies or pod.deleting or _under_way(inspection, pod.job):
+        if pod.job is None or not pod.occupies or pod.deleting or is_under_way(inspection, pod.job):
             continue
         job, name = inspection.cluster.jobs.get(pod.job), f"{pod.namespace}/{pod.name}"
         if job is None:
@@ -290,55 +286,6 @@ def _pods(inspection: Inspection) -> Found:
             yield Finding(
                 "foreign-attempt-pod", name, f"occupies for attempt {pod.attempt} of job {pod.job}, which {admitted}"
             )
-
-
-def _work_lists(inspection: Inspection) -> Found:
-    """Compare the lists and counts that dispatch uses."""
-    work = inspection.work
-    if work.ready_count != work.ready_length:
-        yield Finding(
-            "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
-        )
-    for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
-        yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
-    for worker in sorted(work.threads - work.workers.keys()):
-        yield Finding("stray-threads", worker, "its threads are counted, but it is not registered")
-    for key, ends in sorted(work.leases.items()):
-        record = work.records.get(key)
-        if record is None or record.state != "leased":
-            yield Finding("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
-
-
-def _work_records(inspection: Inspection) -> Found:
-    """Find keys that would never become ready again."""
-    for key, record in sorted(inspection.work.records.items()):
-        match record.state:
-            case "ready" if key not in inspection.work.ready.get(record.tenant, ()):
-                yield Finding("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
-            case "delayed" if record.due is None:
-                yield Finding("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
-            case "leased" if record.lease_ends is None:
-                yield Finding("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
-            case "leased" if record.lease_ends is not None and record.lease_ends < inspection.work.now:
-                ended = _time(record.lease_ends)
-                yield Finding(
-                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
-                )
-            case "ready" | "delayed" | "leased":
-                pass
-            case other:
-                yield Finding("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
-
-
-def _rq(inspection: Inspection) -> Found:
-    for job in inspection.work.rq:
-        if job.function != FUNCTION:
-            description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
-            yield Finding("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
-        elif job.where in ("none", "queue", "intermediate", "started"):
-            yield from _batch(job.id, job.where)
-        else:
-            yield Finding("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
 
 
 def _keys(inspection: Inspection) -> Found:
@@ -352,17 +299,6 @@ def _keys(inspection: Inspection) -> Found:
             inspection.store.foreign[0],
             f"{len(inspection.store.foreign)} or more keys that do not belong to torchq",
         )
-
-
-def _batch(job_id: str, where: str) -> Found:
-    if where == "none":
-        yield Finding("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
-
-
-def _under_way(inspection: Inspection, key: JobKey) -> bool:
-    """Return whether a worker is about to reconcile the job."""
-    record = inspection.work.records.get(key)
-    return record is not None and record.failures < FAILURES
 
 
 def _state(job: JobView | None) -> str:
@@ -391,10 +327,3 @@ def _seconds(timestamp: str) -> float:
         return timestamps.parse_seconds(timestamp)
     except ValueError:
         return 0.0
-
-
-def _time(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return str(seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from coordinator.cache import views
+from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import Quotas, RoutingRules
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
@@ -64,8 +64,8 @@ class Collector:
         pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
         jobs = self._read(TORCHJOBS, views.job_view, wrong)
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
-        namespaces = self._read(NAMESPACES, views.namespace_view, wrong)
-        classes = self._read(PRIORITY_CLASSES, views.priority_class_view, wrong)
+        namespaces = self._read(NAMESPACES, rule_views.namespace_view, wrong)
+        classes = self._read(PRIORITY_CLASSES, rule_views.priority_class_view, wrong)
         quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
         rules = RoutingRules(
             queues={queue.metadata.name: queue.spec for queue in queues},
@@ -174,7 +174,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
             return tenantqueue.read(manifest)
         except InvalidObject as error:
             wrong[_subject(TENANT_QUEUES, manifest)] = _short(f"admits nothing until it is corrected: {error}")
-            return views.queue_view(manifest)
+            return rule_views.queue_view(manifest)
 
     return read
 

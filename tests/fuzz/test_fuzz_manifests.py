@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.cache import views
+from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods
 from coordinator.routing import pool_capacity, queue_specs, rebuilt_state, route
@@ -224,7 +224,7 @@ def test_charge_of_a_foreign_pod_is_ignored() -> None:
 @thorough
 @given(strategies.conforming_objects("TenantQueue") | strategies.invalid_objects("TenantQueue"))
 def test_unreadable_queue_is_closed_and_a_readable_one_follows_its_stop_policy(manifest: dict[str, Any]) -> None:
-    view = views.queue_view(stored(manifest))
+    view = rule_views.queue_view(stored(manifest))
     spec = queue_specs.spec(view)
     assert all(0 <= amount <= demand.LARGEST for amount in spec.quota.values())
     try:

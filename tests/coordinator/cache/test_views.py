@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from coordinator.cache import views
+from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cli.commands import queue
 from coordinator.routing import route
@@ -143,7 +143,7 @@ def test_a_deleted_pod_that_was_never_bound_does_not_occupy_room(
 def test_a_queue_with_a_limit_without_effect_stays_open(caplog: pytest.LogCaptureFixture) -> None:
     """An earlier version accepted such a limit."""
     stored = {"metadata": {"name": "a"}, "spec": {"quota": {"gpu": 8, "nvidia.com/gpu": "1.5", "jobs": 2}}}
-    found = views.queue_view(stored).spec
+    found = rule_views.queue_view(stored).spec
     assert found.is_open
     assert found.quota_amounts == {"gpu": 8, "nvidia.com/gpu": 2, "jobs": 2}
     assert caplog.records == []

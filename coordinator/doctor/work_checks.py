@@ -1,0 +1,86 @@
+"""Compares the records of dispatch with the lists of keys and with RQ.
+
+One rule: pure, over one reading, as in `coordinator.doctor.checks`.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from coordinator.doctor.findings import Finding
+from coordinator.doctor.inspection import Inspection
+from crds.keys import JobKey
+from queues.inspection.rq_record import FUNCTION
+
+Found = Iterator[Finding]
+FAILURES = 5
+"""A job with a work record is in flight. After this many failed runs in a row it no longer counts as in flight."""
+
+
+def is_under_way(inspection: Inspection, key: JobKey) -> bool:
+    """Return whether a worker is about to reconcile the job."""
+    record = inspection.work.records.get(key)
+    return record is not None and record.failures < FAILURES
+
+
+def _work_lists(inspection: Inspection) -> Found:
+    """Compare the lists and counts that dispatch uses."""
+    work = inspection.work
+    if work.ready_count != work.ready_length:
+        yield Finding(
+            "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
+        )
+    for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
+        yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
+    for worker in sorted(work.threads - work.workers.keys()):
+        yield Finding("stray-threads", worker, "its threads are counted, but it is not registered")
+    for key, ends in sorted(work.leases.items()):
+        record = work.records.get(key)
+        if record is None or record.state != "leased":
+            yield Finding("stray-lease", str(key), f"a lease until {_time(ends)} that no worker holds")
+
+
+def _work_records(inspection: Inspection) -> Found:
+    """Find keys that would never become ready again."""
+    for key, record in sorted(inspection.work.records.items()):
+        match record.state:
+            case "ready" if key not in inspection.work.ready.get(record.tenant, ()):
+                yield Finding("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
+            case "delayed" if record.due is None:
+                yield Finding("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")
+            case "leased" if record.lease_ends is None:
+                yield Finding("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
+            case "leased" if record.lease_ends is not None and record.lease_ends < inspection.work.now:
+                ended = _time(record.lease_ends)
+                yield Finding(
+                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
+                )
+            case "ready" | "delayed" | "leased":
+                pass
+            case other:
+                yield Finding("stuck-key", str(key), f"is in no known state: {other[:20]!r}")
+
+
+def _rq(inspection: Inspection) -> Found:
+    for job in inspection.work.rq:
+        if job.function != FUNCTION:
+            description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
+            yield Finding("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
+        elif job.where in ("none", "queue", "intermediate", "started"):
+            yield from _batch(job.id, job.where)
+        else:
+            yield Finding("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
+
+
+def _batch(job_id: str, where: str) -> Found:
+    if where == "none":
+        yield Finding("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+
+
+CHECKS = (_rq, _work_lists, _work_records)
