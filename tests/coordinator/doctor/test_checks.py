@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.cache.views import JobView
 from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
-from coordinator.doctor import checks, findings
+from coordinator.doctor import checks, findings, work_checks
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from crds.keys import JobKey
 from queues import limits, order
@@ -218,7 +218,7 @@ def test_a_pod_that_is_ending_is_no_foreign_attempt_pod(going: dict[str, Any]) -
 def test_a_leased_job_has_no_findings_unless_its_runs_fail() -> None:
     strange = (pod(attempt=7),)
     assert codes(pods=strange, records=WORKS, leases={KEY: NOW + 9}) == []
-    failing = WorkRecord(state="delayed", tenant="a", failures=checks.FAILURES, due=NOW + 60)
+    failing = WorkRecord(state="delayed", tenant="a", failures=work_checks.FAILURES, due=NOW + 60)
     assert codes(pods=strange, records={KEY: failing}) == [("foreign-attempt-pod", "team/train-master-0")]
 
 
