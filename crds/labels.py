@@ -70,6 +70,9 @@ POD_UID = f"{GROUP}/pod-uid"
 RESTART_REQUEST = f"{GROUP}/restart-request"
 """Annotation on a TorchJob: a restart that its user requests, as JSON (`crds.torchjob.restart_requests`)."""
 
+SCALE_OUT = f"{GROUP}/scale-out"
+"""Finalizer of a ScaleOut that is under way: if the request is deleted, a worker first restores the size of the job."""
+
 VET = f"{GROUP}/vet"
 """Annotation on a pod of a dry run: with any text, the embedded API server refuses a pod that its node cannot run."""
 EMBEDDED = "torchq"

@@ -14,9 +14,9 @@ from crds import labels, problems
 from crds.api_resources import SCALE_INS, SCALE_OUTS, VERSION, Resource
 from crds.errors import InvalidObject
 from crds.metadata import Metadata
-from crds.model import LenientModel, StrictModel, Text, Time
+from crds.model import DNS_LABEL, LenientModel, StrictModel, Text, Time
 from crds.torchjob.conditions import Condition
-from crds.torchjob.status import MOST_AT_ONCE, PodName, Tally
+from crds.torchjob.status import MOST_AT_ONCE, PodName, Tally, WorkerIndexes
 
 UNCHANGEABLE = "may not change: delete the request and create another one"
 LARGEST = 2**31 - 1
@@ -30,7 +30,7 @@ PodNames = Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)]
 class JobSelector(StrictModel):
     """The job that a request is about."""
 
-    name: str = Field(min_length=1, max_length=253)
+    name: str = Field(max_length=63, pattern=DNS_LABEL)
     """The name of a TorchJob in the namespace of the request."""
 
 
@@ -94,6 +94,8 @@ class ScaleStatus(LenientModel):
     """The names of the pods that were added or removed, the first 1,000 of them."""
     job_generation: Tally = 0
     """The generation of the job whose numTasks the request changes. In a later generation, it has been changed."""
+    indexes: WorkerIndexes | None = None
+    """The indexes of the workers that the job had when the turn of the request came; absent if it had none."""
     start_time: Time | None = None
     """The time at which the turn of the request came."""
     completion_time: Time | None = None

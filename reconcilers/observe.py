@@ -6,7 +6,7 @@ One rule: one GET, and a LIST only if the cache is behind a version that the coo
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache, RecreateView
+from reconcilers.views.request_reader import RequestReader
+from reconcilers.views.scale_request_view import RequestView
 
 REMEMBERED = 10_000
 """The number of keys whose newest pod is remembered; a forgotten key costs at most an AlreadyExists."""
@@ -81,13 +83,16 @@ class Observer:
     clock: Callable[[], float] = time.time
     groups: GroupReader | None = None
     """The reader of pod groups; None if groups are unknown."""
+    requests: RequestReader | None = None
+    """The reader of scale requests; None if there are none."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def observe(self, task: Task) -> Observation:
         """Return the current state of the key. Raises any ClusterError of the API server."""
         # The job is read first: pods that are newer than the job can only show more of the job's progress.
-        job = self._job(task.key)
+        manifest = self._read(task.key)
+        job = None if manifest is None else self._parse(task.key, manifest)
         pods = self._pods(task)
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
@@ -100,6 +105,7 @@ class Observer:
             draining=self._draining(job, task.reservation),
             groups=self._groups(task.key, job),
             recreations=self._recreations(task.key),
+            requests=self._requests(task.key, manifest),
             dead_nodes=health.dead,
             leaving_nodes=self._leaving(job, pods),
             next_dead=health.next,
@@ -189,12 +195,23 @@ class Observer:
         with self._lock:
             return self._written.get(key.uid, 0)
 
-    def _job(self, key: JobKey) -> TorchJob | InvalidJob | None:
+    def wrote_requests(self, versions: Mapping[str, int]) -> None:
+        """Remember the versions of scale requests that this process has written, by uid."""
+        if self.requests is not None:
+            self.requests.wrote(versions)
+
+    def _read(self, key: JobKey) -> Manifest | None:
         try:
-            manifest = self.cluster.get(TORCHJOBS, key.name, key.namespace)
+            return self.cluster.get(TORCHJOBS, key.name, key.namespace)
         except errors.NotFound:
             return None
-        return self._parse(key, manifest)
+
+    def _requests(self, key: JobKey, manifest: Manifest | None) -> tuple[RequestView, ...]:
+        """Return the scale requests for the job; a request that waits for its job counts only while there is none."""
+        if self.requests is None:
+            return ()
+        found = (request for request in self.requests.of(key) if request.is_for(key.uid))
+        return tuple(request for request in found if manifest is None or request.uid != key.uid)
 
     def _parse(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:
         metadata = manifest["metadata"]

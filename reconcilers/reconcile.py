@@ -6,7 +6,7 @@ One rule: a worker calls it for each key. The reconciler keeps only state that i
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -28,9 +28,25 @@ from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache
+from reconcilers.views.request_reader import RequestReader
+from reconcilers.views.scale_request_view import RequestCache
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 """The function `queues.work.WorkSink.raise_charge`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caches:
+    """The caches of a worker process beside that of pods; None where there are no such objects."""
+
+    queues: QueueCache | None = None
+    nodes: NodeCache | None = None
+    recreations: RecreateCache | None = None
+    groups: GroupCache | None = None
+    requests: RequestCache | None = None
+
+
+NO_CACHES = Caches()
 
 
 def no_store(*_: object) -> Refusal:
@@ -47,16 +63,21 @@ class Reconciler:
         pods: PodCache,
         settings: ReconcileSettings | None = None,
         clock: Callable[[], float] = time.time,
-        queues: QueueCache | None = None,
-        nodes: NodeCache | None = None,
-        recreations: RecreateCache | None = None,
-        groups: GroupCache | None = None,
+        caches: Caches = NO_CACHES,
     ) -> None:
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
         self._observer = Observer(
-            cluster, pods, self._settings, queues, nodes, recreations, clock, GroupReader(cluster, groups, clock)
+            cluster,
+            pods,
+            self._settings,
+            caches.queues,
+            caches.nodes,
+            caches.recreations,
+            clock,
+            GroupReader(cluster, caches.groups, clock),
+            RequestReader(cluster, caches.requests),
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
@@ -75,6 +96,9 @@ class Reconciler:
             outcome = carry_out(observation)
         if outcome.over_quota is not None:
             observation = replace(self._observer.observe(task), over_quota=outcome.over_quota)
+            outcome = carry_out(observation)
+        if outcome.size_refused:
+            observation = replace(self._observer.observe(task), size_refused=outcome.size_refused)
             outcome = carry_out(observation)
         if outcome.refused:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
@@ -130,6 +154,7 @@ class Reconciler:
         try:
             return application.run(current_plan)
         finally:
+            self._observer.wrote_requests(application.request_versions)
             if application.pod_versions:
                 self._observer.wrote(observation.key, max(application.pod_versions))
 

@@ -18,6 +18,7 @@ from kube.api import Manifest
 from queues.values import Reservation
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
+from reconcilers.views.scale_request_view import RequestView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,10 @@ class Observation:
     job's admission."""
     other_nodes: bool = False
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
+    requests: tuple[RequestView, ...] = ()
+    """The scale requests for the job, oldest first; without a job of this name, the request that is observed alone."""
+    size_refused: str = ""
+    """The message with which the API server refused a number of workers in the last attempt; empty if it did not."""
     refused: str = ""
     """The message with which the API server refused a pod of this job in the last attempt; empty if it refused none."""
     blocker: Blocker | None = None
@@ -177,6 +182,23 @@ class DeleteObject:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchRequest:
+    """Merge a change into a scale request or its status, unless the request has changed since it was observed."""
+
+    request: RequestView
+    change: Mapping[str, Any]
+    subresource: Literal["", "status"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetWorkers:
+    """Change the number of workers that the job requests, unless the job has changed since it was observed."""
+
+    workers: int
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseCharge:
     """Charge an attempt for more. The later actions of the plan run only if there is room for that."""
 
@@ -208,6 +230,8 @@ Action = (
     | CreateObject
     | PatchObject
     | DeleteObject
+    | PatchRequest
+    | SetWorkers
     | RaiseCharge
     | EmitEvent
     | DeleteJob

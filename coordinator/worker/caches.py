@@ -15,6 +15,7 @@ from gang.values import GroupView
 from kube.api import Cluster
 from kube.informer import Informer
 from reconcilers import observe
+from reconcilers.reconcile import Caches
 from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request
 from reconcilers.views.recreate_request import RecreateView
 
@@ -45,6 +46,11 @@ class WorkerCaches:
         self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
         self._foreign: tuple[OptionalKinds[Any], ...] = (self.groups, self.recreations)
         self._all: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self._informers, *self._foreign)
+
+    @property
+    def reconcile_caches(self) -> Caches:
+        """The caches of a reconciler, beside that of pods."""
+        return Caches(queues=self.queues, nodes=self.nodes, recreations=self.recreations, groups=self.groups)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

@@ -61,10 +61,7 @@ def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCa
         cluster,
         caches.pods,
         selected,
-        queues=caches.queues,
-        nodes=caches.nodes,
-        recreations=caches.recreations,
-        groups=caches.groups,
+        caches=caches.reconcile_caches,
     )
 
 

@@ -53,7 +53,12 @@ def indexes(admission: Admission, count: int) -> tuple[int, ...]:
     """
     if admission.indexes is None:
         return tuple(range(admission.workers or count))
-    return tuple(sorted({index for part in admission.indexes.split(",") for index in _range(part)}))
+    return parse_indexes(admission.indexes)
+
+
+def parse_indexes(text: str) -> tuple[int, ...]:
+    """Return the indexes in a text such as 0,2-4, in order."""
+    return tuple(sorted({index for part in text.split(",") for index in _range(part)}))
 
 
 def _range(part: str) -> range:

@@ -26,6 +26,7 @@ from reconcilers.apply.interruptions import (
     ObserveAgain,
     PodRefused,
     QuotaRefused,
+    SizeRefused,
     classify_refusal,
 )
 from reconcilers.apply.object_writer import ObjectWriter
@@ -47,10 +48,13 @@ from reconcilers.values import (
     OverQuota,
     PatchObject,
     PatchPodMetadata,
+    PatchRequest,
     Plan,
     RaiseCharge,
+    SetWorkers,
     WriteStatus,
 )
+from reconcilers.views import scale_request_view
 from reconcilers.views.pod_view import PodView
 
 log = logging.getLogger(__name__)
@@ -68,6 +72,8 @@ class Outcome:
     """Seconds after which the key is observed again; None if an event will follow."""
     refused: str = ""
     """The message with which the API server refused a pod of the job. It will always refuse the same pod."""
+    size_refused: str = ""
+    """The message with which the API server refused a number of workers."""
     blocked: Blocked | None = None
     """Why an object of the job cannot be created now: a permission, a policy, a kind that is not installed."""
     over_quota: OverQuota | None = None
@@ -100,6 +106,8 @@ class Application:
     pod_versions: list[int] = field(default_factory=list)
     """The resourceVersions of the pods created and patched. The next observation must include them, or the work would
     be done again."""
+    request_versions: dict[str, int] = field(default_factory=dict)
+    """The resourceVersions of the patched scale requests, by uid. The next observation must include them, too."""
     outdated: bool = False
     """Whether a pod that was to be deleted no longer existed: the actions after it must not follow."""
     written: Manifest | None = None
@@ -126,6 +134,8 @@ class Application:
             return Outcome(again.after)
         except PodRefused as refused:
             return Outcome(refused=str(refused))
+        except SizeRefused as refused:
+            return Outcome(size_refused=str(refused))
         except Blocked as blocked:
             return Outcome(blocked=blocked)
         except QuotaRefused as over:
@@ -154,6 +164,10 @@ class Application:
             case EmitEvent():
                 self.writes += 1
                 self._objects.emit_event(action, self.clock())
+            case PatchRequest():
+                self._in_parallel(self._patch_request, [action], fenced=True)
+            case SetWorkers(workers, resource_version):
+                self._in_parallel(partial(self._objects.set_workers, workers), [resource_version], fenced=True)
             case DeleteJob():
                 self._objects.delete(TORCHJOBS, self.key.name, self.key.uid)
             case _:
@@ -267,6 +281,10 @@ class Application:
             if not object_writer.is_namesake(error):
                 raise
             self.outdated = True
+
+    def _patch_request(self, action: PatchRequest) -> None:
+        written = scale_request_view.trim(self._objects.patch_request(action))
+        self.request_versions[written.uid] = scale_request_view.version(written)
 
     def _record_version(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]

@@ -25,6 +25,10 @@ class PodRefused(Exception):
     """The API server refuses a pod because its manifest is not valid."""
 
 
+class SizeRefused(Exception):
+    """The API server refuses a number of workers."""
+
+
 class QuotaRefused(Exception):
     """A ResourceQuota has no room for an object of the job."""
 

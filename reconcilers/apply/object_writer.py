@@ -8,16 +8,16 @@ import logging
 from dataclasses import dataclass
 
 from crds import owners
-from crds.api_resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, Resource
+from crds.api_resources import EVENTS, PODS, RECREATE_REQUESTS, SERVICES, TORCHJOBS, Resource
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.apply import events
-from reconcilers.apply.interruptions import Blocked, ObserveAgain, classify_refusal
+from reconcilers.apply.interruptions import Blocked, ObserveAgain, SizeRefused, classify_refusal
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
-from reconcilers.values import EmitEvent
+from reconcilers.values import EmitEvent, PatchRequest
 from reconcilers.views import recreate_request
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,40 @@ class ObjectWriter:
             if not is_namesake(error):
                 raise
             raise ObserveAgain(self.name_retry) from error
+
+    def patch_request(self, action: PatchRequest) -> Manifest:
+        """Change a scale request. Raises ObserveAgain if it has changed since it was observed, or was deleted."""
+        request = action.request
+        try:
+            return self.cluster.patch(
+                request.resource,
+                request.name,
+                action.change,
+                request.namespace,
+                subresource=action.subresource,
+                resource_version=request.resource_version,
+            )
+        except (errors.NotFound, errors.Conflict) as error:
+            raise ObserveAgain(self.name_retry) from error
+
+    def set_workers(self, workers: int, resource_version: str) -> None:
+        """Change the number of workers that the job requests. Raises SizeRefused if the API server refuses it, and
+        ObserveAgain if the job has changed since it was observed."""
+        change = {"spec": {"replicas": workers}}
+        try:
+            self.cluster.patch(
+                TORCHJOBS,
+                self.key.name,
+                change,
+                self.key.namespace,
+                subresource="scale",
+                resource_version=resource_version,
+            )
+        except errors.Invalid as error:
+            causes = "; ".join(f"{cause.field}: {cause.message}" for cause in error.causes)
+            raise SizeRefused(causes or str(error)) from error
+        except (errors.NotFound, errors.Conflict) as error:
+            raise ObserveAgain(0.0) from error
 
     def delete(self, resource: Resource, name: str, uid: str, *, grace_period_seconds: int | None = None) -> bool:
         """Delete exactly this object; return whether it existed."""

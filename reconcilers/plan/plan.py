@@ -15,6 +15,7 @@ from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
+from reconcilers.plan.scale_requests import current, steps
 from reconcilers.pods import measure
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.measure import Excess
@@ -38,6 +39,15 @@ TRY_AGAIN = 60.0
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
+    requests = steps.plan_requests(observation, settings, now)
+    if requests.actions:  # they may change the job, or what its pods are for
+        return Plan(requests.actions, 0.0)
+    result = _plan_job(observation, settings, now)
+    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after)))
+
+
+def _plan_job(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
+    """Return the next actions for the job itself."""
     job = observation.job
     deletion = PodDeletion(now.timestamp(), settings.dead_node_grace, observation.dead_nodes, settings.longest_grace)
     if observation.no_room or (isinstance(job, TorchJob) and status.admission_reason(job.status) == status.EXCEEDS):
@@ -190,7 +200,7 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Write the admission, and the request for workers that it does not have; then create what may exist now."""
     admission = _bind_admission(active, settings)
-    rest = scaling.rest_of_admission(active.wanted, admission, now)
+    rest = scaling.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
     after = status.admit(active.wanted, admission, now).model_copy(update={"scaling": rest})
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now)

@@ -33,6 +33,8 @@ from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, restart_counts, status
 from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.scale_requests import current
+from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import EmitEvent, Observation
@@ -61,6 +63,8 @@ class Resize:
     held: Reservation | None
     """The reservation of the job's queue; None if it is of another admission, or does not count workers."""
     leaving_nodes: frozenset[str]
+    asked: UnderWay | None = None
+    """The scale request that is under way."""
     settings: ReconcileSettings
     now: datetime
 
@@ -171,6 +175,8 @@ class Resize:
         kept: dict[str, Any] = {}
         if scaling is not None and scaling.to == self.wish:
             kept = {"request": scaling.request, "tries": scaling.tries, "not_before": scaling.not_before}
+        elif self.asked is not None and self.asked.to == self.wish:
+            kept = {"request": self.asked.label}
         return Scaling(**{"to": self.wish, **kept, **fields})
 
     def write(
@@ -186,13 +192,27 @@ def resize(run: Active, observation: Observation, settings: ReconcileSettings, n
     held = observation.reservation
     is_counted = held is not None and held.attempt == run.admission.attempt and held.size > 0
     leaving = observation.leaving_nodes | observation.dead_nodes
-    return Resize(run=run, held=held if is_counted else None, leaving_nodes=leaving, settings=settings, now=now)
+    return Resize(
+        run=run,
+        held=held if is_counted else None,
+        leaving_nodes=leaving,
+        asked=current.under_way(observation),
+        settings=settings,
+        now=now,
+    )
 
 
-def rest_of_admission(job: TorchJob, admission: Admission, now: datetime) -> Scaling | None:
+def rest_of_admission(
+    job: TorchJob, admission: Admission, now: datetime, asked: UnderWay | None = None
+) -> Scaling | None:
     """Return the request for the workers that a new admission does not have; None if it has all of them."""
     workers, wish = admission.workers, job.spec.worker_count
-    return None if workers is None or workers >= wish else Scaling(from_workers=workers, to=wish, since=now)
+    request = asked.label if asked is not None and asked.to == wish else ""
+    return (
+        None
+        if workers is None or workers >= wish
+        else Scaling(from_workers=workers, to=wish, since=now, request=request)
+    )
 
 
 def _take_up(job: Resize) -> ScalingStep | None:
@@ -254,7 +274,7 @@ def _after_removal(job: Resize, scaling: Scaling, left: int) -> Scaling | None:
 def _remove(job: Resize) -> ScalingStep | None:
     """Name the workers that the job loses, because fewer are wanted or reserved. Named victims stay victims."""
     limit = job.reserved if job.has_ended else min(job.wish, job.reserved)
-    names = job.workers.choose(len(job.staying) - limit)
+    names = _leaving(job, len(job.staying) - limit)
     if not names:
         return None
     scaling, since, deadline = job.scaling, job.now, None
@@ -263,6 +283,17 @@ def _remove(job: Resize) -> ScalingStep | None:
         since, deadline = scaling.since if goes_on else job.now, scaling.deadline
     victims = (*job.victims, *names)
     return job.write(job.change(from_workers=job.base, since=since, deadline=deadline, victims=victims))
+
+
+def _leaving(job: Resize, surplus: int) -> tuple[str, ...]:
+    """Return the workers to remove: first those that a request names, and all of them if it names exactly
+    these."""
+    asked = job.asked
+    if asked is None or asked.to != job.wish or job.has_ended:
+        return job.workers.choose(surplus)
+    named = [name for name in asked.victims if name in job.staying]
+    others = (name for name in job.workers.choose(len(job.staying)) if name not in named)
+    return (*named, *others)[: max(surplus, len(named) if asked.exact else 0, 0)]
 
 
 def _follow_join(job: Resize) -> ScalingStep | None:

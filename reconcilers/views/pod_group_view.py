@@ -4,7 +4,7 @@ One rule: the groups come from this process's own caches. The API server is aske
 without a cache, for the groups of a finished job, and for the queue of a group that is not let in.
 
 Wiring: `GroupCache` is any object that holds the informers of the installed kinds, passed as
-`Reconciler(.., groups=cache)`. `groups_informer` creates the informer of each of `gang.backends.KINDS`.
+`reconcilers.reconcile.Caches`. `groups_informer` creates the informer of each of `gang.backends.KINDS`.
 """
 
 import time

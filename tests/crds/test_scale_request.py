@@ -29,10 +29,12 @@ STORED = [
     scale_in(toDelete={"podNames": []}),
     scale_in(toDelete={"podNames": ["a", "a"]}),
     scale_in(toDelete={"count": 1, "podNames": ["a"]}),
-    scale_in(selector={"name": "NO-SUCH-JOB"}),
+    scale_in(selector={"name": "no-such-job"}),
 ]
 REFUSED = [
     (scale_out(selector={}), "spec.selector.name: Required value"),
+    (scale_out(selector={"name": "a/b"}), "spec.selector.name: Invalid value"),
+    (scale_out(selector={"name": ""}), "spec.selector.name: Invalid value"),
     (scale_out(taskType="Master"), "spec.taskType: Unsupported value"),
     (scale_out(toAdd={"count": "2"}), "spec.toAdd.count: Invalid value"),
     (scale_out(toAdd={"count": 2**31}), "spec.toAdd.count: Invalid value"),

@@ -32,7 +32,7 @@ from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import OutageLog
 from queues.values import Task
 from reconcilers.observe import pods_informer
-from reconcilers.reconcile import Reconciler
+from reconcilers.reconcile import Caches, Reconciler
 from reconcilers.views.node_view import nodes_informer
 from reconcilers.views.pod_group_view import groups_informer
 from reconcilers.views.queue_view import queues_informer
@@ -288,9 +288,7 @@ class WorkerProcess(Process):
             cache,
             settings,
             host.clock,
-            queues=self.queues,
-            groups=self.groups,
-            nodes=self.nodes,
+            Caches(queues=self.queues, groups=self.groups, nodes=self.nodes),
         )
         self._outage = OutageLog(log, host.clock)
         self.runs = TaskRunner(

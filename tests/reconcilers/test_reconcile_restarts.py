@@ -14,7 +14,7 @@ from kube.client import KubernetesCluster
 from kube.errors import Forbidden, Invalid
 from kube.informer import Informer
 from reconcilers.observe import pods_informer
-from reconcilers.reconcile import Reconciler
+from reconcilers.reconcile import Caches, Reconciler
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.node_view import NodeView, nodes_informer
 from reconcilers.views.recreate_request import RecreateView, recreations_informer
@@ -118,7 +118,7 @@ def benches(cluster: KubernetesCluster, namespace: str, **settings: Any) -> Iter
         assert pods.wait_synced(SECONDS)
         assert nodes.wait_synced(SECONDS)
         clock = Clock()
-        with Reconciler(counting, pods, chosen, clock, nodes=nodes, recreations=requests) as reconciler:
+        with Reconciler(counting, pods, chosen, clock, caches=Caches(nodes=nodes, recreations=requests)) as reconciler:
             yield Wide(cluster, counting, namespace, pods, reconciler, nodes=nodes, requests=requests, clock=clock)
         if requests is not None:
             requests.stop()

@@ -93,10 +93,7 @@ class Desk:
             caches.pods,
             replace(found, most_seconds=60.0),
             self.clock,
-            queues=caches.queues,
-            nodes=caches.nodes,
-            recreations=caches.recreations,
-            groups=caches.groups,
+            caches=caches.reconcile_caches,
         )
 
     def open(self) -> MemoryStore:

@@ -1,0 +1,61 @@
+"""The scale requests of one job, from a cache that may be behind this process's own writes.
+
+One rule: a request that the cache does not show as this process has written it is read from the API server. Otherwise
+the same step would be planned again, and the API server would refuse it.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Cluster
+from reconcilers.views import scale_request_view
+from reconcilers.views.scale_request_view import RequestCache, RequestView
+
+REMEMBERED = 10_000
+"""The number of requests whose version is remembered; a forgotten one costs at most a refused write."""
+
+
+@dataclass(slots=True)
+class RequestReader:
+    """Reads scale requests; shared between threads."""
+
+    cluster: Cluster
+    cache: RequestCache | None
+    """None if there are no requests."""
+    _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, key: JobKey) -> tuple[RequestView, ...]:
+        """Return the requests that name a job, oldest first. Raises any ClusterError of the API server."""
+        if self.cache is None:
+            return ()
+        cached = self.cache.indexed(f"{key.namespace}/{key.name}")
+        return tuple(sorted(self._current(cached), key=lambda request: request.place))
+
+    def wrote(self, versions: Mapping[str, int]) -> None:
+        """Remember the versions of requests that this process has written, by uid."""
+        with self._lock:
+            for uid, version in versions.items():
+                self._written[uid] = max(version, self._written.pop(uid, 0))
+            while len(self._written) > REMEMBERED:
+                self._written.popitem(last=False)
+
+    def _current(self, cached: list[RequestView]) -> Iterator[RequestView]:
+        for request in cached:
+            with self._lock:
+                written = self._written.get(request.uid, 0)
+            current = request if scale_request_view.version(request) >= written else self._read(request)
+            if current is not None:
+                yield current
+
+    def _read(self, request: RequestView) -> RequestView | None:
+        """Return a request as it is now; None if it no longer exists."""
+        try:
+            found = self.cluster.get(request.resource, request.name, request.namespace)
+        except errors.NotFound:
+            return None
+        return scale_request_view.trim(found) if found["metadata"]["uid"] == request.uid else None

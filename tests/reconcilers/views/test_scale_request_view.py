@@ -1,0 +1,75 @@
+"""Scale requests as a reconcile sees them: what is read, what cannot be read, and reads behind the cache."""
+
+from typing import Any
+
+import pytest
+
+from crds import labels, scale_request
+from crds.api_resources import SCALE_OUTS
+from crds.keys import JobKey
+from kube.client import KubernetesCluster
+from reconcilers.views import scale_request_view
+from reconcilers.views.request_reader import RequestReader
+from reconcilers.views.scale_request_view import RequestView
+
+METADATA = {
+    "name": "r",
+    "namespace": "team",
+    "uid": "u",
+    "resourceVersion": "7",
+    "creationTimestamp": "2026-01-02T03:04:05Z",
+}
+
+
+def stored(kind: Any = "ScaleIn", **spec: Any) -> dict[str, Any]:
+    return scale_request.manifest(kind, "train", **spec) | {"metadata": METADATA}
+
+
+def test_numbers_and_names_are_read() -> None:
+    out = scale_request_view.trim(stored("ScaleOut", toAdd={"count": 2}, timeoutSeconds=5))
+    assert (out.label, out.job, out.count, out.names, out.timeout) == ("ScaleOut/r", "train", 2, None, 5)
+    named = scale_request_view.trim(stored(toDelete={"podNames": ["a", "b"]}))
+    assert (named.adds, named.count, named.names, named.time_to_live) == (False, None, ("a", "b"), 600)
+
+
+def test_request_that_cannot_be_read_keeps_its_identity() -> None:
+    """A newer version may have stored it."""
+    found = scale_request_view.trim(stored(toDelete={"count": 1}, strategy="Oldest") | {"status": {"phase": "Failed"}})
+    assert (found.uid, found.job, found.is_over) == ("u", "train", True)
+    assert "spec.strategy" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("owners", "job", "expected"),
+    [
+        ([], "job", True),
+        ([{"kind": "TorchJob", "uid": "job"}], "job", True),
+        ([{"kind": "TorchJob", "uid": "earlier"}], "job", False),
+        ([{"kind": "Workflow", "uid": "other"}], "job", True),
+    ],
+)
+def test_request_is_for_the_job_that_owns_it(owners: list[dict[str, str]], job: str, expected: bool) -> None:
+    manifest = stored(toDelete={"count": 1})
+    manifest["metadata"] = METADATA | {"ownerReferences": owners}
+    assert scale_request_view.trim(manifest).is_for(job) is expected
+
+
+class Outdated(list[RequestView]):
+    """A cache that follows nothing."""
+
+    def indexed(self, _: str) -> list[RequestView]:
+        return self
+
+
+def test_request_is_read_again_if_the_cache_is_behind_its_own_write(cluster: KubernetesCluster, namespace: str) -> None:
+    body = scale_request.manifest("ScaleOut", "train", toAdd={"count": 1})
+    old = scale_request_view.trim(cluster.create(SCALE_OUTS, body, namespace))
+    change = {"metadata": {"finalizers": [labels.SCALE_OUT]}}
+    new = scale_request_view.trim(cluster.patch(SCALE_OUTS, old.name, change, namespace))
+    reader, key = RequestReader(cluster, Outdated([old])), JobKey(namespace, "train", "uid")
+    assert [request.is_held for request in reader.of(key)] == [False]
+    reader.wrote({old.uid: scale_request_view.version(new)})
+    assert [request.is_held for request in reader.of(key)] == [True]
+    cluster.patch(SCALE_OUTS, old.name, {"metadata": {"finalizers": None}}, namespace)
+    cluster.delete(SCALE_OUTS, old.name, namespace)
+    assert reader.of(key) == ()
