@@ -17,6 +17,7 @@ from coordinator.cache.quota_jobs import QuotaJobs
 from coordinator.cache.raised_charges import RaisedCharges
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.rule_watches import RuleWatches
+from coordinator.cache.scale_requests import ScaleRequests
 from coordinator.cache.settings_changes import SettingsChanges
 from coordinator.cache.views import ForeignView, JobPods, JobView, NodeView, PodView
 from crds import labels
@@ -73,8 +74,8 @@ class Watches:
         self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
-        """The optional kinds. They are not among `informers`: a coordinator goes on if an admin removes such a kind
-        from the cluster."""
+        """The kinds of other projects, which are not among `informers`: a coordinator goes on without them."""
+        self.requests = ScaleRequests(cluster, self.jobs, self._mark_soon, self.errors)
 
     def _informer(
         self,
@@ -93,8 +94,7 @@ class Watches:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All informers of kinds that every cluster serves."""
-        nodes: tuple[Informer[Any], ...] = (self.nodes,) if self.nodes else ()
-        return (self.jobs, self.pods, *self.rule_watches.informers, *nodes)
+        return (self.jobs, self.pods, *self.rule_watches.informers, *((self.nodes,) if self.nodes else ()))
 
     @property
     def failing(self) -> str:
@@ -252,9 +252,12 @@ class Watches:
     def _foreign_changed(self, before: ForeignView | None, after: ForeignView | None) -> None:
         view = after or before
         if before != after and view is not None and view.job is not None:
-            # The worker has a cache of its own, and the coordinator does not know how far that cache is.
-            self._forced.add(view.job)
-            self._dirty_keys.add_soon(view.job)
+            self._mark_soon(view.job)
+
+    def _mark_soon(self, key: JobKey) -> None:
+        """Route a job once the worker may know why: it has a cache of its own, and nobody knows how far that is."""
+        self._forced.add(key)
+        self._dirty_keys.add_soon(key)
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters

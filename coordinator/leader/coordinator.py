@@ -92,7 +92,8 @@ class Coordinator:
 
     def run(self) -> None:
         """Watch, and lead when elected, until stopped. Then finish the current step and hand the Lease back."""
-        watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, self.watches.foreign)
+        optional: tuple[OptionalKinds[Any], ...] = (self.watches.foreign, self.watches.requests.kinds)
+        watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, *optional)
         for source in watching:
             source.start()
         try:

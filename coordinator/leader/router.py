@@ -31,6 +31,9 @@ from queues.work import WorkSource
 MOST_PER_STEP = 512
 """The most keys that are routed per step, which bounds how long picks wait when many events arrive."""
 
+UNSEEN_SECONDS = 2.0
+"""How soon a key is routed again while no worker has seen its scale request: the cache of a worker may be behind."""
+
 
 class MissingCharge(CoordinatorError):
     """The cluster shows an admission for which the store has no charge; only a rebuild helps."""
@@ -135,7 +138,14 @@ class Router:
 
     def _route(self, key: JobKey, pods_version: int) -> Route:
         pods = self.watches.pods_of(key, pods_version)
-        return route.route(key, self.watches.job(key), pods, self.rules(), self.clock())
+        job, rules = self.watches.job(key), self.rules()
+        result = route.route(key, job, pods, rules, self.clock())
+        if not self.watches.requests.has(key):
+            return result
+        again = self.clock() + UNSEEN_SECONDS if self.watches.requests.is_unseen(key) else 0.0
+        found = route.with_requests(result, key, job, pods, rules, again)
+        # The key of a request without a job was never charged, and its delayed run is its timeout.
+        return replace(found, remove=found.remove and not self.watches.requests.awaits_job(key))
 
     def _apply(self, routes: list[Route], keys: list[JobKey], pods_version: int) -> None:
         """Carry out routes: change the queues first, then offer work."""

@@ -73,10 +73,11 @@ class StoreRebuild:
         self.resync()
 
     def resync(self) -> None:
-        """Route every unfinished job again, except those that are suspended and at rest."""
+        """Route every unfinished job again, except those that are suspended and at rest, and every scale request."""
         jobs = self.watches.jobs.values()
         self.watches.quota_jobs.touch()
         self.watches.mark_again([job.key for job in jobs if not (job.finished or job.at_rest)])
+        self.watches.mark_again(self.watches.requests.keys())
         self.watches.touch_settings()
 
     def audit(self) -> bool:

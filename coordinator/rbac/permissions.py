@@ -137,7 +137,10 @@ COORDINATOR = Role(
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=_FOLLOW),
         PolicyRule(resource=PODS, verbs=_FOLLOW),
         PolicyRule(resource=NODES, verbs=_FOLLOW),
-        *(PolicyRule(resource=resource, verbs=_FOLLOW) for resource in (*_POD_GROUPS, RECREATE_REQUESTS)),
+        *(
+            PolicyRule(resource=resource, verbs=_FOLLOW)
+            for resource in (SCALE_OUTS, SCALE_INS, *_POD_GROUPS, RECREATE_REQUESTS)
+        ),
     ),
     lease=(
         # RBAC cannot restrict create to a name.
@@ -153,6 +156,16 @@ WORKER = Role(
         # its status says so.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
+        PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",)),
+        # Delete: needed for ttlSecondsAfterFinished, and by the API server to change the owners of a request.
+        *(
+            PolicyRule(resource=resource, verbs=("get", "list", "watch", "patch", "delete"), everywhere=_FOLLOW)
+            for resource in (SCALE_OUTS, SCALE_INS)
+        ),
+        *(
+            PolicyRule(resource=resource, subresource="status", verbs=("patch",))
+            for resource in (SCALE_OUTS, SCALE_INS)
+        ),
         # Some API servers require it to create an object that blocks the deletion of its owner.
         PolicyRule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),

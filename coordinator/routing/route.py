@@ -96,6 +96,18 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
     return _waiting(job, offer, rules, now)
 
 
+def with_requests(
+    result: Route, key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, again: float
+) -> Route:
+    """Return the route of a key with scale requests: a worker reconciles it in any case. `again` is when it is routed
+    again, in seconds since 1970; 0: not because of the requests."""
+    result = replace(result, due_at=min(filter(None, (result.due_at, again)), default=0.0))
+    if result.offer is not None:
+        return replace(result, offer=replace(result.offer, delay=0.0))
+    offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
+    return replace(result, offer=offer, in_turn=True)
+
+
 def _admitted(job: JobView, admission: Admission, offer: Offer, rules: RoutingRules, now: float) -> Route:
     again = now + DRAINING_SECONDS if eligibility.is_draining(admission.queue, rules) else 0.0
     wanted, resizable = growth.entry(job, rules, now), job.workers is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.settings import Settings
+from crds import scale_request
 from crds.api_resources import RECREATE_REQUESTS, Resource
 from gang import backends
 from gang.values import GroupView
@@ -16,8 +17,9 @@ from kube.api import Cluster
 from kube.informer import Informer
 from reconcilers import observe
 from reconcilers.reconcile import Caches
-from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request
+from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request, scale_request_view
 from reconcilers.views.recreate_request import RecreateView
+from reconcilers.views.scale_request_view import RequestView
 
 FOREIGN_SECONDS = 10.0
 """How long a worker waits for the first list of an optional kind. Without that list, the worker may try to create a
@@ -43,14 +45,25 @@ class WorkerCaches:
             (RECREATE_REQUESTS,) if makes_pods and may_use_kruise else (),
             lambda _: recreate_request.recreations_informer(cluster),
         )
+        self.requests: OptionalKinds[RequestView] = OptionalKinds(
+            cluster.serves,
+            scale_request.RESOURCES.values(),
+            lambda kind: scale_request_view.requests_informer(cluster, kind),
+        )
         self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
-        self._foreign: tuple[OptionalKinds[Any], ...] = (self.groups, self.recreations)
+        self._foreign: tuple[OptionalKinds[Any], ...] = (self.groups, self.recreations, self.requests)
         self._all: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self._informers, *self._foreign)
 
     @property
     def reconcile_caches(self) -> Caches:
         """The caches of a reconciler, beside that of pods."""
-        return Caches(queues=self.queues, nodes=self.nodes, recreations=self.recreations, groups=self.groups)
+        return Caches(
+            queues=self.queues,
+            nodes=self.nodes,
+            recreations=self.recreations,
+            groups=self.groups,
+            requests=self.requests,
+        )
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

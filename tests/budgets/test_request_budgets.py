@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.cache import optional_kinds
 from coordinator.cache.dirty_keys import PODS_SECONDS
+from crds import scale_request
 from crds.api_resources import PODS, TORCHJOBS
 from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
@@ -17,8 +18,10 @@ from tests.support.waiting import until
 JOBS = 8
 WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "tenantqueues", "torchjobs")
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
-QUESTIONS = len(optional_kinds.KINDS)
-"""Each process asks once for each foreign kind, and every 15 s again for the kinds that are not installed."""
+REQUESTS = ("scaleins", "scaleouts")
+QUESTIONS = len(optional_kinds.KINDS) + len(scale_request.RESOURCES)
+"""Each process asks once for each foreign kind and each kind of scale request, and every 15 s again for the kinds that
+are not installed."""
 STATUS = "PATCH torchjobs/status"
 
 
@@ -28,10 +31,14 @@ def test_a_start_costs_one_list_and_one_watch_per_resource(cluster: KubernetesCl
         line.begin()
         line.settle()
         asked = {"DISCOVER": QUESTIONS}
-        until(lambda: sum(line.coordinator.values()) >= 14 + QUESTIONS)
-        until(lambda: sum(line.worker.values()) >= 6 + QUESTIONS)
-        assert line.coordinator == asked | {f"{verb} {each}": 1 for each in WATCHED for verb in ("LIST", "WATCH")}
-        assert line.worker == asked | {f"{verb} {each}": 1 for each in OF_WORKERS for verb in ("LIST", "WATCH")}
+        until(lambda: sum(line.coordinator.values()) >= 18 + QUESTIONS)
+        until(lambda: sum(line.worker.values()) >= 10 + QUESTIONS)
+        assert line.coordinator == asked | {
+            f"{verb} {each}": 1 for each in (*WATCHED, *REQUESTS) for verb in ("LIST", "WATCH")
+        }
+        assert line.worker == asked | {
+            f"{verb} {each}": 1 for each in (*OF_WORKERS, *REQUESTS) for verb in ("LIST", "WATCH")
+        }
 
 
 def test_an_idle_cluster_costs_no_request(line: Metered) -> None:

@@ -21,7 +21,11 @@ from tests.support.rbac.access import TENANT, Access, Gated
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 KUBECTL = {
-    "get": [("get", "torchjobs"), ("get", "torchjobs", "--watch", "--request-timeout=1s")],
+    "get": [
+        ("get", "scaleouts,scaleins"),
+        ("get", "torchjobs"),
+        ("get", "torchjobs", "--watch", "--request-timeout=1s"),
+    ],
     "describe": [("describe", "pod", "digits-worker-0"), ("describe", "torchjob", "digits")],
     "explain": [("explain", "torchjob.spec")],
     "logs": [("logs", "-f", "digits-worker-0")],

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.cache import optional_kinds
+from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.reason_writer import ReasonWriter
@@ -119,18 +120,24 @@ class Desk:
         self.term = self.new_term()
         self.term.rebuild(epoch)
 
+    @property
+    def optional(self) -> tuple[OptionalKinds[Any], ...]:
+        """The coordinator's informers of kinds that a cluster may not serve."""
+        return self.watches.foreign, self.watches.requests.kinds
+
     def __enter__(self) -> "Desk":
-        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
+        for informer in (*self.watches.informers, *self.optional, self.caches):
             informer.start()
         for informer in self.informers:
             assert informer.wait_synced(SECONDS)
         self.caches.wait()
-        assert self.watches.foreign.wait_discovered(SECONDS)
+        for kinds in self.optional:
+            assert kinds.wait_discovered(SECONDS)
         self.reconciler = self.new_reconciler()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for informer in (*self.watches.informers, self.watches.foreign, self.caches):
+        for informer in (*self.watches.informers, *self.optional, self.caches):
             informer.stop()
         self.reconciler.close()
 

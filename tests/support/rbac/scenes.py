@@ -58,10 +58,22 @@ from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreateObject, DeleteObject, EmitEvent, PatchObject, PatchPodMetadata, Plan
-from reconcilers.views import pod_view
+from reconcilers.values import (
+    Action,
+    CreateObject,
+    DeleteObject,
+    EmitEvent,
+    PatchObject,
+    PatchPodMetadata,
+    PatchRequest,
+    Plan,
+    SetWorkers,
+)
+from reconcilers.views import pod_view, scale_request_view
 from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.queue_view import queues_informer
+from reconcilers.views.request_reader import RequestReader
+from reconcilers.views.scale_request_view import RequestView
 from tests.support.acceptance.stack import until
 from tests.support.coordinator.desk import manifest, task
 from tests.support.kubectl.command import Kubectl
@@ -631,11 +643,20 @@ def _kubectl_scale_from_a_known_number(stage: Stage) -> str:
     return stage.kubectl(USER, "scale", "torchjob/train", "--current-replicas", "1", "--replicas", "2")
 
 
+def request_body(resource: Resource) -> Manifest:
+    """Return a scale request that the API server accepts."""
+    change: Manifest = {"toAdd": {}} if resource is SCALE_OUTS else {"toDelete": {}}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": "request"},
+        "spec": {"selector": {"name": "train"}, **change},
+    }
+
+
 def scale_scenes(resource: Resource, size: str) -> None:
     """Define the scenes of one kind of scale request."""
-    change = {"toAdd": {}} if resource is SCALE_OUTS else {"toDelete": {}}
-    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "request"}}
-    body["spec"] = {"selector": {"name": "train"}, **change}
+    body = request_body(resource)
 
     @scene(USER, resource.plural, "create")
     def _scale_by_a_number(stage: Stage) -> str:
@@ -658,8 +679,69 @@ def scale_scenes(resource: Resource, size: str) -> None:
         return ""
 
 
+def request_scenes(resource: Resource) -> None:
+    """Define the scenes of the processes that carry out one kind of scale request."""
+    body = request_body(resource)
+
+    def request(stage: Stage) -> RequestView:
+        return scale_request_view.trim(stage.admin.create(resource, body, TENANT))
+
+    @scene(COORDINATOR, resource.plural, "list", "watch")
+    def _requests_are_followed(stage: Stage) -> str:
+        request(stage)
+        watches = Watches(stage.access.cluster(COORDINATOR), nodes=False)
+        return stage.trouble(watches.requests._informer(resource))
+
+    @scene(WORKER, resource.plural, "list", "watch")
+    def _a_workers_requests(stage: Stage) -> str:
+        request(stage)
+        return stage.follow(WORKER, resource)
+
+    @scene(WORKER, resource.plural, "get")
+    def _a_request_is_newer_than_the_cache(stage: Stage) -> str:
+        found = request(stage)
+        key = JobKey(TENANT, "train", found.uid)
+        reader = RequestReader(stage.access.cluster(WORKER), Requests([found]))
+        reader.wrote({found.uid: scale_request_view.version(found) + 1})
+        try:
+            assert reader.of(key)
+        except errors.ClusterError as error:
+            return str(error)
+        return ""
+
+    @scene(WORKER, resource.plural, "patch")
+    def _a_request_gets_its_owner(stage: Stage) -> str:
+        key = stage.job()
+        return stage.apply(key, PatchRequest(request(stage), {"metadata": {"ownerReferences": [owner(key)]}}))
+
+    @scene(WORKER, f"{resource.plural}/status", "patch")
+    def _a_request_has_failed(stage: Stage) -> str:
+        return stage.apply(stage.job(), PatchRequest(request(stage), {"status": {"phase": "Failed"}}, "status"))
+
+    @scene(WORKER, resource.plural, "delete")
+    def _a_request_goes_when_its_time_has_come(stage: Stage) -> str:
+        key, found = stage.job(), request(stage)
+        return stage.apply(key, DeleteObject(resource, found.name, found.uid))
+
+
+class Requests(list[RequestView]):
+    """A cache of requests for one job."""
+
+    def indexed(self, _: str) -> list[RequestView]:
+        return self
+
+
+@scene(WORKER, "torchjobs/scale", "patch")
+def _a_request_changes_the_size(stage: Stage) -> str:
+    key = stage.job(torchElasticPolicy={}, torchTaskSpecs={"Worker": task(2)})
+    version = stage.admin.get(TORCHJOBS, key.name, TENANT)["metadata"]["resourceVersion"]
+    return stage.apply(key, SetWorkers(3, version))
+
+
 scale_scenes(SCALE_OUTS, "+1")
 scale_scenes(SCALE_INS, "-1")
+request_scenes(SCALE_OUTS)
+request_scenes(SCALE_INS)
 
 
 # Queue admins.
