@@ -141,11 +141,14 @@ def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMem
 def decisive_tasks(spec: TorchJobSpec) -> frozenset[str]:
     """Return the tasks whose success decides the success of the job.
 
-    A task that is always restarted never succeeds and does not decide; nor does an auxiliary task, unless there is no
-    other. If the Master is among the remaining tasks, the deciding tasks are the Master and the tasks that start after
-    a success for which the Master did not wait (an evaluation at the end). Without a Master, all of them decide.
+    A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store; nor does an
+    auxiliary task, unless there is no other. If the Master is among the remaining tasks, the deciding tasks are the
+    Master and the tasks that start after a success for which the Master did not wait (an evaluation at the end).
+    Without a Master, all of them decide.
     """
-    ending = [task_type for task_type, task in spec.tasks.items() if task.restart_policy != "Always"]
+    endless = {RENDEZVOUS} if spec.rendezvous else set[str]()
+    endless |= {task_type for task_type, task in spec.tasks.items() if task.restart_policy == "Always"}
+    ending = [task_type for task_type in spec.tasks if task_type not in endless]
     deciding = frozenset(training_tasks(spec, ending) or ending)
     if MASTER not in deciding:
         return deciding

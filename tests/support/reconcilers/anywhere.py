@@ -164,12 +164,18 @@ class Anywhere(GangSimulation):
                 if pod is not None and pod.uid == request.pod_uid and pod.running:
                     self.pods[pod.name] = replace(pod, restarts=pod.restarts + 1)
         for name, pod in self.pods.items():
-            if pod.phase in ("Pending", "Unknown") and not pod.gated and (pod.node or self.bound(pod)):
-                self.pods[name] = replace(pod, phase="Running", node=pod.node or "n3")
+            if pod.phase in ("Pending", "Unknown") and (pod.node or self.bound(pod)):
+                self.pods[name] = self._go_on(pod)
             elif pod.running and pod.requested_restart and pod.completed_restart != pod.requested_restart:
                 self.pods[name] = replace(
                     pod, completed_restart=pod.requested_restart, failed_restart="", restarts=pod.restarts + 1
                 )
+
+    def _go_on(self, pod: PodView) -> PodView:
+        """Return a bound pod as its node starts it: up to its closed gate, or past that."""
+        if pod.gated:
+            return pod if pod.waits else replace(pod, shut_since=self.now.timestamp())
+        return replace(pod, phase="Running", node=pod.node or "n3")
 
     def end(self, task: str) -> None:
         """Let the running pods of a task succeed."""
