@@ -35,7 +35,7 @@ class Anywhere(GangSimulation):
     """The pods as the late cache shows them."""
 
     def __post_init__(self) -> None:
-        job = self.job
+        job = self.granted
         if job is None or job.admission is None:
             return
         binds = self._binds(job)
@@ -109,7 +109,7 @@ class Anywhere(GangSimulation):
         super()._mark(pod, metadata)
 
     def _create(self, manifest: Mapping[str, Any]) -> None:
-        metadata, job = manifest["metadata"], self.job
+        metadata, job = manifest["metadata"], self.granted
         if metadata["name"] in self.pods:
             raise _Outdated
         assert job is not None
@@ -191,7 +191,7 @@ class Anywhere(GangSimulation):
     def live(self) -> None:
         """Run the job to its end: all components work, and pods succeed once nothing else changes."""
         for _ in range(ROUNDS):
-            job = self.job
+            job = self.granted
             if job is None or job.is_finished:
                 return
             before = self.state()

@@ -41,7 +41,7 @@ class GangSimulation(Simulation):
         return replace(super().observe(), groups=groups)
 
     def _remember(self) -> None:
-        job = self.job
+        job = self.granted
         if job is None or job.admission is None:
             return
         job, attempt = grant.as_granted(job, job.admission), job.admission.attempt
@@ -64,7 +64,7 @@ class GangSimulation(Simulation):
         return done + sum(pod.running for pod in current) >= min(wanted, job.spec.members(upstream))
 
     def _may_start(self, task: str) -> None:
-        job = self.job
+        job = self.granted
         assert job is not None
         assert job.admission is not None
         key = (job.admission.attempt, job.status.restart_generation, task)
@@ -88,7 +88,7 @@ class GangSimulation(Simulation):
                 super()._carry_out_beside(action)
 
     def _put(self, name: str, manifest: Mapping[str, Any]) -> None:
-        job = self.job
+        job = self.granted
         assert job is not None
         assert job.admission is not None, "a group without an admission"
         self.made += 1
@@ -125,7 +125,7 @@ class GangSimulation(Simulation):
 
     def _create(self, manifest: Mapping[str, Any]) -> None:
         super()._create(manifest)
-        job = self.job
+        job = self.granted
         assert job is not None
         made = self.pods[manifest["metadata"]["name"]]
         task = next(each for name, each in job.spec.tasks.items() if name.lower() == made.task)

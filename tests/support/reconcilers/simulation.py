@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crds import labels, timestamps
-from crds.torchjob import torchjob
+from crds.torchjob import grant, torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
@@ -59,6 +59,12 @@ class Simulation:
     @property
     def job(self) -> TorchJob | None:
         return torchjob.parse(self.manifest) if self.manifest else None
+
+    @property
+    def granted(self) -> TorchJob | None:
+        """The job as its admission grants it."""
+        job = self.job
+        return job if job is None or job.admission is None else grant.as_granted(job, job.admission)
 
     def observe(self) -> Observation:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
