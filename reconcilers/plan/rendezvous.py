@@ -24,7 +24,7 @@ import re
 import signal
 from collections.abc import Iterable
 
-from crds.torchjob.tasks import RENDEZVOUS
+from crds.torchjob.tasks import RENDEZVOUS, WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods import task_members
 from reconcilers.views import torchrun
@@ -54,11 +54,16 @@ def meets_others(job: TorchJob, pod: PodView) -> bool:
 
 
 def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
-    """Return whether one of the pods that meet has succeeded since the last restart, which closes the rendezvous."""
+    """Return whether one of the pods that meet has succeeded since the last restart, which closes the rendezvous.
+
+    A success before any worker has started closes nothing: that program has met nobody.
+    """
     if not job.spec.rendezvous:
         return False
     generation = job.status.restart_generation
-    return any(pod.phase == "Succeeded" and pod.restart == generation and meets_others(job, pod) for pod in pods)
+    current = [pod for pod in pods if pod.restart == generation and meets_others(job, pod)]
+    has_begun = any(pod.task == WORKER.lower() and (pod.phase == "Running" or pod.finished) for pod in current)
+    return has_begun and any(pod.phase == "Succeeded" for pod in current)
 
 
 def is_too_late(pod: PodView) -> bool:

@@ -205,6 +205,13 @@ class TestEnd:
             assert ("scaling" in change) is is_over
             assert change.get("scaling") is None
 
+    def test_task_that_succeeds_before_the_workers_start_does_not_close_their_rendezvous(self) -> None:
+        found = elastic(2, others={"Prepare": task()})
+        pods = (STORE, pod("Prepare", phase="Succeeded"), worker(0, phase="Pending", shut_since=T))
+        assert not has_succeeded(found, pods)
+        (created,) = [action.manifests for action in decide(found, *pods).actions if isinstance(action, CreatePods)]
+        assert [each["metadata"]["name"] for each in created] == ["digits-worker-1"]
+
     def test_worker_that_has_not_joined_is_not_needed(self) -> None:
         waiting = worker(2, phase="Pending", shut_since=T)
         pods = (STORE, worker(0, phase="Succeeded"), worker(1, phase="Succeeded"), waiting)
