@@ -87,7 +87,7 @@ class Active:
     """The job with the number of workers that its owner requests."""
     admission: Admission
     pods: tuple[PodView, ...]
-    """The existing pods of the granted job."""
+    """The existing pods of the granted job. One whose labels were changed is shown as deleted."""
     members: Mapping[str, PodMember]
     """All pods that the job has when all that was granted runs, by name."""
     removed: tuple[PodView, ...] = ()
@@ -158,16 +158,20 @@ def _is_resized(job: TorchJob, admission: Admission) -> bool:
 
 def _active(grant: Grant, pods: tuple[PodView, ...]) -> Active:
     """Return the state of a job that holds its resources, with its pods."""
-    own = tuple(pod for pod in pods if grant.has_member(pod))
-    uids = {pod.uid for pod in own}
+    members, attempt = grant.members, grant.admission.attempt
     return Active(
         job=grant.job,
         wanted=grant.wanted,
         admission=grant.admission,
-        pods=own,
-        members=grant.members,
-        removed=tuple(pod for pod in pods if pod.uid not in uids and pod.attempt == grant.admission.attempt),
+        pods=tuple(members[pod.name].show(pod) for pod in pods if pod.name in members),
+        members=members,
+        removed=tuple(pod for pod in pods if pod.attempt == attempt and not _may_stay(pod, members)),
     )
+
+
+def _may_stay(pod: PodView, members: Mapping[str, PodMember]) -> bool:
+    member = members.get(pod.name)
+    return member is not None and (pod.finished or member.is_labelled(pod))
 
 
 def _give_back(active: Active, observation: Observation, deadline: Deadline) -> DeletePodsFirst | Requeue | None:

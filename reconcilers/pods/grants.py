@@ -64,13 +64,10 @@ class Grant:
         world = None if spec.is_elastic else spec.worker_count
         return task_members.members(self.job, self.admission.attempt, self.staying, world)
 
-    def has_member(self, pod: PodView) -> bool:
-        """Return whether a pod is one of the members. Its labels have to agree with its name: users can change them."""
-        member = self.members.get(pod.name)
-        return member is not None and (pod.task, pod.index) == (member.task_type.lower(), member.index)
-
     def own_pods(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """Return the pods of this admission, without workers that it does not grant or that are being removed."""
-        workers, task = frozenset(self.staying), WORKER.lower()
-        attempt = self.admission.attempt
-        return tuple(pod for pod in pods if pod.attempt == attempt and (pod.task != task or pod.index in workers))
+        return tuple(
+            self.members[pod.name].show(pod)
+            for pod in pods
+            if pod.attempt == self.admission.attempt and pod.name in self.members
+        )

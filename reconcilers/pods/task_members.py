@@ -9,7 +9,7 @@ upstream tasks are created together, and are labelled as one gang for schedulers
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.stages import Stage
@@ -17,8 +17,10 @@ from crds.torchjob.status import TaskStatus
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
+from reconcilers.views.pod_view import PodView
 
 Counts = Mapping[str, TaskStatus]
+LABELS_CHANGED = "LabelsChanged: its labels were changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,21 @@ class PodMember:
     spot: bool = False
     """Whether the pod may run on a cheaper, preemptible node. The last pods of a task may, so rank 0 is the last to do
     so."""
+
+    def is_labelled(self, pod: PodView) -> bool:
+        """Return whether the labels of a pod of this name agree with the name."""
+        return (pod.task, pod.index) == (self.task_type.lower(), self.index)
+
+    def show(self, pod: PodView) -> PodView:
+        """Return the pod of this name as it counts.
+
+        Users can change its labels, and services find it by these. So unless it has ended, a pod whose labels do not
+        agree with its name is as good as deleted.
+        """
+        if self.is_labelled(pod):
+            return pod
+        named = replace(pod, task=self.task_type.lower(), index=self.index)
+        return named if pod.finished else replace(named, deleting=True, disruption=LABELS_CHANGED)
 
 
 def members(

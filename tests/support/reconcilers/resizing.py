@@ -123,7 +123,8 @@ class Resizing(Simulation):
         scaling, admission = job.status.scaling, job.admission
         if scaling is not None and pod.name in scaling.victims:
             return True
-        is_granted = admission is not None and Grant(job, admission).has_member(pod)
+        member = None if admission is None else Grant(job, admission).members.get(pod.name)
+        is_granted = member is not None and member.is_labelled(pod)
         return not is_granted or super()._may_go(pod)
 
 

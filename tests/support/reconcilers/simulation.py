@@ -151,7 +151,8 @@ class Simulation:
         if job is None or job.is_finished or job.spec.suspend or job.admission is None or self.reservation is None:
             return True
         current = pod.attempt == job.admission.attempt == self.reservation.attempt
-        expected = Grant(job, job.admission).has_member(pod)
+        member = Grant(job, job.admission).members.get(pod.name)
+        expected = member is not None and member.is_labelled(pod)
         outdated = pod.restart != job.status.restart_generation
         return not current or not expected or outdated or pod.uid in job.status.replacing
 
