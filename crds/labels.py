@@ -49,6 +49,10 @@ RENDEZVOUS_ID = f"{GROUP}/rendezvous-id"
 
 It changes with each restart of the whole job, because nobody can join a rendezvous that was closed.
 """
+RANK = f"{GROUP}/rank"
+"""Annotation on a pod of an elastic job whose ranks torchq chooses: the rank with which its containers start next."""
+WORLD_SIZE = f"{GROUP}/world-size"
+"""Annotation on such a pod: the number of pods that have ranks."""
 RESTART_CONTAINERS = f"{GROUP}/restart-containers"
 """Annotation on a pod: the restart generation for which its node has to restart its containers in place.
 

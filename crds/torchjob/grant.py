@@ -69,8 +69,11 @@ def _range(part: str) -> range:
 def format_indexes(granted: Iterable[int]) -> str | None:
     """Return the text of indexes, such as 0,2-4; None for the lowest ones, which an admission does not name."""
     ordered = sorted(set(granted))
-    if not ordered or ordered[-1] == len(ordered) - 1:
-        return None
+    return None if not ordered or ordered[-1] == len(ordered) - 1 else name_indexes(ordered)
+
+
+def name_indexes(ordered: Sequence[int]) -> str:
+    """Return the text of indexes in order, such as 0,2-4."""
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in _runs(ordered))
 
 

@@ -111,7 +111,7 @@ class TorchJobSpec(StrictModel):
     none. torchrun reads it from the variable PET_NPROC_PER_NODE."""
     restart_scope: Literal["Task", "Job"] | None = None
     """The extent of a restart after a pod has failed: Job restarts all pods, Task replaces only the failed pod. The
-    default is Task for an elastic job and Job for any other."""
+    default is Task for an elastic job in the mode Rendezvous and Job for any other."""
     backoff_limit: Annotated[int, BeforeValidator(_most_restarts)] = Field(default=6, ge=0, le=MAX_BACKOFF_LIMIT)
     """The number of restarts before the job fails."""
     active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -173,8 +173,10 @@ class TorchJobSpec(StrictModel):
 
     @property
     def scope(self) -> Literal["Task", "Job"]:
-        """The extent of a restart after a pod has failed: all pods, unless the job is elastic or says otherwise."""
-        return self.restart_scope or ("Task" if self.torch_elastic_policy else "Job")
+        """The extent of a restart after a pod has failed: all pods, unless the job says otherwise, or is elastic and
+        others can go on without the pod."""
+        is_static = self.torch_elastic_policy is None or self.has_static_worlds
+        return self.restart_scope or ("Job" if is_static else "Task")
 
     @cached_property
     def wants_port(self) -> bool:
@@ -218,6 +220,12 @@ class TorchJobSpec(StrictModel):
     def is_elastic(self) -> bool:
         """Whether the number of workers may change while the job is admitted."""
         return self.torch_elastic_policy is not None and WORKER in self.torch_task_specs
+
+    @property
+    def has_static_worlds(self) -> bool:
+        """Whether a new number of workers restarts every container with new ranks."""
+        policy = self.torch_elastic_policy
+        return policy is not None and policy.mode == "InPlaceRestart" and WORKER in self.torch_task_specs
 
     @property
     def worker_grace(self) -> int:

@@ -122,6 +122,9 @@ class Scaling(LenientModel):
     """The time until which no workers are added, because added workers did not join."""
     tries: Tally = 0
     """The number of consecutive times that added workers did not join."""
+    world: WorkerIndexes | None = None
+    """In the mode InPlaceRestart, the indexes of the workers that train together while added workers wait to join them;
+    absent if none waits."""
 
 
 class TaskStatus(LenientModel):

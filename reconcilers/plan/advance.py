@@ -110,7 +110,10 @@ class Advance:
     @cached_property
     def gates(self) -> StartGates:
         """The start gates of the job's pods."""
-        return StartGates(job=self.run.job, pods=self.run.pods, progress=self.progress, now=self.now.timestamp())
+        joining = frozenset(member.name for member in self.run.members.values() if member.joins)
+        return StartGates(
+            job=self.run.job, pods=self.run.pods, progress=self.progress, now=self.now.timestamp(), joining=joining
+        )
 
     @property
     def requeue_after(self) -> float | None:

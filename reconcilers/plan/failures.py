@@ -42,6 +42,7 @@ from typing import Literal
 
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import rendezvous
+from reconcilers.pods import static_world
 from reconcilers.views import pod_view, torchrun
 from reconcilers.views.pod_view import PodView
 
@@ -299,10 +300,12 @@ def is_whole(job: TorchJob, pod: PodView) -> bool:
     """Return whether a fault of this pod restarts the whole job.
 
     The job's restartScope decides, except that a critical task always does and an auxiliary task never does. A pod that
-    has closed the rendezvous where it met others always does.
+    has closed the rendezvous where it met others always does. A pod that has yet to join the others never does.
     """
     if rendezvous.meets_others(job, pod) and rendezvous.has_closed(pod):
         return True
+    if static_world.has_yet_to_join(job, pod.task, pod.index):
+        return False
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
 

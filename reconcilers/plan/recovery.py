@@ -7,7 +7,7 @@ anything else is created.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob import restart_requests
@@ -19,6 +19,8 @@ from reconcilers.plan import backoff, failures, progress, rendezvous, restart_co
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
+from reconcilers.plan.worlds.restarts import WorldRestarts
+from reconcilers.pods import static_world
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, Observation, earliest
@@ -84,7 +86,8 @@ class RecoveryContext:
     @cached_property
     def _restarts(self) -> Restarts:
         outdated = any(pod.restart != self.job.status.restart_generation for pod in self.pods)
-        return Restarts(
+        places = static_world.places(self.job, self.job.admission, self.members) if outdated else {}
+        return (partial(WorldRestarts, places=places) if places else Restarts)(
             job=self.job,
             pods=self.pods,
             requests=self.observation.recreations,
@@ -142,9 +145,8 @@ class RecoveryContext:
         names = {pod.name for pod in self.pods}
         state = progress.assess(self.job, self.pods)
         over = state.passed | state.closed
-        missing = [
-            member for name, member in self.members.items() if name not in names and member.task_type not in over
-        ]
+        expected = {name: pod for name, pod in self.members.items() if not pod.joins and pod.task_type not in over}
+        missing = [member for name, member in expected.items() if name not in names]
         replaced = {mark.partition("/")[0] for mark in self.job.status.replacing} - {pod.uid for pod in self.pods}
         if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
             return []
@@ -236,12 +238,17 @@ class RecoveryContext:
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
         job_step, pod_step = self._restarts.job_step(), self._restarts.pod_step()
+        if job_step.blocked and self.job.status.phase == "Running" and _uids_to_delete(job_step.actions):
+            # A new world restarts the pods of a running job, which goes on running unless pods are replaced.
+            message = "pods are replaced, because their containers could not be restarted in place"
+            return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.now))
         if pod_step.failed:
             after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in pod_step.failed], self.pods)
             return Recovery(after, actions=_fallback_events(self.job, pod_step.failed))
         to_replace = frozenset(self.job.status.replacing) - _uids_to_delete(job_step.actions)
         deletions = self.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
-        done = (_success_event(self.job),) if job_step.done else ()
+        # A resize of a running job has an event of its own.
+        done = (_success_event(self.job),) if job_step.done and self.job.status.phase != "Running" else ()
         refused = self._refusal_events() if job_step.actions else ()
         actions = (
             *job_step.actions,

@@ -9,23 +9,22 @@ deleted, and the job is charged for it until it no longer exists.
     the reservation has grown, but that is not wanted       that the growth was declined
     no named victim exists any more                         the smaller grant
     more workers than are wanted, or than are reserved      victims
-    all added workers run                                   the end of the change; the rest goes on waiting
+    all added workers run, or wait for their rank           the end of the change; the rest goes on waiting
     the time to join is over                                victims: the workers that did not join
     another number of workers is wanted than granted        the change, as the request that the queue waits with
 
-A change does not restart the job: it keeps its start time, its counts, its attempt and its port. Once a worker has
-succeeded nothing grows any more.
+A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
+InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.worlds`). Once a worker has succeeded nothing
+grows any more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import count, islice
 from typing import Any
 
 from crds import timestamps
-from crds.resources.amounts import Amounts, add, subtract
 from crds.torchjob import conditions, grant
 from crds.torchjob.status import Admission, Scaling, TorchJobStatus
 from crds.torchjob.tasks import WORKER
@@ -33,9 +32,12 @@ from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, restart_counts, status
 from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.restarts import REQUESTING_DRIVERS
 from reconcilers.plan.scale_requests import current
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
+from reconcilers.plan.worlds import changes
+from reconcilers.pods import grants
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import EmitEvent, Observation
 from reconcilers.views.pod_view import PodView
@@ -137,7 +139,21 @@ class Resize:
         if not begun or not self.settings.make_pods:
             return []
         pods = {pod.name: pod for pod in self.run.pods}
-        return [name for name in self.staying if not _has_joined(job, pods.get(name))]
+        return [name for name in self.staying if not _has_joined(job, pods.get(name), self.joining)]
+
+    @cached_property
+    def joining(self) -> list[str]:
+        """The names of the added workers that wait for their rank at a start gate, or have yet to come there."""
+        return [member.name for member in self.run.members.values() if member.joins]
+
+    def joining_only(self, names: Collection[str]) -> bool:
+        """Return whether workers can be removed without a restart of the others."""
+        return frozenset(names) <= frozenset(self.joining)
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether pods have yet to be brought into the world that has begun last."""
+        return any(progress.is_outdated(self.run.job, pod) and not pod.deleting for pod in self.run.pods)
 
     @property
     def workers(self) -> Workers:
@@ -180,11 +196,19 @@ class Resize:
         return Scaling(**{"to": self.wish, **kept, **fields})
 
     def write(
-        self, scaling: Scaling | None, events: tuple[EmitEvent, ...] = (), admission: Admission | None = None
+        self,
+        scaling: Scaling | None,
+        events: tuple[EmitEvent, ...] = (),
+        admission: Admission | None = None,
+        *,
+        join: bool = False,
     ) -> ScalingStep:
-        """Return the write of a change, and of an admission if that changes too."""
+        """Return the write of a change, and of an admission if that changes too. With `join`, workers that have waited
+        for their rank get it."""
         update = {"scaling": scaling, "admission": admission or self.run.job.status.admission}
-        return ScalingStep(status.observe_generation(self.run.job).model_copy(update=update), events)
+        after = status.observe_generation(self.run.job).model_copy(update=update)
+        in_place = self.settings.in_place in REQUESTING_DRIVERS
+        return ScalingStep(changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place), events)
 
 
 def resize(run: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Resize:
@@ -226,8 +250,10 @@ def _take_up(job: Resize) -> ScalingStep | None:
         return job.write(None if job.has_ended and not job.victims else job.scaling, admission=declined)
     change = {
         "workers": to,
-        "indexes": grant.format_indexes(_indexes_for(job, to)),
-        "charge": dict(held.charge if to == held.size else _charge_for(job, to, held.charge)),
+        "indexes": grant.format_indexes(grants.add_indexes(admission, job.granted, to)),
+        "charge": dict(
+            held.charge if to == held.size else grants.grown_charge(job.run.wanted, admission, to, held.charge)
+        ),
         "grown": held.grown,
         "declined": held.grown if to < held.size else 0,
     }
@@ -249,10 +275,11 @@ def _finish_removal(job: Resize) -> ScalingStep | None:
     if scaling is None or not victims or any(pod.name in victims for pod in job.run.removed):
         return None
     left = len(job.staying)
+    revoked = job.held.charge if job.held is not None and job.reserved < job.granted else None
     change = {
         "workers": left,
         "indexes": grant.format_indexes(job.run.members[name].index for name in job.staying),
-        "charge": _charge_left(job, left),
+        "charge": grants.charge_left(job.run.wanted, job.run.admission, left, revoked),
         "declined": 0,
     }
     admission, rest = job.run.admission.model_copy(update=change), _after_removal(job, scaling, left)
@@ -264,7 +291,7 @@ def _finish_removal(job: Resize) -> ScalingStep | None:
 
 def _after_removal(job: Resize, scaling: Scaling, left: int) -> Scaling | None:
     """Return the change that goes on after a removal: other workers have yet to join, or another number is wanted."""
-    if job.is_joining and scaling.from_workers < left and job.missing:
+    if job.is_joining and scaling.from_workers < left and (job.missing or job.joining):
         return job.change(from_workers=scaling.from_workers, since=scaling.since, deadline=scaling.deadline)
     if job.wish == left or job.has_ended:
         return None
@@ -275,7 +302,7 @@ def _remove(job: Resize) -> ScalingStep | None:
     """Name the workers that the job loses, because fewer are wanted or reserved. Named victims stay victims."""
     limit = job.reserved if job.has_ended else min(job.wish, job.reserved)
     names = _leaving(job, len(job.staying) - limit)
-    if not names:
+    if not names or (job.is_restarting and not job.joining_only(names)):
         return None
     scaling, since, deadline = job.scaling, job.now, None
     if scaling is not None:
@@ -301,12 +328,12 @@ def _follow_join(job: Resize) -> ScalingStep | None:
     scaling, seconds = job.scaling, job.seconds_to_join
     if scaling is None or not job.is_joining or job.victims:
         return None
-    if not job.missing:
-        waits = job.wish > job.granted and not job.has_ended
-        rest = job.change(from_workers=job.granted, since=scaling.since, tries=0) if waits else None
-        return job.write(rest, (_scaled(scaling, scaling.from_workers, job.granted, job.now),))
+    if not job.missing and not (job.joining and job.has_ended):
+        waits, tries = job.wish > job.granted and not job.has_ended, scaling.tries if scaling.not_before else 0
+        rest = job.change(from_workers=job.granted, since=scaling.since, tries=tries) if waits else None
+        return job.write(rest, (_scaled(scaling, scaling.from_workers, job.granted, job.now),), join=True)
     if job.has_ended:
-        victims = _late_workers(job, scaling)
+        victims = tuple(job.joining) or _late_workers(job, scaling)
         return job.write(job.change(from_workers=job.base, since=scaling.since, victims=victims))
     return _give_up(job, scaling) if seconds is not None and seconds <= 0 else None
 
@@ -316,6 +343,8 @@ def _give_up(job: Resize, scaling: Scaling) -> ScalingStep:
     victims, tries = _late_workers(job, scaling), scaling.tries + 1
     pause = timedelta(seconds=status.pause(job.run.job, tries, job.settings.admission_backoff))
     change = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
+    if job.joining:  # those that are at their gates join the others once the victims are gone
+        change["deadline"] = scaling.deadline
     return job.write(job.change(from_workers=job.base, **change), (_not_joined(victims, job.join_time),))
 
 
@@ -349,32 +378,12 @@ def _follow_wish(job: Resize) -> ScalingStep | None:
     return job.write(job.change(from_workers=job.base, since=since, deadline=deadline))
 
 
-def _indexes_for(job: Resize, to: int) -> list[int]:
-    """Return the granted indexes and the lowest free ones."""
-    taken = frozenset(grant.indexes(job.run.admission, job.granted))
-    free: Iterator[int] = (index for index in count() if index not in taken)
-    return sorted({*taken, *islice(free, to - len(taken))})
-
-
-def _charge_for(job: Resize, to: int, held: Amounts) -> dict[str, int]:
-    """Return the charge after a growth of which only a part is still wanted."""
-    more = subtract(job.run.wanted.charge_of(to), job.run.wanted.charge_of(job.granted))
-    return {name: min(amount, held.get(name, 0)) for name, amount in add(job.run.admission.charge, more).items()}
-
-
-def _charge_left(job: Resize, left: int) -> dict[str, int]:
-    """Return the charge of the workers that are left: at most what is charged now, and what is reserved."""
-    limits = [job.run.wanted.charge_of(left)]
-    if job.held is not None and job.reserved < job.granted:
-        limits.append(job.held.charge)
-    charged = job.run.admission.charge.items()
-    return {name: min(amount, *(limit.get(name, 0) for limit in limits)) for name, amount in charged}
-
-
-def _has_joined(job: TorchJob, pod: PodView | None) -> bool:
+def _has_joined(job: TorchJob, pod: PodView | None, joining: Collection[str]) -> bool:
+    """Return whether a worker runs, or waits for nothing but its rank."""
     if pod is None or progress.is_outdated(job, pod):
         return False
-    return pod.phase == "Succeeded" or (pod.running and not pod.gated)
+    at_gate = pod.name in joining and pod.waits and not pod.deleting
+    return at_gate or pod.phase == "Succeeded" or (pod.running and not pod.gated)
 
 
 def _scaled(scaling: Scaling, before: int, after: int, now: datetime) -> EmitEvent:

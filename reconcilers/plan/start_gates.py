@@ -6,6 +6,9 @@ Workers that meet at a rendezvous store also start together. Each worker that jo
 restart all processes of that world. So the workers of the first start, and those that one growth adds, wait until all
 granted workers exist and have reached their gate, though no longer than `LONGEST_WAIT` after the first of them. Any
 other worker replaces one that was lost. It starts at once.
+
+In the mode InPlaceRestart, added workers wait until a restart of the whole job has given them a rank
+(`reconcilers.plan.world_changes`).
 """
 
 from collections.abc import Sequence
@@ -30,6 +33,8 @@ class StartGates:
     pods: Sequence[PodView]
     progress: JobProgress
     now: float
+    joining: frozenset[str] = frozenset()
+    """The names of the pods that have no rank yet."""
 
     @cached_property
     def open_tasks(self) -> frozenset[str]:
@@ -49,6 +54,8 @@ class StartGates:
         return self._remaining if self._start_together and self._arrived and self._remaining > 0 else None
 
     def _may_pass(self, pod: PodView) -> bool:
+        if pod.name in self.joining:
+            return False
         if pod.task != WORKER.lower() or not self._start_together:
             return True
         if self._is_complete:

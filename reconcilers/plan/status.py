@@ -18,6 +18,7 @@ from crds.torchjob.status import Admission, PodMeasurements, QueueStatus, TaskSt
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
+from reconcilers.pods import static_world
 from reconcilers.values import Action, Blocker, WriteStatus
 from reconcilers.views.pod_view import PodView
 
@@ -294,8 +295,9 @@ def _count(pods: list[PodView]) -> TaskStatus:
 
 def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tuple[Action, ...]:
     """Return the action that writes a status with the counts of some pods; none if only the counts would change."""
-    # Pods of an earlier restart do not count any more.
-    current = (pod for pod in pods if pod.restart == after.restart_generation)
+    # Pods of an earlier restart do not count any more. A job that runs on while it is resized has restarted none.
+    runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
+    current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
     counted = after.model_copy(update={"task_statuses": counts})
     changed = patch_from(job.status, counted)

@@ -7,9 +7,12 @@ torchrun reads PET_<OPTION> as the default of each of its options (torch.distrib
 train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
 count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
 
-The pods of an elastic job meet at its rendezvous store instead. torchrun then chooses the ranks, each time when pods
-join or are lost, so torchq sets neither ranks nor an address of rank 0. What does not change with the number of workers
-is the same in all pods, because each torchrun keeps its own copy as long as it runs.
+In the worlds of an elastic job in the mode InPlaceRestart, ranks and world size are annotations of the pods, because
+they change with the number of workers. A container reads them whenever it starts.
+
+The pods of any other elastic job meet at its rendezvous store instead. torchrun then chooses the ranks, each time when
+pods join or are lost, so torchq sets neither ranks nor an address of rank 0. What does not change with the number of
+workers is the same in all pods, because each torchrun keeps its own copy as long as it runs.
 """
 
 from collections.abc import Mapping
@@ -48,6 +51,29 @@ def static_variables(member: PodMember, address: str, port: int, processes: int)
     }
 
 
+def world_variables(address: str, port: int, processes: int, policy: TorchElasticPolicy, shutdown: int) -> Variables:
+    """Return the variables of a pod whose rank and world size are its annotations; `shutdown` is that of
+    `rendezvous_variables`."""
+    rank, size = _annotation(labels.RANK), _annotation(labels.WORLD_SIZE)
+    restarts = {} if policy.max_restarts is None else {"PET_MAX_RESTARTS": str(policy.max_restarts)}
+    return {
+        **BASE,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "PET_NNODES": size,
+        "PET_NODE_RANK": rank,
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(port),
+        # torchrun of an earlier world, which may still be ending, does not meet the others under another name.
+        "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID),
+        **restarts,
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(shutdown),
+    }
+
+
 def rendezvous_variables(
     policy: TorchElasticPolicy, endpoint: str, others: int, processes: int, shutdown: int, *, on_loopback: bool
 ) -> Variables:
@@ -64,7 +90,7 @@ def rendezvous_variables(
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": endpoint,
         # It is read whenever the container starts, so a restart in place begins with a new one.
-        "PET_RDZV_ID": _field(f"metadata.annotations['{labels.RENDEZVOUS_ID}']"),
+        "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID),
         "PET_RDZV_CONF": _rendezvous_settings(policy),
         "PET_MAX_RESTARTS": str(policy.effective_max_restarts),
         "PET_LOCAL_ADDR": "127.0.0.1" if on_loopback else _field("status.podIP"),
@@ -97,6 +123,10 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
 def rendezvous_id(job: TorchJob) -> str:
     """Return the name under which the pods meet: another one after each restart of the whole job."""
     return f"{job.metadata.uid}-{job.status.restart_generation}"
+
+
+def _annotation(name: str) -> Mapping[str, Any]:
+    return _field(f"metadata.annotations['{name}']")
 
 
 def _field(path: str) -> Mapping[str, Any]:

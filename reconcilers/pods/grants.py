@@ -10,7 +10,9 @@ charged for them until their pods no longer exist. No failure of theirs counts.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, islice
 
+from crds.resources.amounts import Amounts, add, subtract
 from crds.torchjob import grant
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
@@ -48,6 +50,15 @@ class Grant:
         return tuple(index for index in self.indexes if self.wanted.pod_name(WORKER, index) not in self.victims)
 
     @cached_property
+    def world(self) -> tuple[int, ...]:
+        """The indexes of those workers that train together; added workers may still wait to join them."""
+        scaling = self.wanted.status.scaling
+        if scaling is None or scaling.world is None or not self.wanted.spec.has_static_worlds:
+            return self.staying
+        together = frozenset(grant.parse_indexes(scaling.world))
+        return tuple(index for index in self.staying if index in together)
+
+    @cached_property
     def job(self) -> TorchJob:
         """The job with the workers that it keeps."""
         if self.admission.workers is None:
@@ -62,7 +73,8 @@ class Grant:
             return task_members.members(self.job, self.admission.attempt)
         spec = self.wanted.spec
         world = None if spec.is_elastic else spec.worker_count
-        return task_members.members(self.job, self.admission.attempt, self.staying, world)
+        joining = frozenset(self.staying) - frozenset(self.world)
+        return task_members.members(self.job, self.admission.attempt, self.staying, world, joining)
 
     def own_pods(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """Return the pods of this admission, without workers that it does not grant or that are being removed."""
@@ -71,3 +83,23 @@ class Grant:
             for pod in pods
             if pod.attempt == self.admission.attempt and pod.name in self.members
         )
+
+
+def add_indexes(admission: Admission, granted: int, to: int) -> list[int]:
+    """Return the granted indexes and the lowest free ones, `to` of them together."""
+    taken = frozenset(grant.indexes(admission, granted))
+    free = (index for index in count() if index not in taken)
+    return sorted({*taken, *islice(free, to - len(taken))})
+
+
+def grown_charge(job: TorchJob, admission: Admission, to: int, held: Amounts) -> dict[str, int]:
+    """Return the charge after a growth of which only a part is still wanted."""
+    more = subtract(job.charge_of(to), job.charge_of(admission.workers or 0))
+    return {name: min(amount, held.get(name, 0)) for name, amount in add(admission.charge, more).items()}
+
+
+def charge_left(job: TorchJob, admission: Admission, left: int, revoked: Amounts | None) -> dict[str, int]:
+    """Return the charge of the workers that are left: at most what is charged now, and what is reserved if room was
+    revoked."""
+    limits = [job.charge_of(left), *([] if revoked is None else [revoked])]
+    return {name: min(amount, *(limit.get(name, 0) for limit in limits)) for name, amount in admission.charge.items()}

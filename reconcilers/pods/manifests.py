@@ -30,7 +30,7 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.pods import environment, start_gate
+from reconcilers.pods import environment, start_gate, static_world
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
@@ -109,7 +109,8 @@ class Blueprint:
         """Return whether the pod has a start gate: it is bound before it may start, or starts together with others."""
         if self.is_gang_bound(member) and start_gate.needs_gate(self.task(member)):
             return True
-        return self.job.spec.rendezvous and member.task_type == WORKER
+        is_worker = member.task_type == WORKER
+        return is_worker and (self.job.spec.rendezvous or static_world.is_member(self.job, self.admission, member))
 
     def task(self, member: PodMember) -> TaskSpec:
         """Return the task of a pod."""
@@ -229,7 +230,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     annotations = {labels.CHARGE: blueprint.charges[member.task_type]}
     if not blueprint.is_gang_bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
-    if blueprint.has_gate(member) and member.task_type in blueprint.open_gates:
+    annotations |= static_world.annotations(job, blueprint.admission, member)
+    if blueprint.has_gate(member) and member.task_type in blueprint.open_gates and not member.joins:
         annotations[labels.START] = start_gate.OPEN
     if blueprint.meets_others(member):
         annotations[labels.RENDEZVOUS_ID] = environment.rendezvous_id(job)
@@ -272,6 +274,9 @@ def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables
     if blueprint.is_at_store(member):
         return {**environment.BASE, **bounds}
     address, processes = blueprint.address(member.lead), blueprint.processes(member.task_type)
+    if policy is not None and static_world.is_member(blueprint.job, blueprint.admission, member):
+        shutdown = spec.shutdown_timeout
+        return {**environment.world_variables(address, port, processes, policy, shutdown), **bounds}
     return {**environment.static_variables(member, address, port, processes), **bounds}
 
 

@@ -41,6 +41,8 @@ class PodMember:
     gang: str
     """The name of the group of pods that are created together with this one, where no gang scheduler binds it."""
     gang_size: int
+    joins: bool = False
+    """Whether the pod waits at its start gate until it joins the world that the other pods have begun without it."""
     spot: bool = False
     """Whether the pod may run on a cheaper, preemptible node. The last pods of a task may, so rank 0 is the last to do
     so."""
@@ -62,17 +64,24 @@ class PodMember:
 
 
 def members(
-    job: TorchJob, attempt: int, workers: Sequence[int] | None = None, world: int | None = None
+    job: TorchJob,
+    attempt: int,
+    workers: Sequence[int] | None = None,
+    world: int | None = None,
+    joining: frozenset[int] = frozenset(),
 ) -> dict[str, PodMember]:
     """Return every pod of the job under an admission, by name, in the order of ranks.
 
     `workers` are the indexes of the workers; None means the lowest ones. `world` is the number of workers that ranks
     count, for a job whose ranks and world size do not depend on the workers that it has; None means those workers.
+    `joining` are the indexes of workers that have no rank yet.
     """
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
     stage_of = {name: stage for stage in spec.stages for name in stage.tasks}
     sizes = {name: world if world and name == WORKER else task.num_tasks for name, task in spec.tasks.items()}
+    if joining:
+        sizes[WORKER] -= len(joining)
     result = {}
     for (task_type, task), gate in zip(spec.tasks.items(), gates, strict=True):
         stage = stage_of[task_type]
@@ -84,22 +93,30 @@ def members(
         gang = f"{job.metadata.uid}-{attempt}-{gates.index(gate)}"
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
         indexes = workers if workers is not None and task_type == WORKER else range(task.num_tasks)
+        is_worker = task_type == WORKER
+        offsets = _offsets(indexes, joining if is_worker else frozenset(), by_index=bool(world) and is_worker)
         for place, index in enumerate(indexes):
-            name = job.pod_name(task_type, index)
-            offset = index if world and task_type == WORKER else place
+            name, offset = job.pod_name(task_type, index), offsets.get(index)
             result[name] = PodMember(
                 name=name,
                 task_type=task_type,
                 index=index,
                 stage=stage.index,
                 lead=lead,
-                rank=None if first_rank is None else first_rank + offset,
+                rank=None if first_rank is None or offset is None else first_rank + offset,
                 world_size=world_size,
                 gang=gang,
                 gang_size=gang_size,
+                joins=offset is None,
                 spot=place >= len(indexes) - _spot_count(task),
             )
     return result
+
+
+def _offsets(indexes: Iterable[int], joining: frozenset[int], *, by_index: bool) -> dict[int, int]:
+    """Return how far the rank of each pod of a task is from the first one; of no pod that has yet to join the world."""
+    present = (index for index in indexes if index not in joining)
+    return {index: index if by_index else place for place, index in enumerate(present)}
 
 
 def lead_pods(job: TorchJob) -> list[str]:

@@ -11,12 +11,12 @@ from typing import Any
 
 from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
-from reconcilers.views import containers, pod_gate, pod_outcome, pod_problems, pod_requests, torchrun
+from reconcilers.views import containers, pod_gate, pod_outcome, pod_place, pod_problems, pod_requests, torchrun
 from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.pod_requests import Requests
 from reconcilers.views.torchrun import LastOutput
 
-LONGEST_MESSAGE = 152
+LONGEST_MESSAGE = 144
 """The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
 """The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
@@ -111,6 +111,9 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    place: str = ""
+    """The place in a static world with which its containers start next (`reconcilers.views.pod_place`); empty if its
+    ranks do not change."""
     requests: Requests = ()
     """The requests of the pod as it was created, by canonical resource name, sorted."""
 
@@ -254,6 +257,7 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
+        "place": pod_place.read(annotations),
         "requested_restart": annotations.get(labels.RESTART_CONTAINERS, ""),
         "restart_requested_at": timestamps.seconds_or_none(annotations.get(labels.RESTART_REQUESTED_AT)),
     }

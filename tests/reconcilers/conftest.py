@@ -24,6 +24,11 @@ def bench(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
 
 
 @pytest.fixture
+def local(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
+    yield from benches(cluster, namespace, in_place="local")
+
+
+@pytest.fixture
 def loopback(cluster: KubernetesCluster, namespace: str) -> Iterator[Bench]:
     yield from benches(cluster, namespace, master_address="loopback")
 

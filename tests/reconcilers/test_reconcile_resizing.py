@@ -3,11 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-from crds.api_resources import EVENTS
+import pytest
+
+from crds import labels
+from crds.api_resources import EVENTS, PODS
+from crds.torchjob.status import TorchJobStatus
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task
 from tests.support.reconcilers.sizes import charge
 
+PLACE = (labels.RANK, labels.WORLD_SIZE)
 POLICY: dict[str, Any] = {"numMinReplicas": 1, "numMaxReplicas": 6, "mode": "InPlaceRestart"}
 
 
@@ -21,40 +26,84 @@ def uids(bench: Bench) -> dict[str, str]:
     return {pod.name: pod.uid for pod in bench.pods.values() if pod.namespace == bench.namespace}
 
 
-def test_job_grows_and_shrinks_with_few_writes_and_keeps_its_other_pods(bench: Bench) -> None:
-    bench.submit({"Worker": task(2)}, torchElasticPolicy=POLICY)
-    bench.pick()
-    bench.reconcile()
-    bench.move("Running")
-    bench.reconcile()
-    before, first = bench.job.status, uids(bench)
-    bench.counting.calls.clear()
+def places(bench: Bench) -> dict[str, tuple[str, str, str]]:
+    """Return rank, size of the world and generation of each pod."""
+    found = {pod["metadata"]["name"]: pod["metadata"] for pod in bench.cluster.list(PODS, bench.namespace).items}
+    return {
+        name: (*(metadata["annotations"].get(each, "") for each in PLACE), metadata["labels"][labels.RESTART])
+        for name, metadata in found.items()
+        if name.startswith("digits")
+    }
 
+
+@pytest.fixture
+def resized(local: Bench) -> Bench:
+    """A job whose two workers run, where the node can restart containers in place."""
+    local.submit({"Worker": task(2)}, torchElasticPolicy=POLICY)
+    local.pick()
+    local.reconcile()
+    local.move("Running")
+    local.reconcile()
+    return local
+
+
+def grow(bench: Bench) -> None:
+    """Let the job grow to four workers."""
     bench.change(torchTaskSpecs={"Worker": {"numTasks": 4}})
     bench.reconcile(times=2)
     reserve(bench, 4, grown=1)
     bench.reconcile(times=3)
-    assert bench.names() == [f"digits-worker-{index}" for index in range(4)]
+    bench.reach_gate("digits-worker-2")
+    bench.reconcile(times=2)
+    assert bench.job.status.restart_generation == 0, "it waits for the last one"
+    bench.reach_gate("digits-worker-3")
+    bench.reconcile(times=2)
+    assert {place[:2] for place in places(bench).values()} == {(str(rank), "4") for rank in range(4)}
+    bench.restarted("digits-worker-0", "digits-worker-1")
+    bench.reconcile(times=3)
     bench.move("Running")
     bench.reconcile(times=2)
-    assert bench.counting.calls["patch TorchJob"] == 3, "the request, the grant, the end"
-    grown = bench.job.status
-    assert grown.admission is not None
-    assert (grown.admission.workers, grown.admission.grown, grown.scaling) == (4, 1, None)
 
-    bench.move("Failed", "digits-worker-1", exit_code=137, reason="OOMKilled")
-    bench.counting.calls.clear()
-    bench.change(torchTaskSpecs={"Worker": {"numTasks": 3}})
-    bench.reconcile(times=2)
-    bench.remove("digits-worker-1")
-    bench.reconcile(times=2)
-    assert bench.counting.calls["patch TorchJob"] == 2, "the victim, the smaller grant"
-    after = bench.job.status
+
+def check_unchanged(before: TorchJobStatus, after: TorchJobStatus) -> None:
+    kept = ("phase", "start_time", "restart_count", "disruptions", "attempt")
+    assert {name: getattr(after, name) for name in kept} == {name: getattr(before, name) for name in kept}
+
+
+def test_growth_restarts_all_pods_once_with_few_writes(resized: Bench) -> None:
+    before, first = resized.job.status, uids(resized)
+    assert places(resized) == {"digits-worker-0": ("0", "2", "0"), "digits-worker-1": ("1", "2", "0")}
+    resized.counting.calls.clear()
+    grow(resized)
+    assert {place[2] for place in places(resized).values()} == {"1"}
+    assert resized.counting.calls["patch TorchJob"] == 3, "the request, the grant, the new world"
+    after = resized.job.status
+    assert after.admission is not None
+    assert (after.admission.workers, after.admission.grown, after.scaling) == (4, 1, None)
+    assert first.items() <= uids(resized).items()
+    check_unchanged(before, after)
+
+
+def test_removal_closes_the_gap_in_the_ranks(resized: Bench) -> None:
+    grow(resized)
+    before, first = resized.job.status, uids(resized)
+    resized.move("Failed", "digits-worker-1", exit_code=137, reason="OOMKilled")
+    resized.counting.calls.clear()
+    resized.change(torchTaskSpecs={"Worker": {"numTasks": 3}})
+    resized.reconcile(times=2)
+    resized.remove("digits-worker-1")
+    resized.restarted("digits-worker-0", "digits-worker-2", "digits-worker-3")
+    resized.reconcile(times=3)
+    assert resized.counting.calls["patch TorchJob"] == 2, "the victim and the new world, the smaller grant"
+    ranks = {0: "0", 2: "1", 3: "2"}
+    assert places(resized) == {f"digits-worker-{index}": (rank, "3", "2") for index, rank in ranks.items()}
+    after = resized.job.status
     assert after.admission is not None
     assert (after.admission.workers, after.admission.indexes, after.scaling) == (3, "0,2-3", None)
     assert after.admission.charge == charge(3)
-    assert uids(bench)["digits-worker-0"] == first["digits-worker-0"]
-    kept = ("phase", "start_time", "restart_count", "disruptions", "restart_generation", "attempt")
-    assert {name: getattr(after, name) for name in kept} == {name: getattr(before, name) for name in kept}
-    said = [each["message"] for each in bench.cluster.list(EVENTS, bench.namespace).items if each["reason"] == "Scaled"]
-    assert [message.partition(" in ")[0] for message in sorted(said)] == ["from 2 to 4 workers", "from 4 to 3 workers"]
+    assert after.task_statuses["Worker"].ready == 3
+    assert uids(resized).items() <= first.items()
+    check_unchanged(before, after)
+    told = [each for each in resized.cluster.list(EVENTS, resized.namespace).items if each["reason"] == "Scaled"]
+    changes = sorted(each["message"].partition(" in ")[0] for each in told)
+    assert changes == ["from 2 to 4 workers", "from 4 to 3 workers"]

@@ -80,13 +80,6 @@ class Wide(Bench):
     def grace(self, name: str) -> int:
         return int(self.cluster.get(PODS, name, self.namespace)["metadata"]["deletionGracePeriodSeconds"])
 
-    def restarted(self, name: str) -> None:
-        """Report a requested restart as done, as the embedded node does."""
-        pod = self.cluster.get(PODS, name, self.namespace)
-        asked = pod["metadata"]["annotations"][labels.RESTART_CONTAINERS]
-        condition = {"type": labels.CONTAINERS_RESTARTED, "status": "True", "message": asked}
-        self.cluster.patch(PODS, name, {"status": {"conditions": [condition]}}, self.namespace, subresource="status")
-
     def asked(self) -> dict[str, str]:
         """Return the names of the requests by pod."""
         found = self.cluster.list(RECREATE_REQUESTS, self.namespace).items

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,11 +22,16 @@ class Resized(RuleBasedStateMachine):
 
     job: Resizing
 
-    @initialize(least=st.sampled_from([None, 1, 2]), wish=st.integers(2, MOST), scope=st.sampled_from(["Task", "Job"]))
-    def begin(self, least: int | None, wish: int, scope: str) -> None:
+    @initialize(
+        least=st.sampled_from([None, 1, 2]),
+        wish=st.integers(2, MOST),
+        scope=st.sampled_from(["Task", "Job"]),
+        driver=st.sampled_from(["local", "recreate"]),
+    )
+    def begin(self, least: int | None, wish: int, scope: str, driver: Literal["local", "recreate"]) -> None:
         policy: dict[str, Any] = POLICY if least is None else POLICY | {"numMinReplicas": least}
         self.job = resizing(wish, torchElasticPolicy=policy, restartScope=scope, backoffLimit=1000)
-        self.job.settings = ReconcileSettings(admission_timeout=0.0, restart_backoff=0.0)
+        self.job.settings = ReconcileSettings(admission_timeout=0.0, restart_backoff=0.0, in_place=driver)
         self.least, self.failed = least or 1, False
 
     @rule(wish=small)

@@ -30,9 +30,16 @@ def blueprint_of(job: TorchJob, port: int = 20_001, **settings: Any) -> manifest
 
 
 def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
-    found = [(each["name"], each.get("value")) for each in pod["spec"]["containers"][container]["env"]]
+    found = [(each["name"], _value(each, pod)) for each in pod["spec"]["containers"][container]["env"]]
     assert len(dict(found)) == len(found), "a variable stands twice"
     return dict(found)
+
+
+def _value(variable: dict[str, Any], pod: dict[str, Any]) -> str:
+    """Return the value of a variable, also of one that is an annotation or a label of the pod."""
+    path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+    kind, _, name = path.removeprefix("metadata.").removesuffix("']").partition("['")
+    return variable["value"] if "value" in variable else pod["metadata"].get(kind, {}).get(name)
 
 
 def test_pod_has_labels_annotations_and_owner() -> None:

@@ -16,6 +16,7 @@ from kube.client import KubernetesCluster
 from kube.informer import Informer
 from queues.values import Reservation, Task
 from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
+from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
 
@@ -128,6 +129,24 @@ class Bench:
                 container = {"name": "torch", "state": ended, "image": "", "imageID": "", "ready": False}
                 status["containerStatuses"] = [container | {"restartCount": 0}]
             self.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    def reach_gate(self, *names: str) -> None:
+        """Report that pods wait at their start gate, as the node does."""
+        running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+        gate = {"name": containers.GATE, "state": running, "image": "", "imageID": "", "ready": False}
+        status = {"phase": "Pending", "initContainerStatuses": [gate | {"restartCount": 0}]}
+        for name in names:
+            self.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    def restarted(self, *names: str) -> None:
+        """Report requested restarts as done, as the embedded node does."""
+        for name in names:
+            pod = self.cluster.get(PODS, name, self.namespace)
+            asked = pod["metadata"]["annotations"][labels.RESTART_CONTAINERS]
+            condition = {"type": labels.CONTAINERS_RESTARTED, "status": "True", "message": asked}
+            self.cluster.patch(
+                PODS, name, {"status": {"conditions": [condition]}}, self.namespace, subresource="status"
+            )
 
     def change(self, **spec: Any) -> None:
         """Change the spec, as the owner does."""

@@ -16,7 +16,7 @@ from reconcilers.values import Action, DeleteObject, Observation, PatchRequest, 
 from reconcilers.views import scale_request_view
 from reconcilers.views.scale_request_view import RequestView
 from tests.support.reconcilers import builders, sizes
-from tests.support.reconcilers.resizing import Resizing
+from tests.support.reconcilers.resizing import LOCAL, Resizing, running_workers
 
 
 @dataclass
@@ -134,8 +134,7 @@ def requested(wish: int, size: int | None = None, **spec: Any) -> Requested:
         torchElasticPolicy=policy,
         **spec,
     )
-    pods = {f"digits-worker-{index}": builders.pod("Worker", index, node="n1") for index in range(size)}
-    found = Requested(running, pods, sizes.held(size))
+    found = Requested(running, running_workers(size), sizes.held(size), LOCAL)
     found.work()
     found.writes = 0
     return found

@@ -11,6 +11,7 @@ from typing import Any
 from crds import labels
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.grants import Grant
+from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, EmitEvent, WriteStatus
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
@@ -24,6 +25,8 @@ class Resizing(Simulation):
 
     events: list[str] = field(default_factory=list)
     writes: int = 0
+    starts: list[tuple[int, str]] = field(default_factory=list)
+    """The starts of containers: index and place of each pod."""
 
     @property
     def known(self) -> TorchJob:
@@ -79,10 +82,31 @@ class Resizing(Simulation):
         return [pod for pod in self.pods.values() if pod_view.occupies(pod)]
 
     def run(self, *indexes: int) -> None:
-        """Let pods run: those of some workers, or all that wait."""
-        for name, pod in self.pods.items():
-            if pod.phase == "Pending" and not pod.deleting and (not indexes or pod.index in indexes):
-                self.pods[name] = replace(pod, phase="Running", node="n1")
+        """Let pods start: those of some workers, or all that wait. They run, or come to their start gate."""
+        for pod in list(self.pods.values()):
+            if pod.phase != "Pending" or pod.deleting or (indexes and pod.index not in indexes):
+                continue
+            if pod.gated:
+                self.pods[pod.name] = replace(pod, node="n1", shut_since=self.now.timestamp())
+            else:
+                self._start(replace(pod, phase="Running", node="n1"))
+
+    def serve(self) -> None:
+        """Do what the node does by itself: let pods through their open gates, and restart containers in place."""
+        for pod in list(self.pods.values()):
+            if pod.phase == "Pending" and pod.node and not (pod.gated or pod.deleting):
+                self._start(replace(pod, phase="Running"))
+            elif pod.started and pod.requested_restart != pod.completed_restart:
+                self._start(replace(pod, completed_restart=pod.requested_restart))
+
+    def _start(self, pod: PodView) -> None:
+        """Start the containers of a pod, which then know the place that it has."""
+        self.pods[pod.name] = pod
+        self.starts.append((pod.index, pod.place))
+        number = str(self.known.status.restart_generation)
+        if pod.place.rpartition("-")[2] == number:
+            others = (each for each in self.pods.values() if each.place and not (each.deleting or each.finished))
+            assert {each.place.rpartition("-")[2] for each in others} == {number}, "places are written first"
 
     def end(self) -> None:
         """Let the pods end that are being deleted."""
@@ -93,6 +117,7 @@ class Resizing(Simulation):
         for _ in range(20):
             if not self.reconcile():
                 return
+            self.serve()
         raise AssertionError(f"no end to it: {self.plan()}")
 
     def indexes(self) -> list[int]:
@@ -128,12 +153,22 @@ class Resizing(Simulation):
         return not is_granted or super()._may_go(pod)
 
 
+LOCAL = ReconcileSettings(in_place="local")
+"""The settings where the node restarts containers in place."""
+
+
+def running_workers(size: int) -> dict[str, PodView]:
+    """Return the pods of a static world of workers, which all run."""
+    places = [f"{index} {size} {builders.UID}-0" for index in range(size)]
+    pods = [builders.pod("Worker", index, node="n1", place=place) for index, place in enumerate(places)]
+    return {pod.name: pod for pod in pods}
+
+
 def resizing(wish: int, size: int | None = None, **spec: Any) -> Resizing:
     """Return a job whose workers all run."""
     size = size or wish
     running = builders.manifest({"Worker": builders.task(wish)}, sizes.granted("Running", size, wish), **spec)
-    pods = {f"digits-worker-{index}": builders.pod("Worker", index, node="n1") for index in range(size)}
-    found = Resizing(running, pods, sizes.held(size))
+    found = Resizing(running, running_workers(size), sizes.held(size), LOCAL)
     found.work()
     found.writes = 0
     return found

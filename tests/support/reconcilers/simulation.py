@@ -30,7 +30,7 @@ from reconcilers.values import (
     Plan,
     WriteStatus,
 )
-from reconcilers.views import recreate_request
+from reconcilers.views import pod_place, recreate_request
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers import builders
@@ -169,6 +169,7 @@ class Simulation:
             restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT))
             or there.restart_requested_at,
             counted_restarts=int(notes.get(labels.RESTARTS_HANDLED, there.counted_restarts)),
+            place=_place(there.place, notes),
         )
 
     def _make(self, manifest: Mapping[str, Any]) -> None:
@@ -221,6 +222,12 @@ class Simulation:
         assert name not in self.pods, "the name is taken"
         self.made += 1
         self.pods[name] = builders.view(manifest, uid=f"made-{self.made}")
+
+
+def _place(before: str, notes: Mapping[str, str]) -> str:
+    """Return the place of a pod after a change of its annotations."""
+    known = dict(zip(pod_place.NAMES, before.split(" "), strict=True)) if before else {}
+    return pod_place.read({**known, **notes})
 
 
 def merged(target: Any, change: Any) -> Any:

@@ -1,0 +1,22 @@
+"""The place of a pod in a static world: its rank, the number of pods with ranks, and the name of their rendezvous.
+
+One rule: pure, over annotations. A container reads them through the downward API whenever it starts, so a restart in
+place begins with those that were written before it.
+"""
+
+from collections.abc import Mapping
+
+from crds import labels
+
+NAMES = (labels.RANK, labels.WORLD_SIZE, labels.RENDEZVOUS_ID)
+
+
+def read(annotations: Mapping[str, str]) -> str:
+    """Return a place as text, which no two pods share; empty without a rank."""
+    return " ".join(annotations.get(name, "") for name in NAMES) if labels.RANK in annotations else ""
+
+
+def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return those annotations of a place that differ from the place of before."""
+    known = dict(zip(NAMES, before.split(" "), strict=True)) if before else {}
+    return {name: value for name, value in annotations.items() if known.get(name) != value}
