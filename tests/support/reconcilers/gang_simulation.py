@@ -10,7 +10,7 @@ from typing import Any
 
 from crds import labels
 from crds.resources.amounts import JOBS, NOTHING, add, fits
-from crds.torchjob import demand, grant
+from crds.torchjob import demand
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.values import GroupView
@@ -44,10 +44,9 @@ class GangSimulation(Simulation):
         job = self.granted
         if job is None or job.admission is None:
             return
-        job, attempt = grant.as_granted(job, job.admission), job.admission.attempt
         for task_type, task in job.spec.tasks.items():
             if all(self._came(job, each.task_type, each.phase) for each in task.depends_on):
-                self.reached.add((attempt, job.status.restart_generation, task_type.lower()))
+                self.reached.add((job.admission.attempt, job.status.restart_generation, task_type.lower()))
 
     def _came(self, job: TorchJob, upstream: str, phase: str) -> bool:
         if any(upstream in stage.awaits and str(stage.index) in job.status.stages for stage in job.spec.stages):
