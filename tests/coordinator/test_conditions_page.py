@@ -11,6 +11,8 @@ import pytest
 from coordinator.routing import eligibility
 from crds.schema.change_rules import TABLE
 from crds.torchjob.conditions import NEXT, TRUE_IN
+from crds.torchjob.jobspec import TorchElasticPolicy
+from crds.torchjob.status import Scaling
 from queues.picking import explain
 
 ROOT = Path(eligibility.__file__).parents[2]
@@ -54,6 +56,19 @@ def _literals(call: ast.Call, known: dict[str, object]) -> Iterator[str]:
         value = argument.value if isinstance(argument, ast.Constant) else known.get(getattr(argument, "id", ""))
         if isinstance(value, str) and REASON.fullmatch(value):
             yield value
+
+
+def test_page_lists_every_field_that_has_to_do_with_the_number_of_workers() -> None:
+    rows = [row[0].rpartition(".") for row in table("The number of workers")]
+    named = {f"{path}.{name}" for path, _, names in rows for name in names.split(", ")}
+    expected = {
+        f"{path}.{field.alias or name}"
+        for path, model in (("spec.torchElasticPolicy", TorchElasticPolicy), ("status.scaling", Scaling))
+        for name, field in model.model_fields.items()
+    }
+    admission = {f"status.admission.{name}" for name in ("workers", "indexes", "grown", "declined")}
+    others = {"spec.minMembers.Worker", "status.trainingRestarts"}
+    assert named == expected | admission | others
 
 
 def test_page_lists_every_phase_with_its_conditions_and_next_phases() -> None:
