@@ -68,7 +68,7 @@ class RecoveryContext:
         request = restart_requests.pending_request(self.job)
         if request is not None:
             return self._restart_on_request(request)
-        if rendezvous.has_no_restart_left(self.job):
+        if rendezvous.has_no_restart_left(self.job) and not rendezvous.has_succeeded(self.job, self.pods):
             return self._renew_restarts()
         stuck = self.deletion.stuck_pods(self.pods)
         if stuck and not status.is_blocked(self.job.status):

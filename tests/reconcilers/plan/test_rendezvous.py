@@ -263,6 +263,8 @@ class TestRestartsOfProcesses:
         assert not change.keys() & {"restartCount", "disruptions"}
         assert restarted(found) == ["digits-worker-0", "digits-worker-1"]
         assert not decide(elastic(2, trainingRestarts=9), STORE, worker(0), worker(1)).actions
+        ending = decide(elastic(2, trainingRestarts=10), STORE, worker(0), worker(1, phase="Succeeded"))
+        assert not ending.actions, "the others are about to succeed, too"
 
     @pytest.mark.parametrize(("to", "spent"), [(2, 5), (3, 4)])
     def test_removal_of_workers_counts_once_unless_they_never_joined(self, to: int, spent: int) -> None:
