@@ -247,7 +247,7 @@ def _take_up(job: Resize) -> ScalingStep | None:
     to = _acceptable(job, held.size)
     if to <= job.granted:
         declined = admission.model_copy(update={"grown": held.grown, "declined": held.grown})
-        return job.write(None if job.has_ended and not job.victims else job.scaling, admission=declined)
+        return job.write(_after_declining(job), admission=declined)
     change = {
         "workers": to,
         "indexes": grant.format_indexes(grants.add_indexes(admission, job.granted, to)),
@@ -260,6 +260,19 @@ def _take_up(job: Resize) -> ScalingStep | None:
     since = job.scaling.since if job.scaling is not None else job.now
     scaling = job.change(from_workers=job.base, since=since, deadline=job.now + job.join_time, not_before=None)
     return job.write(scaling, admission=admission.model_copy(update=change))
+
+
+def _after_declining(job: Resize) -> Scaling | None:
+    """Return the change that goes on after a growth was declined.
+
+    It asks for no more than is wanted, or the queue would grant the same growth again before the next write.
+    """
+    scaling = job.scaling
+    if scaling is None or job.victims:
+        return scaling
+    if job.has_ended or (job.wish <= job.granted and not job.is_joining):
+        return None
+    return job.change(from_workers=job.base, since=scaling.since, deadline=scaling.deadline)
 
 
 def _acceptable(job: Resize, size: int) -> int:

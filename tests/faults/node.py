@@ -6,13 +6,13 @@ on a silent node do not change.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import orjson
 
-from crds import labels
+from crds import labels, timestamps
 from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
@@ -34,7 +34,7 @@ class Pod:
         metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
         marks, notes = metadata["labels"], metadata.get("annotations") or {}
         conditions = {each["type"]: each for each in status.get("conditions") or ()}
-        self.name, self.namespace = metadata["name"], metadata["namespace"]
+        self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
         self.job = marks[labels.JOB_UID]
         self.task, self.index = marks[labels.TASK_TYPE], int(marks[labels.TASK_INDEX])
         self.attempt = int(marks[labels.ATTEMPT])
@@ -46,6 +46,9 @@ class Pod:
         self.single = spec.get("schedulerName") != GANG_SCHEDULER
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
+        self.meets = labels.RENDEZVOUS_ID in notes
+        """Whether it meets others at a store, so that it matters when it reaches its gate."""
+        self.arrived = bool(status.get("initContainerStatuses"))
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
@@ -55,16 +58,19 @@ class Pod:
 class Node:
     """The kubelets and schedulers of all nodes."""
 
-    def __init__(self, api: Api, client: ApiClient, scenario: Scenario) -> None:
-        self._api, self._client, self._scenario = api, client, scenario
+    def __init__(self, api: Api, client: ApiClient, scenario: Scenario, may_end: Callable[[str], bool]) -> None:
+        """`may_end(uid)` returns whether the pods of a running job may end by themselves now."""
+        self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
         self._read: dict[bytes, Any] = {}
         self._failed: Counter[Place] = Counter()
+        self._made: dict[Place, list[str]] = {}
+        """The uids of the pods at each place, in the order in which they were made."""
         self._at = -1
         self._acts: list[Any] = []
 
     def acts(self) -> list[Any]:
         """Return the possible next actions of nodes and schedulers."""
-        if self._at != self._api.revision:
+        if self._at != self._api.revision or self._scenario.sizes:
             self._at, self._acts = self._api.revision, list(self._found())
         return self._acts
 
@@ -87,8 +93,9 @@ class Node:
         """Return the uids of the running jobs, or none as long as the scenario lets no pod end."""
         by_name = {job["metadata"]["name"]: job for job in jobs.values()}
         phases = {uid: (job.get("status") or {}).get("phase") for uid, job in jobs.items()}
-        running = frozenset(uid for uid, phase in phases.items() if phase == "Running")
-        return running if self._scenario.until(by_name) else frozenset()
+        if not self._scenario.until(by_name):
+            return frozenset()
+        return frozenset(uid for uid, phase in phases.items() if phase == "Running" and self._may_end(uid))
 
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
         """Yield the possible actions of the node of a pod."""
@@ -102,12 +109,27 @@ class Node:
             yield from self._ending(pod)
 
     def _start(self, pod: Pod, ready: list[str]) -> Iterator[Any]:
-        if pod.attempt <= self._scenario.stuck:
+        if pod.attempt <= self._scenario.stuck or self._scenario.stalls(pod.task, pod.index, self._before(pod)):
             return
-        if not pod.node and pod.single and ready:
-            yield partial(self._run, pod, ready[0])
-        elif pod.node and not pod.gated:
-            yield partial(self._run, pod, pod.node)
+        node = pod.node or (self._scenario.place(pod.task, pod.index, ready) if pod.single and ready else "")
+        if node and not pod.gated:
+            yield partial(self._run, pod, node)
+        elif node and pod.meets and not pod.arrived:
+            yield partial(self._reach_gate, pod, node)
+
+    def _before(self, pod: Pod) -> int:
+        """Return how many pods were at the place of a pod before it."""
+        found = self._made.setdefault(pod.place, [])
+        if pod.uid not in found:
+            found.append(pod.uid)
+        return found.index(pod.uid)
+
+    def _reach_gate(self, pod: Pod, node: str) -> str:
+        if not pod.node:
+            self._bind(pod, node)
+        gate = {"name": GATE, "state": {"running": {"startedAt": timestamps.format_time(self._client.now)}}}
+        self._status(pod, {"phase": "Pending", "initContainerStatuses": [gate]})
+        return f"{pod.name} is at its gate"
 
     def _ending(self, pod: Pod) -> Iterator[Any]:
         fate = self._fate(pod.place)

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crds.api_resources import POD_GROUPS, PODS, SERVICES, TORCHJOBS
+import orjson
+
+from crds.api_resources import POD_GROUPS, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from tests.faults.api import Api
 from tests.faults.places import Place
 from tests.faults.readings import UNITS, Group, Job, Pod
 from tests.faults.scenarios.scenario import NAMESPACE, Scenario
+from tests.faults.sizes import SizeWatch, unrest
 from tests.faults.story import Story
 
 
@@ -21,11 +24,6 @@ class Observer:
     def __init__(self, api: Api, place: Place, scenario: Scenario) -> None:
         self._api, self._place, self._scenario = api, place, scenario
         self._read: dict[bytes, Any] = {}
-        self._quota = {
-            name: {resource: int(amount) * UNITS.get(resource, 1) for resource, amount in spec["quota"].items()}
-            for name, spec in scenario.queues.items()
-            if "quota" in spec
-        }
         self._pool = _parsed(scenario.pool)
         self._in_place = scenario.settings.get("in_place", "recreate") != "recreate"
         self._made: Counter[tuple[str, str, int, int]] = Counter()
@@ -34,11 +32,14 @@ class Observer:
         self.interruptions: Counter[str] = Counter()
         """How often the owner interrupted a job, by uid. An interrupted job may start its pods again."""
         self._story = Story(requests=scenario.requests, tampered=scenario.tampered, interruptions=self.interruptions)
+        self._sizes = SizeWatch(gentle=scenario.gentle)
+        self._settled: set[str] = set()
+        """The uids of the jobs that have reached the size with which they end."""
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether a fault let the owner take a step early."""
 
-    def problems(self, *, zombies: bool) -> list[str]:
+    def problems(self, now: float, *, zombies: bool) -> list[str]:
         """Return the violated invariants, in messages that do not change while the violation lasts.
 
         With `zombies`, pods that were made twice or too early are no violation: they cannot be undone, only deleted.
@@ -50,10 +51,30 @@ class Observer:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._hasty(jobs, by_job)]
         found += self._story.problems(jobs, pods, self._groups())
+        found += self._sizes.problems(jobs, pods, now, excused=zombies)
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
             found += self._uncharged(by_job)
+        return found
+
+    def has_its_size(self, uid: str) -> bool:
+        """Return whether a job has reached the size with which it ends."""
+        if uid not in self._settled:
+            job = next(self._job(each.raw) for each in self._api.objects(TORCHJOBS) if each.uid == uid)
+            if job.name not in self._scenario.sizes or not self._unrest(uid, job):
+                self._settled.add(uid)
+        return uid in self._settled
+
+    def _unrest(self, uid: str, job: Job) -> list[str]:
+        """Return what is under way about the number of workers of a job, in the cluster and in the store."""
+        size, pods = self._scenario.sizes[job.name], [pod for pod in self._pods() if pod.job == uid]
+        found = unrest(job, pods, size)
+        held = next((charge for key, charge in self._place.reservations().items() if key.uid == uid), None)
+        if held is None or (held.grown, dict(held.charge)) != (job.sizes.grown, job.admission.get("charge")):
+            found.append(f"job {job.name} is charged {held and dict(held.charge)}, not what its admission says")
+        if job.sizes.wish == size and any(key.uid == uid for key in self._place.growths()):
+            found.append(f"job {job.name} waits for workers that it does not want")
         return found
 
     def remains(self) -> list[str]:
@@ -70,6 +91,10 @@ class Observer:
             if restarts != expected:
                 found.append(f"job {name} counts {restarts} restarts, should be {expected}")
             found += self._disrupted(name, job)
+            if job and job.sizes.scaling and phase == wanted:
+                found.append(f"job {name} is over and still being scaled")
+            if job and not job.finished and name in self._scenario.sizes:
+                found += self._unrest(next(each.uid for each in self._api.objects(TORCHJOBS) if each.name == name), job)
         return [*found, *(f"group {each.name} is left of a job that is over" for each in self._groups()), *self._lost()]
 
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
@@ -122,6 +147,14 @@ class Observer:
             found = self._read[raw] = Job(raw)
         return found  # type: ignore[no-any-return]
 
+    def _limits(self, raw: bytes) -> Mapping[str, int]:
+        """Return the quota of a queue."""
+        found = self._read.get(raw)
+        if found is None:
+            quota = orjson.loads(raw)["spec"].get("quota") or {}
+            found = self._read[raw] = {name: int(most) * UNITS.get(name, 1) for name, most in quota.items()}
+        return found  # type: ignore[no-any-return]
+
     def _pod(self, raw: bytes) -> Pod:
         found = self._read.get(raw)
         if found is None:
@@ -152,11 +185,11 @@ class Observer:
             elif occupying:
                 usage.setdefault(occupying[0].queue, Counter()).update(share)
         total = sum(usage.values(), Counter())
-        for queue, limits in self._quota.items():
+        for each in self._api.objects(TENANT_QUEUES):
             yield from (
-                f"queue {queue} uses more {name} than its quota"
-                for name, most in limits.items()
-                if usage.get(queue, Counter())[name] > most
+                f"queue {each.name} uses more {name} than its quota"
+                for name, most in self._limits(each.raw).items()
+                if usage.get(each.name, Counter())[name] > most
             )
         yield from (f"the pool has less {name} than is used" for name, most in self._pool.items() if total[name] > most)
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
@@ -180,10 +213,13 @@ class Observer:
 
     def _uncharged(self, by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
         """Yield jobs whose pods use room without a charge."""
-        held = {key.uid for key in self._place.reservations()}
+        held = {key.uid: charge.charge for key, charge in self._place.reservations().items()}
         for uid, pods in by_job.items():
-            if uid not in held and any(pod.occupies for pod in pods):
+            share = sum((pod.charge for pod in pods if pod.occupies), Counter[str]())
+            if share and uid not in held:
                 yield f"pods of {pods[0].job_name} occupy without a charge"
+            elif excess := share - Counter(held.get(uid, {})):
+                yield from () if self._unmeasured(excess) else (f"pods of {pods[0].job_name} exceed its charge",)
 
     def _early(self, jobs: Mapping[str, Job], pods: list[Pod]) -> Iterator[str]:
         """Yield new pods of jobs that back off. Times are UTC texts of whole seconds, which sort by time."""
@@ -204,9 +240,10 @@ class Observer:
             if pod.phase == "Failed" and before != "Failed":
                 self._failed[mark] += 1
             self._seen[pod.uid] = pod.phase
+        removed = self._sizes.removals
         for (job, name, attempt, restart), made in self._made.items():
-            again = self._failed[job, name, attempt, restart] + self.interruptions[job]
-            if made > 1 + again:
+            mark = (job, name, attempt, restart)
+            if made > 1 + self._failed[mark] + removed[mark] + self.interruptions[job]:
                 yield f"pod {name} was made {made} times in attempt {attempt}, restart {restart}"
 
 

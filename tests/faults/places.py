@@ -50,6 +50,9 @@ class Place(Protocol):
     def reservations(self) -> dict[JobKey, Reservation]:
         """Return all reservations, whatever the epoch."""
 
+    def growths(self) -> set[JobKey]:
+        """Return the admitted jobs that wait for more workers."""
+
     def remains(self) -> list[str]:
         """Return what is still stored about jobs. After the end of all jobs it must be empty."""
 
@@ -117,6 +120,9 @@ class MemoryPlace:
     def reservations(self) -> dict[JobKey, Reservation]:
         return self.content.reservations
 
+    def growths(self) -> set[JobKey]:
+        return {key for key, waiting in self.content.entries.items() if waiting.entry.kind == "grow"}
+
     def remains(self) -> list[str]:
         content, work = self.content, self.work
         kept = {
@@ -171,6 +177,10 @@ class RedisPlace:
         kept = self._client.hgetall("torchq:reservations")
         keys = {JobKey.parse(key.decode()): text for key, text in kept.items()}
         return {key: codec.decode_reservation(key, text) for key, text in keys.items()}
+
+    def growths(self) -> set[JobKey]:
+        entries = map(codec.decode_entry, self._client.hvals("torchq:entries"))
+        return {entry.key for entry in entries if entry.kind == "grow"}
 
     def remains(self) -> list[str]:
         lasting = {"epoch", "layout", "revision", "queues", "rules", "cohorts", "pool", "port", "pick", "version",

@@ -11,7 +11,7 @@ import orjson
 
 from crds import labels
 from crds.resources import quantities
-from tests.faults.node import GROUP_NAME
+from tests.faults.node import GATE, GROUP_NAME
 from tests.faults.scenarios.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
@@ -42,13 +42,42 @@ def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str
 class Task:
     """A task of a job, as the observer reads it."""
 
-    def __init__(self, name: str, spec: Mapping[str, Any], job: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, spec: Mapping[str, Any], job: Mapping[str, Any], sizes: "Sizes") -> None:
         upstreams = [(each["taskType"].lower(), each.get("phase", "Running")) for each in spec["dependsOn"]]
-        self.count: int = spec.get("numTasks", 1)
-        self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, self.count))
+        granted = sizes.granted if name == "Worker" else None
+        self.count: int = granted or spec.get("numTasks", 1)
+        self.indexes = sizes.indexes if granted else frozenset(range(self.count))
+        """The indexes that its pods may have."""
+        enough = sizes.least if name == "Worker" else self.count
+        self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, enough))
         self.auxiliary: bool = spec.get("auxiliary", name in ("AIMaster", STORE))
         self.runs_after = [each for each, phase in upstreams if phase == "Running"]
         self.follows = [each for each, phase in upstreams if phase == "Succeeded"]
+
+
+class Sizes:
+    """The number of workers of a job: what its owner wants, what it was granted, and what changes."""
+
+    def __init__(self, spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        policy, admission = spec.get("torchElasticPolicy"), status.get("admission") or {}
+        self.elastic = policy is not None and "Worker" in spec["torchTaskSpecs"]
+        self.wish: int = spec["torchTaskSpecs"].get("Worker", {}).get("numTasks", 1)
+        bound = (policy or {}).get("numMinReplicas") or (spec.get("minMembers") or {}).get("Worker")
+        self.least: int = bound or (1 if self.elastic else self.wish)
+        self.most: int = (policy or {}).get("numMaxReplicas") or max(self.wish, admission.get("workers") or 0)
+        self.granted: int | None = admission.get("workers")
+        self.indexes = _indexes(admission)
+        self.grown: int = admission.get("grown") or 0
+        self.scaling: Mapping[str, Any] = status.get("scaling") or {}
+        self.victims = frozenset(self.scaling.get("victims") or ())
+
+
+def _indexes(admission: Mapping[str, Any]) -> frozenset[int]:
+    """Return the indexes of the granted workers, which are written as numbers and ranges, such as 0,2-4."""
+    if "indexes" not in admission:
+        return frozenset(range(admission.get("workers") or 0))
+    ends = [part.split("-") for part in admission["indexes"].split(",")]
+    return frozenset(index for part in ends for index in range(int(part[0]), int(part[-1]) + 1))
 
 
 class Job:
@@ -59,10 +88,13 @@ class Job:
         spec: Mapping[str, Any] = manifest["spec"]
         self.status: Mapping[str, Any] = manifest.get("status") or {}
         self.name: str = manifest["metadata"]["name"]
-        self.whole: bool = (spec.get("restartScope") or "Job") == "Job"
+        self.deleting = "deletionTimestamp" in manifest["metadata"]
+        scope = "Task" if "torchElasticPolicy" in spec else "Job"
+        self.whole: bool = (spec.get("restartScope") or scope) == "Job"
         self.admission: Mapping[str, Any] = self.status.get("admission") or {}
+        self.sizes = Sizes(spec, self.status)
         tasks = _tasks_of(spec, self.admission)
-        self.tasks = {name.lower(): Task(name, task, spec) for name, task in tasks.items()}
+        self.tasks = {name.lower(): Task(name, task, spec, self.sizes) for name, task in tasks.items()}
         self.suspended: bool = bool(spec.get("suspend"))
         self.phase: str = self.status.get("phase", "")
         true = (each for each in self.status.get("conditions") or () if each["status"] == "True")
@@ -113,6 +145,12 @@ class Pod:
         self.bound = bool(manifest["spec"].get("nodeName"))
         self.group: str = (manifest["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
         self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
+        gates = [each["name"] for each in manifest["spec"].get("initContainers") or ()]
+        self.gated = GATE in gates
+        self.opened = bool((manifest["metadata"].get("annotations") or {}).get(labels.START))
+        states = (manifest.get("status") or {}).get("initContainerStatuses") or ()
+        self.arrived: str = next((each["state"]["running"]["startedAt"] for each in states), "")
+        """When it reached its gate."""
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.occupies = self.phase not in ("Succeeded", "Failed")
         self.charge = _asked(manifest["spec"])

@@ -25,8 +25,8 @@ class Story:
         self._counts: dict[str, tuple[int, ...]] = {}
         self._late: dict[str, set[int]] = {}
         """The restart generations in which the pods of a job did not run in time, by job."""
-        self._sizes: dict[tuple[str, int, str], int] = {}
-        """The largest number of pods of a task, by job, attempt and task."""
+        self._sizes: dict[tuple[str, int, str], frozenset[int]] = {}
+        """The indexes that the pods of a task may have had, by job, attempt and task."""
         self._wrong: list[str] = []
 
     def problems(self, jobs: Mapping[str, Job], pods: list[Pod], groups: list[Group]) -> Iterator[str]:
@@ -40,8 +40,8 @@ class Story:
         running = {(pod.uid, pod.restart) for pod in pods if pod.phase == "Running"}
         yield from (what for mark, what in self._early.items() if mark in running)
         for pod in pods:
-            most = self._sizes.get((pod.job, pod.attempt, pod.task), 0)
-            if pod.job in jobs and pod.index >= max(most, jobs[pod.job].tasks[pod.task].count):
+            ever = self._sizes.get((pod.job, pod.attempt, pod.task), frozenset())
+            if pod.job in jobs and pod.index not in ever | jobs[pod.job].tasks[pod.task].indexes:
                 yield f"pod {pod.name} is beyond numTasks"
         yield from self._ganged(jobs, pods, groups)
         yield from self._alone(pods, groups)
@@ -50,10 +50,10 @@ class Story:
         yield from self._wrong
 
     def _sized(self, uid: str, job: Job) -> None:
-        """Record how many pods each task may have in an attempt. Pods from before a resize may still exist."""
+        """Record which pods each task may have in an attempt. Pods from before a resize may still exist."""
         for name, task in job.tasks.items():
             mark = (uid, int(job.admission.get("attempt", 0)), name)
-            self._sizes[mark] = max(task.count, self._sizes.get(mark, 0))
+            self._sizes[mark] = task.indexes | self._sizes.get(mark, frozenset())
 
     def _has_begun(self, pod: Pod) -> bool:
         """Return whether the pod has begun since this restart and was not recorded before."""

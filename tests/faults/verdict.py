@@ -60,7 +60,7 @@ class Verdict:
         if mark == self._judged:
             return ""
         self._judged = mark
-        found = self._observer.problems(zombies=self._excused)
+        found = self._observer.problems(now, zombies=self._excused)
         self._wrong = {each: self._wrong.get(each, now) for each in found}
         patience = HEAL_SECONDS if self._excused else REVOKE_SECONDS if self._late else 0.0
         late = [problem for problem, since in self._wrong.items() if now - since >= patience]

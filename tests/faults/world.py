@@ -72,8 +72,8 @@ class World:
             **self.scenario.settings,
         )
         self.observer = Observer(self.api, self.place, self.scenario)
-        self.node = Node(self.api, self.client, self.scenario)
         self.steps = list(self.scenario.steps)
+        self.node = Node(self.api, self.client, self.scenario, self._may_end)
         self.processes: list[Process] = []
         self._made = 0
         self._fiber: Fiber | None = None
@@ -88,6 +88,10 @@ class World:
     def clock(self) -> float:
         """Return the seconds since 1970."""
         return self.now
+
+    def _may_end(self, uid: str) -> bool:
+        """Return whether the pods of a running job may end by themselves."""
+        return not self.scenario.sizes or (not self.steps and self.observer.has_its_size(uid))
 
     # Calls of processes
 
@@ -344,7 +348,8 @@ class World:
             return ""
         self.observer.hurried |= forced
         _, step = self.steps.pop(0)
-        self.observer.interruptions.update(each["metadata"]["uid"] for each in jobs.values())
+        if not self.scenario.gentle:
+            self.observer.interruptions.update(each["metadata"]["uid"] for each in jobs.values())
         try:
             step(self.client)
         except errors.ClusterError as error:
@@ -370,7 +375,7 @@ class World:
     # Verdicts
 
     def _judge(self) -> None:
-        state = (self.api.revision, self.place.epoch(), tuple(self.place.reservations()))
+        state = (self.api.revision, self.place.epoch(), list(self.place.reservations().values()))
         if broken := self.verdict.look(self.now, state):
             self._note(f"**** {broken}")
 

@@ -29,6 +29,27 @@ def phase(job: str, *phases: str) -> Condition:
     return lambda jobs: job in jobs and (jobs[job].get("status") or {}).get("phase", "") in phases
 
 
+def workers(job: str, count: int, *, scaling: bool = False) -> Condition:
+    """Return the condition that the job runs with so many granted workers; with `scaling`, that it wants others."""
+
+    def holds(jobs: Mapping[str, Manifest]) -> bool:
+        status = (jobs.get(job) or {}).get("status") or {}
+        granted = (status.get("admission") or {}).get("workers")
+        return (granted, status.get("phase"), "scaling" in status) == (count, "Running", scaling)
+
+    return holds
+
+
+def scaling(job: str) -> Condition:
+    """Return the condition that the number of workers of the job is changing."""
+    return lambda jobs: "scaling" in ((jobs.get(job) or {}).get("status") or {})
+
+
+def joining(job: str) -> Condition:
+    """Return the condition that the job was granted workers that have yet to run."""
+    return lambda jobs: "deadline" in (((jobs.get(job) or {}).get("status") or {}).get("scaling") or {})
+
+
 def change(job: str, **spec: Any) -> Step:
     """Return the step that patches the spec of a job."""
     return lambda cluster: cluster.patch(TORCHJOBS, job, {"spec": spec}, NAMESPACE)

@@ -22,9 +22,19 @@ Fate = Callable[[str, int, int], int | str | None]
 The result is an exit code, or the reason of an eviction; None if the pod runs until it is stopped."""
 
 
+Stall = Callable[[str, int, int], bool]
+"""A function that says which pods never start, from their task, their index and the number of pods there before."""
+Placement = Callable[[str, int, list[str]], str]
+"""A function that chooses the node of a pod, from its task, its index and the nodes that are ready."""
+
+
 def _all_well(task_type: str, *_: object) -> int | None:
     """Let all pods succeed, except for the store of an elastic job, which runs until it is stopped."""
     return None if task_type == "rendezvous" else 0
+
+
+def _first_ready(_: str, __: int, ready: list[str]) -> str:
+    return ready[0] if ready else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,13 @@ class Scenario:
     """Whether a step of the owner may delete finished pods if it comes at an unlucky moment."""
     stuck: int = 0
     """Pods of attempts up to this one never start."""
+    stalls: Stall = lambda *_: False
+    place: Placement = _first_ready
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
+    way, and people have taken all of their steps."""
+    gentle: bool = False
+    """Whether no step of people and no failure takes a pod from a job, so that it loses only pods that it named."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the defaults of a simulation."""
     disruptions: Mapping[str, int] = field(default_factory=dict)

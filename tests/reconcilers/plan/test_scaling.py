@@ -125,6 +125,25 @@ class TestGrowth:
         job.work()
         assert (scaling(job), job.reservation) == (None, sizes.held(wish, 1))
 
+    @pytest.mark.parametrize(("joining", "wish"), [(0, 2), (4, 2), (4, 3)])
+    def test_growth_that_is_declined_is_not_granted_again(self, joining: int, wish: int) -> None:
+        job = resizing(2, **ELASTIC)
+        job.want(joining or 5)
+        job.work()
+        job.give(joining)
+        job.work()
+        job.want(6)
+        job.work()
+        job.give(6)
+        job.want(wish)
+        for _ in range(3):
+            job.reconcile()
+            job.give(6)
+        assert grant_of(job)[2] == (2 if joining else 1)
+        job.end()
+        job.work()
+        assert (grant_of(job)[0], scaling(job) is None) == (wish, wish == 2)
+
     def test_growth_fills_the_lowest_free_indexes(self) -> None:
         job = resizing(2, **ELASTIC)
         assert job.manifest is not None
