@@ -77,7 +77,7 @@ class Workers:
         """Return the place of a worker in the order of the table above, from 0."""
         if pod is None:
             return 0
-        if not (pod.running or pod.finished or pod.deleting):
+        if pod.phase == "Pending" or not (pod.running or pod.finished or pod.deleting):
             return 1
         if pod.phase == "Failed":
             return 2

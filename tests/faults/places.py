@@ -179,8 +179,8 @@ class RedisPlace:
         return {key: codec.decode_reservation(key, text) for key, text in keys.items()}
 
     def growths(self) -> set[JobKey]:
-        entries = map(codec.decode_entry, self._client.hvals("torchq:entries"))
-        return {entry.key for entry in entries if entry.kind == "grow"}
+        texts = self._client.hgetall("torchq:entries")
+        return {JobKey.parse(key.decode()) for key, text in texts.items() if b'"kind":"grow"' in text}
 
     def remains(self) -> list[str]:
         lasting = {"epoch", "layout", "revision", "queues", "rules", "cohorts", "pool", "port", "pick", "version",

@@ -32,6 +32,8 @@ ZOMBIE_SECONDS = 45.0
 LAG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 MOST_ROUNDS = 20_000
+BUSY_ROUNDS = 200
+"""After so many rounds some time has passed, however busy the processes are."""
 
 PATIENT = frozenset({"hang", "yield"})
 """Faults during which the rest of the process continues."""
@@ -194,9 +196,9 @@ class World:
             while True:
                 busy = self._shuffled() if self.random else self._steady()
                 self.ticks += 1
-                if not busy:
-                    if self._rests():
-                        return
+                if not busy and self._rests():
+                    return
+                if not busy or self.ticks % BUSY_ROUNDS == 0:
                     self._advance()
                 if self.ticks > MOST_ROUNDS:
                     raise Broken("no end to it: the processes keep each other busy")

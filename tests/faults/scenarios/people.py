@@ -40,14 +40,19 @@ def workers(job: str, count: int, *, scaling: bool = False) -> Condition:
     return holds
 
 
-def scaling(job: str) -> Condition:
-    """Return the condition that the number of workers of the job is changing."""
-    return lambda jobs: "scaling" in ((jobs.get(job) or {}).get("status") or {})
+def scaling(job: str, count: int) -> Condition:
+    """Return the condition that the number of workers of the job is changing, or is `count` already."""
+
+    def holds(jobs: Mapping[str, Manifest]) -> bool:
+        status = (jobs.get(job) or {}).get("status") or {}
+        return "scaling" in status or (status.get("admission") or {}).get("workers") == count
+
+    return holds
 
 
-def joining(job: str) -> Condition:
-    """Return the condition that the job was granted workers that have yet to run."""
-    return lambda jobs: "deadline" in (((jobs.get(job) or {}).get("status") or {}).get("scaling") or {})
+def wants(job: str, count: int) -> Condition:
+    """Return the condition that the owner wants so many workers."""
+    return lambda jobs: job in jobs and jobs[job]["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == count
 
 
 def change(job: str, **spec: Any) -> Step:
@@ -129,6 +134,25 @@ def delete_group(job: str, group: str) -> Step:
 def tampered(job: str) -> Condition:
     """Return the condition that the job is marked as tampered with."""
     return lambda jobs: job in jobs and TAMPERED in (jobs[job]["metadata"].get("annotations") or {})
+
+
+def evict(job: str, pod: str) -> Step:
+    """Return the step in which a pod is evicted from its node. The job is marked if there is no such pod."""
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": [target]}
+
+    def step(cluster: ApiClient) -> None:
+        try:
+            cluster.patch(PODS, pod, {"status": status}, NAMESPACE, subresource="status")
+        except errors.NotFound:
+            cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": {TAMPERED: "yes"}}}, NAMESPACE)
+
+    return step
+
+
+def disrupted(job: str) -> Condition:
+    """Return the condition that the job has counted a disruption, or is marked as one that had no pod to lose."""
+    return lambda jobs: bool((jobs[job].get("status") or {}).get("disruptions")) or tampered(job)(jobs)
 
 
 def silence(node: str) -> Step:

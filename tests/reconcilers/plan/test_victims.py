@@ -48,6 +48,11 @@ def test_worker_that_is_about_to_be_lost_goes_before_others(leaving: dict[str, A
     assert found(worker(0), worker(1, **leaving), worker(2), count=3).choose(1) == ("digits-worker-1",)
 
 
+def test_worker_that_does_not_run_goes_before_others_even_if_it_is_about_to_be_lost() -> None:
+    pods = (worker(0), worker(1, "Pending"), worker(2, "Pending", deleting=True), worker(3, deleting=True))
+    assert found(*pods, count=4).choose(2) == ("digits-worker-2", "digits-worker-1")
+
+
 def test_spot_workers_go_before_others() -> None:
     pods = (worker(0), worker(1, node="n9"), worker(2))
     workers = found(*pods, count=3, spotTaskSpec={"numSpotTasks": 1})
