@@ -1,7 +1,7 @@
 """`torchq job scale`: changes the number of workers of an elastic job.
 
 One rule: every change is one of numTasks. A number is written by the scale subresource; `+K`, `-K` and `--pods` create
-a request that a worker carries out.
+a request that a worker carries out. While a job holds no room, or is suspended, `+K` and `-K` are numbers, too.
 """
 
 import re
@@ -118,13 +118,21 @@ def _wish(item: Manifest, size: Size | None, names: list[str], timeout: int) -> 
     if size is None:
         body = scale_request.manifest("ScaleIn", job, toDelete={"podNames": names}, **spec)
         return Wish(now - len(names), body, f"to lose {', '.join(names)}")
+    if size.change and size.count == 0:
+        raise click.UsageError("a change by 0 workers changes nothing")
+    workers = {"+": now + size.count, "-": now - size.count}.get(size.change, size.count)
+    if not size.change or _may_have_no_workers(item):
+        return Wish(workers, None, f"scaled from {now} to {workers} workers")
     if size.change == "+":
         body = scale_request.manifest("ScaleOut", job, toAdd={"count": size.count}, **spec)
-        return Wish(now + size.count, body, f"to grow from {now} to {now + size.count} workers")
-    if size.change == "-":
-        body = scale_request.manifest("ScaleIn", job, toDelete={"count": size.count}, **spec)
-        return Wish(now - size.count, body, f"to shrink from {now} to {now - size.count} workers")
-    return Wish(size.count, None, f"scaled from {now} to {size.count} workers")
+        return Wish(workers, body, f"to grow from {now} to {workers} workers")
+    body = scale_request.manifest("ScaleIn", job, toDelete={"count": size.count}, **spec)
+    return Wish(workers, body, f"to shrink from {now} to {workers} workers")
+
+
+def _may_have_no_workers(item: Manifest) -> bool:
+    """Return whether a new size is one for later: there is nothing to add to, or to remove."""
+    return bool(item["spec"].get("suspend")) or not job_ref.is_admitted(item)
 
 
 def _refuse_early(item: Manifest, wish: Wish) -> None:
@@ -136,10 +144,9 @@ def _refuse_early(item: Manifest, wish: Wish) -> None:
         return
     if WORKER not in spec["torchTaskSpecs"] or spec.get("torchElasticPolicy") is None:
         raise errors.Conflict(f"job {name} is not elastic: it has no spec.torchElasticPolicy, or no Worker")
-    if spec.get("suspend"):
-        raise errors.Conflict(f"job {name} is suspended: torchq job scale {name} N sets its size for later")
-    if wish.workers == _workers(item):
-        raise click.UsageError("a change by 0 workers changes nothing")
+    if _may_have_no_workers(item):
+        which = "is suspended" if spec.get("suspend") else "waits, and has no pods"
+        raise errors.Conflict(f"job {name} {which}: torchq job scale {name} N sets its size for later")
 
 
 def _workers(item: Manifest) -> int:

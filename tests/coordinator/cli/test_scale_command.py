@@ -123,12 +123,49 @@ def test_wrong_arguments_are_refused(torchq: Torchq, job: str, arguments: tuple[
 
 
 @pytest.mark.parametrize(
+    ("spec", "status"), [({}, {}), ({"suspend": True}, RUNNING), ({"suspend": True}, {"phase": "Suspended"})], ids=str
+)
+@pytest.mark.parametrize(("size", "left"), [("+2", 5), ("-2", 1)])
+def test_change_of_a_job_that_waits_or_is_suspended_is_written_at_once(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    size: str,
+    left: int,
+) -> None:
+    create(embedded_cluster, namespace, torchElasticPolicy=ELASTIC, **spec)
+    say(embedded_cluster, namespace, **status)
+    assert f"scaled from 3 to {left} workers" in torchq("job", "scale", "train", size).output
+    assert workers(embedded_cluster, namespace) == left
+    assert requests(embedded_cluster, namespace) == []
+
+
+@pytest.mark.parametrize(
     ("spec", "status", "said"),
     [
-        ({}, RUNNING, "is not elastic"),
-        ({"torchElasticPolicy": ELASTIC}, {"phase": "Succeeded"}, "has finished"),
+        ({"torchElasticPolicy": ELASTIC}, {}, "waits, and has no pods"),
         ({"torchElasticPolicy": ELASTIC, "suspend": True}, {"phase": "Suspended"}, "is suspended"),
     ],
+)
+def test_pods_of_a_job_without_room_are_not_removed(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    said: str,
+) -> None:
+    create(embedded_cluster, namespace, **spec)
+    say(embedded_cluster, namespace, **status)
+    assert said in torchq("job", "scale", "train", "--pods", "train-worker-1", code=1).output
+    assert requests(embedded_cluster, namespace) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "said"),
+    [({}, RUNNING, "is not elastic"), ({"torchElasticPolicy": ELASTIC}, {"phase": "Succeeded"}, "has finished")],
 )
 def test_job_that_cannot_be_changed_is_named_with_the_reason(
     torchq: Torchq,
