@@ -370,7 +370,8 @@ def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:
     order = sorted(job.workers.choose(len(job.staying)), key=lambda name: name not in missing)
     late = min(sum(name in missing for name in order), added)
     if job.request.startswith(ALL_OR_NONE):
-        late = added
+        ours = frozenset(job.asked.added if job.asked is not None else ())
+        order, late = sorted(order, key=lambda name: name not in ours), added
     elif scope := job.run.wanted.spec.worker_range:
         late = min(added, late + (job.granted - late - scope.least) % scope.step)
     return tuple(order[:late])

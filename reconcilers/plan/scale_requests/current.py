@@ -5,6 +5,8 @@ One rule: pure, over the observation. A request counts from the write of its siz
 
 from dataclasses import dataclass
 
+from crds.torchjob import grant
+from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.values import Observation
 from reconcilers.views.scale_request_view import RequestView
@@ -25,6 +27,8 @@ class UnderWay:
     """The workers that are removed before others."""
     exact: bool = False
     """Whether all of these victims are removed, even if the job would not lose as many."""
+    added: tuple[str, ...] = ()
+    """The workers that were granted because of the request."""
 
 
 def under_way(observation: Observation) -> UnderWay | None:
@@ -34,7 +38,10 @@ def under_way(observation: Observation) -> UnderWay | None:
         return None
     status = request.status
     if is_rolling_back(request):
-        return UnderWay(f"rollback of {request.label}", status.from_workers or 0, status.pods)
+        added = added_workers(request, observation.job)
+        return UnderWay(f"rollback of {request.label}", status.from_workers or 0, added)
+    if request.adds:
+        return UnderWay(request.label, status.to or 0, added=added_workers(request, observation.job))
     # Once the workers have been named as victims, others may get their names.
     names = request.names or () if status.phase == "Admitted" else ()
     return UnderWay(request.label, status.to or 0, names, exact=bool(names))
@@ -43,3 +50,13 @@ def under_way(observation: Observation) -> UnderWay | None:
 def is_rolling_back(request: RequestView) -> bool:
     """Return whether a request that has begun is being undone."""
     return request.has_begun and request.status.reason in ROLLED_BACK
+
+
+def added_workers(request: RequestView, job: TorchJob) -> tuple[str, ...]:
+    """Return the names of the workers that the job has been granted since a request began."""
+    if job.admission is None:
+        return ()
+    text = request.status.indexes
+    before = frozenset(grant.parse_indexes(text) if text else ())
+    granted = grant.indexes(job.admission, job.spec.worker_count)
+    return tuple(job.pod_name(WORKER, index) for index in granted if index not in before)

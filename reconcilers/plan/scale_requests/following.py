@@ -7,7 +7,6 @@ the job than the recorded one, numTasks was changed: by a worker to what the req
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crds.torchjob import grant
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import progress
@@ -74,12 +73,7 @@ class Following:
     @property
     def added(self) -> tuple[str, ...]:
         """The names of the workers that the job has been granted since the request began."""
-        if self.job.admission is None:
-            return ()
-        text = self.request.status.indexes
-        before = frozenset(grant.parse_indexes(text) if text else ())
-        granted = grant.indexes(self.job.admission, self.job.spec.worker_count)
-        return tuple(self.job.pod_name(WORKER, index) for index in granted if index not in before)[:MOST_PODS]
+        return current.added_workers(self.request, self.job)[:MOST_PODS]
 
     def plan(self) -> RequestPlan:
         """Return the next actions for the request."""

@@ -114,7 +114,7 @@ class Resizing(Simulation):
 
     def work(self) -> None:
         """Reconcile until nothing is left to do now."""
-        for _ in range(20):
+        for _ in range(200):
             if not self.reconcile():
                 return
             self.serve()

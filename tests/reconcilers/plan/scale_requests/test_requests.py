@@ -3,12 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from reconcilers.settings import ReconcileSettings
-from tests.support.reconcilers import sizes
 from tests.support.reconcilers.builders import UID
 from tests.support.reconcilers.requested import Requested, held, requested
 
@@ -100,6 +95,25 @@ def test_scale_out_that_does_not_join_loses_only_what_it_added() -> None:
     assert job.reservation is not None
     assert job.reservation.size == 3
     assert job.known.status.phase == "Running"
+
+
+def test_scale_out_that_joins_in_part_loses_all_that_it_added_and_only_that() -> None:
+    """The first to join has a lower index than a worker that was there before."""
+    job = requested(4, policy={"joinTimeoutSeconds": 50})
+    job.ask("less", names=["digits-worker-1"])
+    job.finish()
+    job.ask("more", add=2, timeout=1000)
+    job.work()
+    job.give(5)
+    job.work()
+    job.run(1)
+    job.pass_time(51)
+    job.work()
+    job.end()
+    job.work()
+    assert (job.indexes(), wish(job), job.phase("more")[0]) == ([0, 2, 3], 5, "Scaling")
+    job.finish(1000)
+    assert (job.indexes(), wish(job), job.phase("more")) == ([0, 2, 3], 3, ("Failed", "TimedOut"))
 
 
 def test_growth_that_is_granted_during_the_rollback_is_declined() -> None:
@@ -306,86 +320,3 @@ def test_request_of_another_job_of_the_same_name_is_left_alone() -> None:
     job.asked["more"]["metadata"]["ownerReferences"] = [{"kind": "TorchJob", "name": "digits", "uid": "another"}]
     job.work()
     assert (wish(job), job.phase("more")[0]) == (2, "")
-
-
-MOST = 6
-counts = st.integers(1, 3)
-
-
-class Asked(RuleBasedStateMachine):
-    """A job with requests at any time, a worker that stops anywhere, and an owner who edits the size."""
-
-    job: Requested
-
-    @initialize(size=st.integers(2, 4))
-    def begin(self, size: int) -> None:
-        self.job = requested(size, policy={"numMaxReplicas": MOST})
-        self.job.settings = ReconcileSettings(admission_timeout=0.0, restart_backoff=0.0)
-        self.made = 0
-
-    def ask(self, **change: Any) -> None:
-        self.made += 1
-        self.job.ask(f"r{self.made}", **change)
-
-    @rule(count=counts)
-    def add(self, count: int) -> None:
-        self.ask(add=count)
-
-    @rule(count=counts)
-    def remove(self, count: int) -> None:
-        self.ask(remove=count)
-
-    @rule(index=st.integers(0, MOST - 1))
-    def remove_one(self, index: int) -> None:
-        self.ask(names=[f"digits-worker-{index}"])
-
-    @rule(number=st.integers(0, 9))
-    def delete(self, number: int) -> None:
-        if self.job.asked:
-            self.job.delete(sorted(self.job.asked)[number % len(self.job.asked)])
-
-    @rule(size=st.integers(1, MOST))
-    def edit(self, size: int) -> None:
-        self.job.want(size)
-
-    @rule(most=st.integers(1, 4))
-    def work(self, most: int) -> None:
-        self.job.reconcile(most)
-
-    @rule(size=st.integers(1, MOST))
-    def give(self, size: int) -> None:
-        self.job.give(size)
-
-    @rule(index=st.integers(0, MOST - 1))
-    def run_one(self, index: int) -> None:
-        self.job.run(index)
-
-    @rule()
-    def end(self) -> None:
-        self.job.end()
-
-    @rule()
-    def lower(self) -> None:
-        self.job.lower()
-
-    @rule(seconds=st.sampled_from([10, 101]))
-    def wait(self, seconds: int) -> None:
-        self.job.pass_time(seconds)
-
-    def teardown(self) -> None:
-        if not hasattr(self, "job"):
-            return
-        job = self.job
-        for _ in range(15):
-            job.finish(101)
-        assert job.asked == {}, "all are over, and their time to live too"
-        admission = job.known.admission
-        assert admission is not None
-        assert admission.workers == wish(job) == len(job.indexes())
-        assert job.reservation == sizes.held(wish(job), admission.grown or 0)
-        assert job.known.status.scaling is None
-        assert (job.known.status.restart_count, job.known.status.disruptions) == (0, 0)
-
-
-Asked.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestAsked = Asked.TestCase
