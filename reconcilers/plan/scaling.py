@@ -24,7 +24,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from crds import timestamps
 from crds.torchjob import conditions, grant
 from crds.torchjob.status import Admission, Scaling, TorchJobStatus
 from crds.torchjob.tasks import WORKER
@@ -33,7 +32,7 @@ from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, restart_counts, status
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.restarts import REQUESTING_DRIVERS
-from reconcilers.plan.scale_requests import current
+from reconcilers.plan.scale_requests import current, resize_events
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
 from reconcilers.plan.worlds import changes
@@ -46,7 +45,6 @@ JOIN_SECONDS = 600
 """The seconds in which added workers of a job without an elastic policy have to join."""
 ALL_OR_NONE = "ScaleOut/"
 """How `status.scaling.request` begins where all of the requested workers are added, or none."""
-MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +296,7 @@ def _finish_removal(job: Resize) -> ScalingStep | None:
     admission, rest = job.run.admission.model_copy(update=change), _after_removal(job, scaling, left)
     if scaling.to >= job.granted:
         return job.write(rest, admission=admission)
-    step = job.write(rest, (_scaled(scaling, job.granted, left, job.now),), admission)
+    step = job.write(rest, (resize_events.scaled(scaling, job.granted, left, job.now),), admission)
     return replace(step, after=restart_counts.count_removal(job.run.job, step.after))
 
 
@@ -344,7 +342,7 @@ def _follow_join(job: Resize) -> ScalingStep | None:
     if not job.missing and not (job.joining and job.has_ended):
         waits, tries = job.wish > job.granted and not job.has_ended, scaling.tries if scaling.not_before else 0
         rest = job.change(from_workers=job.granted, since=scaling.since, tries=tries) if waits else None
-        return job.write(rest, (_scaled(scaling, scaling.from_workers, job.granted, job.now),), join=True)
+        return job.write(rest, (resize_events.scaled(scaling, scaling.from_workers, job.granted, job.now),), join=True)
     if job.has_ended:
         victims = tuple(job.joining) or _late_workers(job, scaling)
         return job.write(job.change(from_workers=job.base, since=scaling.since, victims=victims))
@@ -358,7 +356,7 @@ def _give_up(job: Resize, scaling: Scaling) -> ScalingStep:
     change = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
     if job.joining:  # those that are at their gates join the others once the victims are gone
         change["deadline"] = scaling.deadline
-    return job.write(job.change(from_workers=job.base, **change), (_not_joined(victims, job.join_time),))
+    return job.write(job.change(from_workers=job.base, **change), (resize_events.not_joined(victims, job.join_time),))
 
 
 def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:
@@ -398,16 +396,3 @@ def _has_joined(job: TorchJob, pod: PodView | None, joining: Collection[str]) ->
         return False
     at_gate = pod.name in joining and pod.waits and not pod.deleting
     return at_gate or pod.phase == "Succeeded" or (pod.running and not pod.gated)
-
-
-def _scaled(scaling: Scaling, before: int, after: int, now: datetime) -> EmitEvent:
-    who = scaling.request or "its owner"
-    seconds = (now - scaling.since).total_seconds()
-    since = timestamps.format_time(scaling.since.timestamp())
-    return EmitEvent("Scaled", f"from {before} to {after} workers in {seconds:.0f} s, requested by {who} at {since}")
-
-
-def _not_joined(names: tuple[str, ...], time: timedelta) -> EmitEvent:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    message = f"workers did not join within {time.total_seconds():.0f} s: {', '.join(names[:MOST_NAMED])}{more}"
-    return EmitEvent("NotJoined", f"{message}; they are removed, and added again later", warning=True)
