@@ -4,7 +4,7 @@ One rule: this module only reads. An object that is forbidden or missing becomes
 nevertheless.
 """
 
-from coordinator.cli import output
+from coordinator.cli import in_place, output
 from coordinator.cli.job_details import JobContext
 from crds import labels, owners
 from crds.api_resources import EVENTS, PODS, RESOURCE_QUOTAS
@@ -42,6 +42,8 @@ def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) 
         quotas = _quotas(cluster, item)
     except errors.Forbidden as error:
         notes.append(f"note: the current usage of ResourceQuotas is not shown: {error}")
+    if (obstacle := in_place.find_obstacle(cluster, item, embedded=embedded)) is not None:
+        notes.append(f"note: {obstacle.field}: {obstacle.message}")
     return JobContext(
         pods=tuple(pods),
         groups=groups,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 import yaml
 
-from coordinator.cli import outlook
+from coordinator.cli import in_place, outlook
 from coordinator.cli.outlook import CheckedJob, CheckJobs
 from coordinator.errors import CoordinatorError
 from coordinator.routing.feasibility import Obstacle
@@ -84,18 +84,21 @@ def submit(
     dry_run: bool,
     check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
     anyway: bool = False,
+    embedded: bool = False,
     tell: Callable[[str], object] = lambda _: None,
 ) -> list[JobKey]:
     """Check every document, then create all jobs; return their keys in the same order.
 
     If a job is refused nevertheless, the jobs before it are deleted. `check_jobs` finds the jobs that could never run.
-    They are refused, or, with `anyway`, `tell` gets a warning. Raises `outlook.NeverRuns` for such jobs, and
-    PartlySubmitted if created jobs could not be deleted.
+    They are refused, or, with `anyway`, `tell` gets a warning. `embedded` means a local cluster.
+
+    Raises `outlook.NeverRuns` for such jobs, and PartlySubmitted if created jobs could not be deleted.
     """
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     checked = [_check(cluster, document) for document in documents]
-    for warning in outlook.collect_warnings(_judge(documents, checked, check_jobs, tell), anyway=anyway):
+    judged = _judge(documents, checked, check_jobs, tell) + _not_in_place(cluster, documents, embedded=embedded)
+    for warning in outlook.collect_warnings(judged, anyway=anyway):
         tell(warning)
     created: list[JobKey] = []
     try:
@@ -124,6 +127,11 @@ def _judge(
         CheckedJob(document.source, _name(document), (*refused, *of_job))
         for document, (_, refused), of_job in zip(documents, checked, reported, strict=True)
     ]
+
+
+def _not_in_place(cluster: Cluster, documents: list[Submission], *, embedded: bool) -> list[CheckedJob]:
+    found = ((each, in_place.find_obstacle(cluster, each.body, embedded=embedded)) for each in documents)
+    return [CheckedJob(each.source, _name(each), (obstacle,)) for each, obstacle in found if obstacle is not None]
 
 
 def _name(document: Submission) -> str:

@@ -61,6 +61,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
         dry_run=dry_run,
         check_jobs=check_jobs,
         anyway=anyway,
+        embedded=session.target.data is not None,
         tell=partial(click.echo, err=True),
     ):
         click.echo(key)
