@@ -9,13 +9,16 @@ from typing import Any
 from unittest.mock import patch
 
 from coordinator.cache.watches import Watches
-from coordinator.routing import pod_charges, rebuilt_state
+from coordinator.routing import growth, held_charges, pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
 from reconcilers import reconcile
 from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
-from reconcilers.plan import backoff, failures, progress
-from reconcilers.pods import measure
+from reconcilers.plan import backoff, failures, lifecycle, progress, scaling
+from reconcilers.plan import plan as planning
+from reconcilers.plan.start_gates import StartGates
+from reconcilers.pods import measure, task_members
+from reconcilers.pods.grants import Grant
 from reconcilers.values import DeleteObject, DeletePods, Plan, WriteStatus
 from reconcilers.views.pod_group_view import GroupReader
 from tests.doubles.memory_store import MemoryStore
@@ -27,6 +30,8 @@ from tests.faults.world import World
 _take, _remove, _pods_of = rebuilt_state.compute, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
+_finish_removal, _growth = scaling._finish_removal, growth.entry
+_advance, _recovery = planning.Advance, planning._recovery_context
 
 
 def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:
@@ -73,6 +78,48 @@ def _sorted(first: Callable[[Any], bool]) -> Callable[..., Plan]:
 
 def _faults_of_any_time(job: Any, pods: Any, *about: Any) -> Any:
     return _faults(job, [replace(pod, restart=job.status.restart_generation) for pod in pods], *about)
+
+
+def _grown_at_once(run: Any, **about: Any) -> Any:
+    """Advance a job with all the workers that its owner wants, under an admission of fewer."""
+    wish = run.wanted.spec.worker_count
+    if wish > (run.admission.workers or wish):
+        grown = Grant(run.wanted, run.admission.model_copy(update={"workers": wish}))
+        run = replace(run, job=grown.job, members=grown.members)
+    return _advance(run=run, **about)
+
+
+def _recover_victims(active: Any, *about: Any) -> Any:
+    """Judge the ends of removed workers like those of others."""
+    job, members = active.wanted, task_members.members(active.wanted, active.admission.attempt, range(4))
+    return _recovery(replace(active, job=job, pods=(*active.pods, *active.removed), members=members), *about)
+
+
+def _vacated_by_surplus(active: Any, *_: Any) -> Any:
+    surplus = active.removed
+    return lifecycle.DeletePodsFirst((*active.pods, *surplus)) if surplus else None
+
+
+def _lower_at_once(job: Any) -> Any:
+    """Write the smaller grant while the victims still exist."""
+    return _finish_removal(replace(job, run=replace(job.run, removed=())))
+
+
+def _census_without_growths(jobs: Any, pods: Any, *about: Any, **more: Any) -> Any:
+    old = [pod for pod in pods if not pod.name.endswith(("-2", "-3"))]
+    return _take([replace(job, admission=_ungrown(job.admission)) for job in jobs], old, *about, **more)
+
+
+def _ungrown(admission: Any) -> Any:
+    if admission is None or not admission.grown:
+        return admission
+    charge = {name: amount - 1000 * (name == "cpu") for name, amount in admission.charge.items()}
+    return admission.model_copy(update={"charge": charge})
+
+
+def _growth_of_the_job(job: Any, *about: Any) -> Any:
+    found = _growth(job, *about)
+    return None if found is None else replace(found, submitted=job.submitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +177,24 @@ MUTATIONS: dict[str, Mutation] = {
         failures, "find_faults", _faults_of_any_time, ("disrupted",), ("kill>",)
     ),
     "nobody backs off": Mutation(backoff, "remaining_pause", lambda *_: 0.0, ("backoff",), ("kill>",)),
+    "workers are made before they are granted": Mutation(
+        planning, "Advance", _grown_at_once, ("growwait",), ("yield",)
+    ),
+    "a charge is lowered while victims occupy": Mutation(
+        scaling, "_finish_removal", _lower_at_once, ("shrink",), ("yield",)
+    ),
+    "a declined growth is kept": Mutation(
+        held_charges, "find_surplus", lambda *_: None, ("growback",), ("yield",), True
+    ),
+    "a rebuild forgets a growth": Mutation(
+        rebuilt_state, "compute", _census_without_growths, ("grow",), ("flush",), True
+    ),
+    "victims count as failures": Mutation(planning, "_recovery_context", _recover_victims, ("shrinkdead",), ("yield",)),
+    "a growth is as old as its job": Mutation(growth, "entry", _growth_of_the_job, ("growlast",), ("yield",)),
+    "a surplus pod vacates the job": Mutation(lifecycle, "_give_back", _vacated_by_surplus, ("shrink",), ("yield",)),
+    "gates open one by one": Mutation(
+        StartGates, "_is_complete", property(lambda _: True), ("grow",), ("yield",), True
+    ),
     "a group that the cache does not show is none": Mutation(
         GroupReader, "_list_uncached", lambda *_: [], ("staged",), ("lag", "yield"), True
     ),

@@ -51,6 +51,10 @@ class Observer:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._hasty(jobs, by_job)]
         found += self._story.problems(jobs, pods, self._groups())
+        if not self.hurried and self._scenario.never(
+            {each.name: each.manifest() for each in self._api.objects(TORCHJOBS)}
+        ):
+            found.append("what must never be is so")
         found += self._sizes.problems(jobs, pods, now, excused=zombies)
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)

@@ -71,6 +71,13 @@ def test_scenarios_with_faults_reach_their_end_with_the_redis_scripts() -> None:
         "pods are believed whatever queue they name",
         "pods count for what their templates ask for",
         "what happened is counted after its pods are gone",
+        "workers are made before they are granted",
+        "a charge is lowered while victims occupy",
+        "a declined growth is kept",
+        "victims count as failures",
+        "a growth is as old as its job",
+        "a surplus pod vacates the job",
+        "gates open one by one",
     ],
 )
 def test_mutation_of_the_product_is_noticed(mutation: str) -> None:

@@ -32,6 +32,11 @@ def _has_more_than_two(jobs: Mapping[str, Manifest]) -> bool:
     return ((jobs["one"].get("status") or {}).get("admission") or {}).get("workers", 0) > 2
 
 
+def _has_grown_before_the_other_began(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether the younger request of one job was granted before the older one of another."""
+    return _has_more_than_two(jobs) and not (jobs["two"].get("status") or {}).get("attempt")
+
+
 def _last_worker_elsewhere(task_type: str, index: int, ready: list[str]) -> str:
     node = SECOND_NODE if task_type == "worker" and index == 3 else FIRST_NODE
     return node if node in ready else next(iter(ready), "")
@@ -177,6 +182,21 @@ SCENARIOS = (
         steps=((people.workers("one", 2), want("one", 4)), (people.workers("two", 2), want("two", 4))),
         sizes={"one": 4, "two": 4},
         gentle=True,
+    ),
+    Scenario(
+        name="growlast",
+        queues={"a": quota(6)},
+        jobs={
+            "base": {"torchTaskSpecs": {"Worker": task(3)}, **ALL},
+            "one": elastic(2, 2, replicaStep=2),
+            "two": elastic(3, 3),
+        },
+        ends={"base": "Succeeded", **BOTH},
+        steps=((people.phase("two", "Queued"), want("one", 4)),),
+        sizes={"one": 4, "two": 3},
+        never=_has_grown_before_the_other_began,
+        gentle=True,
+        patience=10.0,
     ),
     Scenario(
         name="range",

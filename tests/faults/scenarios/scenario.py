@@ -61,6 +61,8 @@ class Scenario:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
     way, and people have taken all of their steps."""
+    never: Condition = lambda _: False
+    """What must not be, unless a fault lets the owner take a step early."""
     gentle: bool = False
     """Whether no step of people and no failure takes a pod from a job, so that it loses only pods that it named."""
     settings: Mapping[str, Any] = field(default_factory=dict)
