@@ -71,6 +71,10 @@ The message is the restart generation. The status is False, with a reason, if th
 """
 POD_UID = f"{GROUP}/pod-uid"
 """Annotation on a request to recreate containers: the uid of the pod with these containers."""
+CHECKPOINT_REQUESTED = f"{GROUP}/checkpoint-requested"
+"""Annotation on a TorchJob: a number; its workers are asked to save, because some of them are about to be removed."""
+CHECKPOINT_COMPLETED = f"{GROUP}/checkpoint-completed"
+"""Annotation on a TorchJob: the number of the latest request to save that the workers have fulfilled."""
 RESTART_REQUEST = f"{GROUP}/restart-request"
 """Annotation on a TorchJob: a restart that its user requests, as JSON (`crds.torchjob.restart_requests`)."""
 

@@ -173,6 +173,13 @@ class PatchObject:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotateJob:
+    """Merge annotations into the job. The other actions go on without it where the account may not patch jobs."""
+
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteObject:
     """Delete exactly one object other than a pod, if it still exists."""
 
@@ -229,6 +236,7 @@ Action = (
     | PatchPodMetadata
     | CreateObject
     | PatchObject
+    | AnnotateJob
     | DeleteObject
     | PatchRequest
     | SetWorkers

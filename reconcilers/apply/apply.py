@@ -36,6 +36,7 @@ from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
+    AnnotateJob,
     CreateObject,
     CreatePods,
     CreateService,
@@ -173,8 +174,10 @@ class Application:
             case _:
                 self._do_beside(action)
 
-    def _do_beside(self, action: CreateService | DeleteService | CreateObject | PatchObject | DeleteObject) -> None:
-        """Carry out an action on an object that is neither the job nor a pod."""
+    def _do_beside(
+        self, action: CreateService | DeleteService | CreateObject | PatchObject | AnnotateJob | DeleteObject
+    ) -> None:
+        """Carry out an action beside the job's pods and status."""
         objects = self._objects
         match action:
             case CreateService(manifest):
@@ -185,6 +188,8 @@ class Application:
                 self._in_parallel(partial(objects.create, resource, remedy), [manifest], fenced=True)
             case PatchObject(resource, name, change):
                 self._in_parallel(partial(objects.patch, resource, name), [change], fenced=True)
+            case AnnotateJob(annotations):
+                self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case DeleteObject(resource, name, uid):
                 self._in_parallel(partial(objects.delete, resource, name), [uid])
 

@@ -5,6 +5,7 @@ deleted, and the key is observed again. An object that is not torchq's blocks th
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crds import owners
@@ -75,6 +76,14 @@ class ObjectWriter:
             if not is_namesake(error):
                 raise
             raise ObserveAgain(self.name_retry) from error
+
+    def annotate_job(self, annotations: Mapping[str, str]) -> None:
+        """Merge annotations into the job, if this account may do that."""
+        change = {"metadata": {"annotations": dict(annotations), "uid": self.key.uid}}
+        try:
+            self.patch(TORCHJOBS, self.key.name, change)
+        except errors.Forbidden as error:
+            log.info("%s: the job is not asked to save: %s", self.key, error)
 
     def patch_request(self, action: PatchRequest) -> Manifest:
         """Change a scale request. Raises ObserveAgain if it has changed since it was observed, or was deleted."""

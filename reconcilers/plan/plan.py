@@ -170,7 +170,7 @@ def _plan_active(
         (
             remaining,
             deadline.remaining(job, active.pods),
-            resize.seconds_to_join,
+            resize.next_change,
             recovery.requeue_after,
             observation.next_dead,
             pauses,
@@ -184,7 +184,7 @@ def _plan_active(
     stuck = bool(deletion.stuck_pods(active.pods))
     advance = Advance(run=active, observation=observation, settings=settings, now=now, stuck=stuck)
     actions = status.write(job, advance.status(), active.pods) + recovery.actions + _steps(advance, deletion)
-    return Plan(actions, earliest((requeue_after, advance.requeue_after)))
+    return Plan(actions + resize.save.actions, earliest((requeue_after, advance.requeue_after)))
 
 
 def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
@@ -200,7 +200,7 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Write the admission, and the request for workers that it does not have; then create what may exist now."""
     admission = _bind_admission(active, settings)
-    rest = scaling.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
+    rest = current.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
     after = status.admit(active.wanted, admission, now).model_copy(update={"scaling": rest})
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now)

@@ -11,6 +11,7 @@ deleted, and the job is charged for it until it no longer exists.
     more workers than are wanted, or than are reserved      victims
     all added workers run, or wait for their rank           the end of the change; the rest goes on waiting
     the time to join is over                                victims: the workers that did not join
+    a removal of running workers, where the job can save    the change; the victims once the workers have saved
     another number of workers is wanted than granted        the change, as the request that the queue waits with
 
 A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
@@ -35,10 +36,11 @@ from reconcilers.plan.restarts import REQUESTING_DRIVERS
 from reconcilers.plan.scale_requests import current, resize_events
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
-from reconcilers.plan.worlds import changes
+from reconcilers.plan.worlds import changes, checkpoints
+from reconcilers.plan.worlds.checkpoints import SaveRequest
 from reconcilers.pods import grants
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import EmitEvent, Observation
+from reconcilers.values import EmitEvent, Observation, earliest
 from reconcilers.views.pod_view import PodView
 
 JOIN_SECONDS = 600
@@ -144,9 +146,24 @@ class Resize:
         """The names of the added workers that wait for their rank at a start gate, or have yet to come there."""
         return [member.name for member in self.run.members.values() if member.joins]
 
-    def joining_only(self, names: Collection[str]) -> bool:
-        """Return whether workers can be removed without a restart of the others."""
-        return frozenset(names) <= frozenset(self.joining)
+    @cached_property
+    def save(self) -> SaveRequest:
+        """The request to save that a removal waits for."""
+        if self.scaling is None or self.victims or max(self.scaling.to, self.wish) >= self.granted:
+            return SaveRequest()
+        return checkpoints.pending(self.run.wanted, self.scaling, self.now)
+
+    @property
+    def next_change(self) -> float | None:
+        """The seconds after which the next write may be due although no event arrives."""
+        return earliest((self.seconds_to_join, self.save.remaining))
+
+    def may_save(self, names: Collection[str]) -> bool:
+        """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
+        they train."""
+        is_running = self.run.job.status.phase == "Running" and not (self.victims or self.has_ended)
+        asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wish < self.granted
+        return asks and is_running and not frozenset(names) <= frozenset((*self.missing, *self.joining))
 
     @property
     def is_restarting(self) -> bool:
@@ -221,19 +238,6 @@ def resize(run: Active, observation: Observation, settings: ReconcileSettings, n
         asked=current.under_way(observation),
         settings=settings,
         now=now,
-    )
-
-
-def rest_of_admission(
-    job: TorchJob, admission: Admission, now: datetime, asked: UnderWay | None = None
-) -> Scaling | None:
-    """Return the request for the workers that a new admission does not have; None if it has all of them."""
-    workers, wish = admission.workers, job.spec.worker_count
-    request = asked.label if asked is not None and asked.to == wish else ""
-    return (
-        None
-        if workers is None or workers >= wish
-        else Scaling(from_workers=workers, to=wish, since=now, request=request)
     )
 
 
@@ -313,12 +317,17 @@ def _remove(job: Resize) -> ScalingStep | None:
     """Name the workers that the job loses, because fewer are wanted or reserved. Named victims stay victims."""
     limit = job.reserved if job.has_ended else min(job.wish, job.reserved)
     names = _leaving(job, len(job.staying) - limit)
-    if not names or (job.is_restarting and not job.joining_only(names)):
+    if not names or (job.is_restarting and not frozenset(names) <= frozenset(job.joining)):
         return None
     scaling, since, deadline = job.scaling, job.now, None
     if scaling is not None:
         goes_on = scaling.to == job.wish or scaling.to < job.granted
         since, deadline = scaling.since if goes_on else job.now, scaling.deadline
+    if job.may_save(names):
+        if scaling is None or scaling.to >= job.granted:
+            return job.write(job.change(from_workers=job.base, since=job.now, deadline=deadline))
+        if job.save.remaining is not None:
+            return None
     victims = (*job.victims, *names)
     return job.write(job.change(from_workers=job.base, since=since, deadline=deadline, victims=victims))
 
@@ -360,25 +369,16 @@ def _give_up(job: Resize, scaling: Scaling) -> ScalingStep:
 
 
 def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:
-    """Return the workers to give up: those that do not run, and as many more as bring the job to one of its sizes.
-
-    At most as many as were added: a worker that is being replaced meanwhile is not given up.
-    """
-    added, missing = job.granted - scaling.from_workers, frozenset(job.missing)
-    order = sorted(job.workers.choose(len(job.staying)), key=lambda name: name not in missing)
-    late = min(sum(name in missing for name in order), added)
-    if job.request.startswith(ALL_OR_NONE):
-        ours = frozenset(job.asked.added if job.asked is not None else ())
-        order, late = sorted(order, key=lambda name: name not in ours), added
-    elif scope := job.run.wanted.spec.worker_range:
-        late = min(added, late + (job.granted - late - scope.least) % scope.step)
-    return tuple(order[:late])
+    """Return the workers to give up; all those that a request has added, if it adds all or none."""
+    ours = job.asked.added if job.asked is not None else ()
+    added, is_whole = job.granted - scaling.from_workers, job.request.startswith(ALL_OR_NONE)
+    return job.workers.choose_late(job.missing, added, job.run.wanted.spec.worker_range, ours if is_whole else None)
 
 
 def _follow_wish(job: Resize) -> ScalingStep | None:
     """Write that more workers are wanted, or that no more are wanted."""
     scaling = job.scaling
-    if job.victims:
+    if job.victims or job.save.remaining is not None:
         return None
     if not job.is_joining and (job.wish <= job.granted or job.has_ended):
         return job.write(None) if scaling is not None else None

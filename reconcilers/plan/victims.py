@@ -14,11 +14,12 @@ others connect to. Masters, the rendezvous store and all other tasks have no vic
 Of equal workers, the one with the highest index goes first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
+from crds.torchjob.worker_range import WorkerRange
 from reconcilers.pods.task_members import PodMember
 from reconcilers.views.pod_view import PodView
 
@@ -40,6 +41,23 @@ class Workers:
         """Return the names of the workers to remove; fewer than `count` if the others have to stay."""
         removable = [member for member in self.members.values() if not self._protection(member)]
         return tuple(member.name for member in sorted(removable, key=self._order)[: max(count, 0)])
+
+    def choose_late(
+        self, missing: Collection[str], added: int, scope: WorkerRange | None, together: Collection[str] | None = None
+    ) -> tuple[str, ...]:
+        """Return the workers to give up because they do not run, and as many more as bring the job to one of its sizes.
+
+        At most as many as were added: a worker that is being replaced meanwhile is not given up. `together` are the
+        workers that were added all or none; all of them are given up.
+        """
+        granted = sum(member.task_type == WORKER for member in self.members.values())
+        order = sorted(self.choose(granted), key=lambda name: name not in missing)
+        late = min(sum(name in missing for name in order), added)
+        if together is not None:
+            order, late = sorted(order, key=lambda name: name not in together), added
+        elif scope is not None:
+            late = min(added, late + (granted - late - scope.least) % scope.step)
+        return tuple(order[:late])
 
     def refusal(self, names: Sequence[str], least: int) -> str:
         """Return why exactly these pods cannot be removed; empty if they can. `least` is the number of workers that the

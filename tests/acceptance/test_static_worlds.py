@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crds import labels
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
 from kube.informer import Informer
@@ -37,6 +38,7 @@ class Noting:
         bounds = {"mode": "InPlaceRestart", "numMinReplicas": 1, "numMaxReplicas": 4, **policy}
         body["spec"] |= {
             "torchElasticPolicy": bounds,
+            "schedulingPolicy": body["spec"].get("schedulingPolicy", {}) | {"checkpointSeconds": 600},
             "torchTaskSpecs": {"Worker": {**tasks["Worker"], "dependsOn": []}},
         }
         self.writes = 0
@@ -74,6 +76,17 @@ class Noting:
     def status(self) -> dict[str, Any]:
         return dict(self.stack.job(self.name)["status"])
 
+    def save(self) -> None:
+        """Wait until the job is asked to save, and answer."""
+
+        def asked() -> Any:
+            return self.stack.job(self.name)["metadata"]["annotations"].get(labels.CHECKPOINT_REQUESTED)
+
+        number = until(asked)
+        assert not self.status()["scaling"]["victims"]
+        note = {"metadata": {"annotations": {labels.CHECKPOINT_COMPLETED: number}}}
+        self.stack.api.patch(TORCHJOBS, self.name, note, "default")
+
     def settle(self, workers: int) -> dict[str, Any]:
         """Wait until a resize has ended, and return the status."""
 
@@ -108,6 +121,7 @@ def test_each_number_of_workers_is_one_world(stack: Stack, tmp_path: Path) -> No
 
         larger, begun = training.uids(), training.writes
         stack.torchq("job", "scale", training.name, "2")
+        training.save()
         shrunk = training.met(2, 2)
         assert places(shrunk, training.name) == [("worker-0", "0", "2"), ("worker-1", "1", "2")]
         after = training.settle(2)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crds import labels
-from crds.api_resources import EVENTS, PODS
+from crds.api_resources import EVENTS, PODS, TORCHJOBS
 from crds.torchjob.status import TorchJobStatus
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task
@@ -107,3 +107,18 @@ def test_removal_closes_the_gap_in_the_ranks(resized: Bench) -> None:
     told = [each for each in resized.cluster.list(EVENTS, resized.namespace).items if each["reason"] == "Scaled"]
     changes = sorted(each["message"].partition(" in ")[0] for each in told)
     assert changes == ["from 2 to 4 workers", "from 4 to 3 workers"]
+
+
+def test_removal_goes_on_where_the_worker_may_not_ask_to_save(resized: Bench) -> None:
+    """The gatekeeper refuses what the role of workers does not grant."""
+    resized.change(torchTaskSpecs={"Worker": {"numTasks": 1}}, schedulingPolicy={"checkpointSeconds": 600})
+    resized.reconcile(times=2)
+    scaling = resized.job.status.scaling
+    assert scaling is not None
+    assert (scaling.victims, labels.CHECKPOINT_REQUESTED in resized.job.metadata.annotations) == ((), False)
+    answer = {labels.CHECKPOINT_COMPLETED: str(int(scaling.since.timestamp()))}
+    resized.cluster.patch(TORCHJOBS, "digits", {"metadata": {"annotations": answer}}, resized.namespace)
+    resized.reconcile()
+    scaling = resized.job.status.scaling
+    assert scaling is not None
+    assert (scaling.victims, resized.counting.calls["patch TorchJob"] > 0) == (("digits-worker-1",), True)

@@ -5,6 +5,7 @@ One rule: every action is checked: no pod without a charge for it, no deletion b
 failure.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from crds import labels
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, EmitEvent, WriteStatus
+from reconcilers.values import Action, AnnotateJob, EmitEvent, WriteStatus
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders, sizes
@@ -46,10 +47,24 @@ class Resizing(Simulation):
         self.manifest["spec"]["suspend"] = value
         self.edit()
 
+    def annotate(self, notes: Mapping[str, str]) -> None:
+        """Change annotations of the job."""
+        assert self.manifest is not None
+        self.manifest["metadata"]["annotations"] |= notes
+        self._touch_job()
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        return self.known.metadata.annotations
+
     def edit(self) -> None:
         assert self.manifest is not None
+        self.manifest["metadata"]["generation"] += 1
+        self._touch_job()
+
+    def _touch_job(self) -> None:
+        assert self.manifest is not None
         metadata = self.manifest["metadata"]
-        metadata["generation"] += 1
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
 
     def give(self, size: int) -> None:
@@ -130,6 +145,8 @@ class Resizing(Simulation):
                 self.events.append(f"{reason}: {message}")
             case WriteStatus():
                 self.writes += 1
+            case AnnotateJob(annotations):
+                self.annotate(annotations)
         super().carry_out(action)
 
     def _create(self, manifest: Any) -> None:
