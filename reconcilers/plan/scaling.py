@@ -156,7 +156,8 @@ class Resize:
     @property
     def next_change(self) -> float | None:
         """The seconds after which the next write may be due although no event arrives."""
-        return earliest((self.seconds_to_join, self.save.remaining))
+        is_late = self.seconds_to_join is not None and self.seconds_to_join <= 0
+        return earliest((None if is_late else self.seconds_to_join, self.save.remaining))
 
     def may_save(self, names: Collection[str]) -> bool:
         """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
@@ -218,8 +219,7 @@ class Resize:
         *,
         join: bool = False,
     ) -> ScalingStep:
-        """Return the write of a change, and of an admission if that changes too. With `join`, workers that have waited
-        for their rank get it."""
+        """Return the write of a change, and of an admission; with `join`, workers that wait for their rank get it."""
         update = {"scaling": scaling, "admission": admission or self.run.job.status.admission}
         after = status.observe_generation(self.run.job).model_copy(update=update)
         in_place = self.settings.in_place in REQUESTING_DRIVERS
@@ -358,13 +358,14 @@ def _follow_join(job: Resize) -> ScalingStep | None:
     return _give_up(job, scaling) if seconds is not None and seconds <= 0 else None
 
 
-def _give_up(job: Resize, scaling: Scaling) -> ScalingStep:
+def _give_up(job: Resize, scaling: Scaling) -> ScalingStep | None:
     """Name the added workers that did not join as victims. The rest of the request waits again after a pause."""
     victims, tries = _late_workers(job, scaling), scaling.tries + 1
+    if not victims:  # they wait for a pod that is never removed, or that is being replaced
+        return None
     pause = timedelta(seconds=status.pause(job.run.job, tries, job.settings.admission_backoff))
     change = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
-    if job.joining:  # those that are at their gates join the others once the victims are gone
-        change["deadline"] = scaling.deadline
+    change["deadline"] = scaling.deadline if job.joining else None  # the others at their gates join later
     return job.write(job.change(from_workers=job.base, **change), (resize_events.not_joined(victims, job.join_time),))
 
 
@@ -372,7 +373,8 @@ def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:
     """Return the workers to give up; all those that a request has added, if it adds all or none."""
     ours = job.asked.added if job.asked is not None else ()
     added, is_whole = job.granted - scaling.from_workers, job.request.startswith(ALL_OR_NONE)
-    return job.workers.choose_late(job.missing, added, job.run.wanted.spec.worker_range, ours if is_whole else None)
+    late = [name for name in job.missing if name in job.joining] if job.joining else job.missing
+    return job.workers.choose_late(late, added, job.run.wanted.spec.worker_range, ours if is_whole else None)
 
 
 def _follow_wish(job: Resize) -> ScalingStep | None:

@@ -192,6 +192,21 @@ class TestGrowth:
         assert job.indexes() == [0, 1, 2, 3, 4, 5]
         assert counts(job)[2] == (0, 0, 1)
 
+    def test_workers_at_their_gates_wait_for_a_lead_that_is_being_replaced(self) -> None:
+        job = resizing(2, **ELASTIC)
+        job.want(3)
+        job.work()
+        job.give(3)
+        job.work()
+        job.run(2)
+        del job.pods["digits-worker-0"]
+        job.now += timedelta(seconds=200)
+        job.work()
+        assert (change(job).victims, job.plan().requeue_after) == ((), None)
+        job.run(0)
+        job.work()
+        assert (scaling(job), grant_of(job), job.known.status.restart_generation) == (None, (3, None, 1), 1)
+
     def test_pause_doubles_with_each_try_and_ends_with_another_request(self) -> None:
         job = resizing(2, **ELASTIC)
         job.want(3)
