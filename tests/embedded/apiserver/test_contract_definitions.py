@@ -211,6 +211,11 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"numMinReplicas": 2}, "minMembers": {"Worker": 2}},
         "spec.minMembers[Worker]",
     ),
+    ("spec", checks.LONG_SHUTDOWN, ".torchElasticPolicy.shutdownTimeoutSeconds"): jobs(
+        {"torchElasticPolicy": {"shutdownTimeoutSeconds": 30}},
+        {"torchElasticPolicy": {"shutdownTimeoutSeconds": 29}},
+        "spec.torchElasticPolicy.shutdownTimeoutSeconds",
+    ),
     ("spec.nprocPerNode", processes.WRONG, ""): jobs({"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"),
     ("spec.torchElasticPolicy.nprocPerNode", processes.WRONG, ""): jobs(
         {"torchElasticPolicy": {"nprocPerNode": 1025}},
@@ -310,7 +315,7 @@ def test_each_cel_rule_refuses_and_accepts_its_examples(
     with pytest.raises(errors.Invalid) as refusal:
         cluster.create(resource, example.refused, namespace if resource.namespaced else "", dry_run=True)
     assert any(
-        each.field == example.field and each.message.endswith(f": {message}") for each in refusal.value.causes
+        each.field == example.field and f": {message}:" in f"{each.message}:" for each in refusal.value.causes
     ), refusal.value.causes
     accepted = cluster.create(resource, example.accepted, namespace if resource.namespaced else "", dry_run=True)
     assert accepted["metadata"]["name"] == example.accepted["metadata"]["name"]

@@ -660,7 +660,10 @@ def scale_scenes(resource: Resource, size: str) -> None:
 
     @scene(USER, resource.plural, "create")
     def _scale_by_a_number(stage: Stage) -> str:
-        stage.job(torchElasticPolicy={}, torchTaskSpecs={"Worker": task(2)})
+        key = stage.job(torchElasticPolicy={}, torchTaskSpecs={"Worker": task(2)})
+        admission = {"queue": TENANT, "attempt": 1, "epoch": 1, "workers": 2}
+        running = {"status": {"phase": "Running", "admission": admission}}
+        stage.admin.patch(TORCHJOBS, key.name, running, TENANT, subresource="status")
         return stage.run(USER, "job", "scale", "train", size)
 
     @scene(USER, resource.plural, "list", "watch")
