@@ -20,7 +20,16 @@ from reconcilers.plan.start_gates import StartGates
 from reconcilers.pods import manifests, start_gate
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreateObject, CreatePods, CreateService, Observation, PatchPodMetadata, earliest
+from reconcilers.values import (
+    Action,
+    CreateObject,
+    CreatePods,
+    CreateService,
+    Observation,
+    PatchObject,
+    PatchPodMetadata,
+    earliest,
+)
 from reconcilers.views import pod_view
 
 
@@ -56,6 +65,11 @@ class Advance:
         if not self.settings.make_pods:
             return Groups()
         return self.scheduling.groups(self.progress, self.observation.groups, self.run.pods)
+
+    @property
+    def changed_groups(self) -> tuple[Action, ...]:
+        """The changes of existing groups alone."""
+        return tuple(action for action in self.groups.actions if isinstance(action, PatchObject))
 
     def status(self) -> TorchJobStatus:
         """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""

@@ -27,6 +27,7 @@ from reconcilers.values import (
     EmitEvent,
     Observation,
     OverQuota,
+    PatchObject,
     Plan,
     RaiseCharge,
     earliest,
@@ -96,7 +97,12 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
             return Plan(services + status.write(requeue.job, after, ()) + groups + _requeue_events(after))
         case Active() as active:
             result = _plan_active(active, observation, settings, deletion, deadline)
-            return replace(result, actions=result.actions + _delete_removed(active, result, deletion))
+            removals = _delete_removed(active, result, deletion)
+            if removals and not any(isinstance(action, PatchObject) for action in result.actions):
+                # The minimum of a group is lowered before any of its pods goes: a restart of the others may come first.
+                advance = Advance(run=active, observation=observation, settings=settings, now=now)
+                removals = (*advance.changed_groups, *removals)
+            return replace(result, actions=result.actions + removals)
 
 
 def _seconds_to_deadline(observation: Observation, deadline: Deadline) -> float | None:
