@@ -67,7 +67,7 @@ def test_page_lists_every_field_that_has_to_do_with_the_number_of_workers() -> N
         for name, field in model.model_fields.items()
     }
     admission = {f"status.admission.{name}" for name in ("workers", "indexes", "grown", "declined")}
-    others = {"spec.minMembers.Worker", "status.trainingRestarts"}
+    others = {"spec.schedulingPolicy.checkpointSeconds", "spec.minMembers.Worker", "status.trainingRestarts"}
     assert named == expected | admission | others
 
 
