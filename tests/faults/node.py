@@ -46,8 +46,8 @@ class Pod:
         self.single = spec.get("schedulerName") != GANG_SCHEDULER
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
-        self.meets = labels.RENDEZVOUS_ID in notes
-        """Whether it meets others at a store, so that it matters when it reaches its gate."""
+        self.meets = labels.RENDEZVOUS_ID in notes or (has_gate and self.single)
+        """Whether it starts together with others, so that it matters when it reaches its gate."""
         self.arrived = bool(status.get("initContainerStatuses"))
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")

@@ -61,6 +61,8 @@ class Sizes:
     def __init__(self, spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         policy, admission = spec.get("torchElasticPolicy"), status.get("admission") or {}
         self.elastic = policy is not None and "Worker" in spec["torchTaskSpecs"]
+        self.static = self.elastic and (policy or {}).get("mode", STORE) != STORE
+        """Whether its workers have ranks, which change with their number."""
         self.wish: int = spec["torchTaskSpecs"].get("Worker", {}).get("numTasks", 1)
         bound = (policy or {}).get("numMinReplicas") or (spec.get("minMembers") or {}).get("Worker")
         self.least: int = bound or (1 if self.elastic else self.wish)
@@ -89,7 +91,8 @@ class Job:
         self.status: Mapping[str, Any] = manifest.get("status") or {}
         self.name: str = manifest["metadata"]["name"]
         self.deleting = "deletionTimestamp" in manifest["metadata"]
-        scope = "Task" if "torchElasticPolicy" in spec else "Job"
+        meets = (spec.get("torchElasticPolicy") or {"mode": ""}).get("mode", STORE) == STORE
+        scope = "Task" if meets else "Job"
         self.whole: bool = (spec.get("restartScope") or scope) == "Job"
         self.admission: Mapping[str, Any] = self.status.get("admission") or {}
         self.sizes = Sizes(spec, self.status)
@@ -147,7 +150,9 @@ class Pod:
         self.phase: str = (manifest.get("status") or {}).get("phase") or "Pending"
         gates = [each["name"] for each in manifest["spec"].get("initContainers") or ()]
         self.gated = GATE in gates
-        self.opened = bool((manifest["metadata"].get("annotations") or {}).get(labels.START))
+        notes = manifest["metadata"].get("annotations") or {}
+        self.opened = bool(notes.get(labels.START))
+        self.rank, self.world = notes.get(labels.RANK, ""), notes.get(labels.WORLD_SIZE, "")
         states = (manifest.get("status") or {}).get("initContainerStatuses") or ()
         self.arrived: str = next((each["state"]["running"]["startedAt"] for each in states), "")
         """When it reached its gate."""

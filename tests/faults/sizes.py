@@ -50,6 +50,7 @@ class SizeWatch:
             self._named |= {pod.uid: mark(pod) for pod in own if pod.name in job.sizes.victims}
             yield from _bounds(job)
             yield from _surplus(job, own)
+            yield from _worlds(job, own)
             found += [*self._hasty(job, own), *self._opened(job, own, now)]
             if self._gentle:
                 found += self._deleted(uid, job, own)
@@ -82,6 +83,12 @@ class SizeWatch:
             if not (pod.gated and pod.opened and pod.task == "worker") or pod.uid in self._open:
                 continue
             self._open.add(pod.uid)
+            if job.sizes.static:
+                if pod.uid in self._pods and not _is_current(job, pod):
+                    yield f"the gate of pod {pod.name} opened before it was in the world"
+                if any(each.occupies and not _is_current(job, each) for each in pods):
+                    yield f"the gate of pod {pod.name} opened while pods of an earlier world were there"
+                continue
             when = (pod.job, pod.attempt, pod.restart)
             together = when not in self._met or "deadline" in job.sizes.scaling
             self._met.add(when)
@@ -128,6 +135,15 @@ def _surplus(job: Job, pods: list[Pod]) -> Iterator[str]:
     granted = job.sizes.granted
     if granted and sum(pod.attempt == job.admission["attempt"] for pod in workers) > granted:
         yield f"job {job.name} has more workers than it was granted"
+
+
+def _worlds(job: Job, pods: list[Pod]) -> Iterator[str]:
+    """Yield a job whose workers are in different worlds, or of which two have one rank."""
+    together = [pod for pod in pods if job.sizes.static and pod.rank and pod.opened and _is_current(job, pod)]
+    if len({pod.world for pod in together}) > 1 or len({pod.rank for pod in together}) < len(together):
+        yield f"pods of {job.name} are in different worlds"
+    if any(int(pod.rank) >= int(pod.world) for pod in together):
+        yield f"pods of {job.name} have ranks beyond their world"
 
 
 def _are_there(job: Job, pods: list[Pod], now: float) -> bool:

@@ -23,6 +23,8 @@ class Story:
         self._bound: dict[tuple[str, int], set[str]] = {}
         """The uids of the pods that were bound with a group, by job and attempt."""
         self._counts: dict[str, tuple[int, ...]] = {}
+        self._changes: dict[str, set[frozenset[str]]] = {}
+        """The victims that each job with ranks has named."""
         self._late: dict[str, set[int]] = {}
         """The restart generations in which the pods of a job did not run in time, by job."""
         self._sizes: dict[tuple[str, int, str], frozenset[int]] = {}
@@ -115,9 +117,16 @@ class Story:
         late = self._late.setdefault(uid, set())
         if job.late:
             late.add(job.generation)
-        if job.generation > sum(job.counts) + self._requests + len(late) and not self._interruptions.get(uid):
+        due = sum(job.counts) + self._requests + len(late) + self._resizes(uid, job)
+        if job.generation > due and not self._interruptions.get(uid):
             self._wrong.append(f"job {job.name} was restarted {job.generation} times, for {job.counts} reasons")
         self._counts[uid] = job.counts
+
+    def _resizes(self, uid: str, job: Job) -> int:
+        """Return how often a job with ranks may have restarted all pods because of growths and removals."""
+        sizes, found = job.sizes, self._changes.setdefault(uid, set())
+        found |= {sizes.victims} if sizes.static and sizes.victims else set()
+        return sizes.grown + len(found) if sizes.static else 0
 
 
 def _when(pod: Pod) -> tuple[str, int, int]:
