@@ -107,3 +107,10 @@ def test_pod_on_its_way_to_the_gate_stays() -> None:
     coming = replace(NEW, node="", shut_since=math.inf)
     assert marked(step(done(0), coming)) == [0, 2]
     assert not any(isinstance(each, DeletePods) for each in step(worker(0), coming).actions)
+
+
+def test_requests_to_kruise_follow_the_places() -> None:
+    healing = [worker(index, self_healing=True) for index in range(2)]
+    found = step(*healing, NEW, driver="kruise").actions
+    assert [type(each).__name__ for each in found] == ["PatchPodMetadata"] * 2 + ["CreateObject"] * 2
+    assert not any(labels.RESTART_CONTAINERS in note for _, note in notes(step(*healing, NEW, driver="kruise")))
