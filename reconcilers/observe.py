@@ -105,7 +105,7 @@ class Observer:
             draining=self._draining(job, task.reservation),
             groups=self._groups(task.key, job),
             recreations=self._recreations(task.key),
-            requests=self._requests(task.key, manifest),
+            requests=self._requests(task.key, manifest, uncached=isinstance(job, TorchJob) and _begins_to_scale(job)),
             dead_nodes=health.dead,
             leaving_nodes=self._leaving(job, pods),
             next_dead=health.next,
@@ -206,11 +206,11 @@ class Observer:
         except errors.NotFound:
             return None
 
-    def _requests(self, key: JobKey, manifest: Manifest | None) -> tuple[RequestView, ...]:
+    def _requests(self, key: JobKey, manifest: Manifest | None, *, uncached: bool) -> tuple[RequestView, ...]:
         """Return the scale requests for the job; a request that waits for its job counts only while there is none."""
         if self.requests is None:
             return ()
-        found = (request for request in self.requests.of(key) if request.is_for(key.uid))
+        found = (request for request in self.requests.of(key, uncached=uncached) if request.is_for(key.uid))
         return tuple(request for request in found if manifest is None or request.uid != key.uid)
 
     def _parse(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:
@@ -235,6 +235,14 @@ class Observer:
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
         return [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
+
+
+def _begins_to_scale(job: TorchJob) -> bool:
+    """Return whether the number of workers of a job is about to change, for a request that a cache may not show yet."""
+    admission, scaling, wish = job.admission, job.status.scaling, job.spec.worker_count
+    if admission is None or admission.workers is None or job.is_finished:
+        return False
+    return wish != admission.workers and (scaling is None or scaling.to != wish)
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:

@@ -1,7 +1,8 @@
 """The scale requests of one job, from a cache that may be behind this process's own writes.
 
 One rule: a request that the cache does not show as this process has written it is read from the API server. Otherwise
-the same step would be planned again, and the API server would refuse it.
+the same step would be planned again, and the API server would refuse it. Before the number of workers of a job begins
+to change, all requests of its namespace are read: what the cache has not heard of may say which workers go.
 """
 
 import threading
@@ -9,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from crds import scale_request
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
@@ -29,12 +31,13 @@ class RequestReader:
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, key: JobKey) -> tuple[RequestView, ...]:
+    def of(self, key: JobKey, *, uncached: bool = False) -> tuple[RequestView, ...]:
         """Return the requests that name a job, oldest first. Raises any ClusterError of the API server."""
         if self.cache is None:
             return ()
-        cached = self.cache.indexed(f"{key.namespace}/{key.name}")
-        return tuple(sorted(self._current(cached), key=lambda request: request.place))
+        place = f"{key.namespace}/{key.name}"
+        found = self._list(place, key.namespace) if uncached else self._current(self.cache.indexed(place))
+        return tuple(sorted(found, key=lambda request: request.place))
 
     def wrote(self, versions: Mapping[str, int]) -> None:
         """Remember the versions of requests that this process has written, by uid."""
@@ -43,6 +46,15 @@ class RequestReader:
                 self._written[uid] = max(version, self._written.pop(uid, 0))
             while len(self._written) > REMEMBERED:
                 self._written.popitem(last=False)
+
+    def _list(self, place: str, namespace: str) -> Iterator[RequestView]:
+        for resource in scale_request.RESOURCES.values():
+            try:
+                listed = self.cluster.list(resource, namespace)
+            except errors.NotFound:
+                continue  # the API server does not serve the kind
+            requests = map(scale_request_view.trim, listed.items)
+            yield from (request for request in requests if scale_request_view.job_place(request) == place)
 
     def _current(self, cached: list[RequestView]) -> Iterator[RequestView]:
         for request in cached:

@@ -40,7 +40,8 @@ VOLCANO = (POD_GROUPS, GANG_QUEUES)
 def catalog() -> Catalog:
     """Return the kinds that are served: the built-in ones, torchq's, and Volcano's."""
     made = Catalog(builtins.kinds())
-    for definition in (ours.torchjob(), ours.tenant_queue(), volcano_crds.pod_group(), volcano_crds.queue()):
+    own = (ours.torchjob(), ours.tenant_queue(), ours.scale_out(), ours.scale_in())
+    for definition in (*own, volcano_crds.pod_group(), volcano_crds.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
         definitions.complete(definition, None)
         kind = definitions.kind_of(definition)
@@ -214,7 +215,8 @@ class Api:
                 manifest["metadata"]["uid"] = self._writer.next_uid()
             return self.store.put(where.kind.storage, manifest).manifest()
         answer = self._ask(request, query, where)
-        if self.store.revision == revision + 1:
+        is_deleted = before is not None and self._find(where) is None  # it had waited for its last finalizer
+        if self.store.revision == revision + 1 and not is_deleted:
             _WRITES[key] = orjson.dumps(answer)
         return answer
 

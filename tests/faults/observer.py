@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from crds.api_resources import POD_GROUPS, PODS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from kube.api import Manifest
 from tests.faults.api import Api
 from tests.faults.places import Place
 from tests.faults.readings import UNITS, Group, Job, Pod
@@ -33,6 +34,8 @@ class Observer:
         """How often the owner interrupted a job, by uid. An interrupted job may start its pods again."""
         self._story = Story(requests=scenario.requests, tampered=scenario.tampered, interruptions=self.interruptions)
         self._sizes = SizeWatch(gentle=scenario.gentle)
+        self._outcomes: dict[str, str] = {}
+        """The last phase of each scale request, by name."""
         self._settled: set[str] = set()
         """The uids of the jobs that have reached the size with which they end."""
         self._strangers: dict[tuple[str, str, str], str] = {}
@@ -45,6 +48,7 @@ class Observer:
         With `zombies`, pods that were made twice or too early are no violation: they cannot be undone, only deleted.
         """
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
+        self._outcomes |= {each["metadata"]["name"]: _phase(each) for each in self._requests()}
         pods = self._pods()
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
@@ -77,6 +81,8 @@ class Observer:
         held = next((charge for key, charge in self._place.reservations().items() if key.uid == uid), None)
         if held is None or (held.grown, dict(held.charge)) != (job.sizes.grown, job.admission.get("charge")):
             found.append(f"job {job.name} is charged {held and dict(held.charge)}, not what its admission says")
+        left = [each["metadata"]["name"] for each in self._requests()]
+        found += [f"scale request {name} is under way" for name in left]
         if job.sizes.wish == size and any(key.uid == uid for key in self._place.growths()):
             found.append(f"job {job.name} waits for workers that it does not want")
         return found
@@ -99,6 +105,9 @@ class Observer:
                 found.append(f"job {name} is over and still being scaled")
             if job and not job.finished and name in self._scenario.sizes:
                 found += self._unrest(next(each.uid for each in self._api.objects(TORCHJOBS) if each.name == name), job)
+        for name, phase in self._scenario.outcomes.items():
+            if phase and self._outcomes.get(name, phase) != phase:
+                found.append(f"scale request {name} is {self._outcomes[name]}, should be {phase}")
         return [*found, *(f"group {each.name} is left of a job that is over" for each in self._groups()), *self._lost()]
 
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
@@ -106,6 +115,10 @@ class Observer:
         expected = self._scenario.disruptions.get(name, 0) if job else 0
         if disruptions != expected and not (self.hurried and disruptions < expected):
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
+
+    def _requests(self) -> list[Manifest]:
+        """Return the scale requests. Those of scenarios are deleted as soon as they are over."""
+        return [each.manifest() for kind in (SCALE_OUTS, SCALE_INS) for each in self._api.objects(kind)]
 
     def remember_strangers(self) -> None:
         """Record the current pods and groups without an owner: they belong to no job and must stay."""
@@ -249,6 +262,10 @@ class Observer:
             mark = (job, name, attempt, restart)
             if made > 1 + self._failed[mark] + removed[mark] + self.interruptions[job]:
                 yield f"pod {name} was made {made} times in attempt {attempt}, restart {restart}"
+
+
+def _phase(request: Manifest) -> str:
+    return str((request.get("status") or {}).get("phase", ""))
 
 
 def _parsed(pool: str) -> dict[str, int]:

@@ -21,6 +21,7 @@ from coordinator.leader.election import LeaderElection
 from coordinator.leader.router import MissingCharge
 from coordinator.settings import Settings
 from coordinator.worker.process import EXPECTED, reconcile_settings
+from crds import scale_request
 from crds.api_resources import POD_GROUPS
 from gang.values import GroupView
 from kube import errors as cluster_errors
@@ -36,6 +37,7 @@ from reconcilers.reconcile import Caches, Reconciler
 from reconcilers.views.node_view import nodes_informer
 from reconcilers.views.pod_group_view import groups_informer
 from reconcilers.views.queue_view import queues_informer
+from reconcilers.views.scale_request_view import RequestView, requests_informer
 from tests.faults.api import ApiClient
 from tests.faults.caches import Cache, Feed, Logs
 from tests.faults.fibers import Fiber
@@ -57,6 +59,8 @@ class Host(Protocol):
     place: Place
     logs: Logs
     settings: Settings
+    has_requests: bool
+    """Whether there may be scale requests."""
 
     def clock(self) -> float:
         """Return the seconds since 1970."""
@@ -91,7 +95,7 @@ class Process:
         self.feeds: list[Feed] = []
         self.look_at = 0.0
         """The time at which the process looks again for kinds that are not installed."""
-        self._foreign: OptionalKinds[Any] | None = None
+        self._foreign: list[OptionalKinds[Any]] = []
         self.keep_at = host.clock()
         self.cluster: Any = Door("api", host.client, self.gate, cluster_errors.Unreachable)
 
@@ -103,7 +107,8 @@ class Process:
 
     def follow(self, foreign: OptionalKinds[Any]) -> None:
         """Let it look for optional kinds without a thread, and follow installed ones through feeds."""
-        self._foreign, make = foreign, foreign._informer
+        self._foreign.append(foreign)
+        make = foreign._informer
 
         def unstarted(resource: Any) -> Informer[Any]:
             informer = make(resource)
@@ -133,14 +138,15 @@ class Process:
 
     def _look(self) -> bool:
         """Ask the API server for missing kinds, and return whether it answered."""
-        assert self._foreign is not None
         self.look_at = math.inf  # one of its threads asks already
         try:
-            self._foreign.discover()
+            for kinds in self._foreign:
+                kinds.discover()
         except cluster_errors.ClusterError:
             self.look_at = 0.0
             return False
-        self.look_at = self.host.clock() + LOOK_SECONDS if self._foreign._missing else math.inf
+        is_missing = any(kinds._missing for kinds in self._foreign)
+        self.look_at = self.host.clock() + LOOK_SECONDS if is_missing else math.inf
         return True
 
     def due(self) -> float:
@@ -174,6 +180,8 @@ class CoordinatorProcess(Process):
         )
         self.feed(*self.watches.informers)
         self.follow(self.watches.foreign)
+        if host.has_requests:
+            self.follow(self.watches.requests.kinds)
         self.term: ControlLoop | None = None
         self.retry_at = self.resync_at = 0.0
 
@@ -276,6 +284,11 @@ class WorkerProcess(Process):
             self.cluster.serves, (POD_GROUPS,), partial(groups_informer, self.cluster)
         )
         self.follow(self.groups)
+        requests: OptionalKinds[RequestView] | None = None
+        if host.has_requests:
+            kinds = scale_request.RESOURCES.values()
+            requests = OptionalKinds(self.cluster.serves, kinds, partial(requests_informer, self.cluster))
+            self.follow(requests)
         settings = replace(
             reconcile_settings(host.settings),
             master_address="loopback" if loopback else "service",
@@ -288,7 +301,7 @@ class WorkerProcess(Process):
             cache,
             settings,
             host.clock,
-            Caches(queues=self.queues, groups=self.groups, nodes=self.nodes),
+            Caches(queues=self.queues, groups=self.groups, nodes=self.nodes, requests=requests),
         )
         self._outage = OutageLog(log, host.clock)
         self.runs = TaskRunner(

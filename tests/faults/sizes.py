@@ -107,6 +107,7 @@ def unrest(job: Job, pods: Sequence[Pod], size: int) -> list[str]:
     workers = [pod for pod in pods if pod.task == "worker" and _is_current(job, pod)]
     found = {
         f"job {name} has {sizes.granted} workers, should have {size}": sizes.granted != size,
+        f"job {name} wants {sizes.wish} workers": sizes.wish != size,
         f"job {name} is being scaled: {dict(sizes.scaling)}": bool(sizes.scaling) and sizes.wish == size,
         f"job {name} has {len(workers)} worker pods": len(workers) != size,
         f"job {name} has shut gates": any(pod.gated and not pod.opened for pod in workers),

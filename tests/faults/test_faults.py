@@ -59,6 +59,11 @@ def test_scenarios_with_faults_reach_their_end_with_the_redis_scripts() -> None:
 
 
 @pytest.mark.timeout(600)
+def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> None:
+    _check(islice(hunt.one_each("shrinknamed", ["lag"]), 0, None, 9))
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mutation",
     [

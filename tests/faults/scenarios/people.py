@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from crds import labels, timestamps
-from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Manifest
 from tests.faults.api import ApiClient
@@ -125,10 +125,23 @@ def delete_group(job: str, group: str) -> Step:
     """Return the step that deletes a pod group by hand and marks the job as tampered with."""
 
     def step(cluster: ApiClient) -> None:
-        cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": {TAMPERED: "yes"}}}, NAMESPACE)
+        tamper(job)(cluster)
         cluster.delete(POD_GROUPS, group, NAMESPACE)
 
     return step
+
+
+def scale(name: str, job: str, **spec: Any) -> Step:
+    """Return the step that creates a scale request: a ScaleOut with `toAdd`, else a ScaleIn."""
+    resource = SCALE_OUTS if "toAdd" in spec else SCALE_INS
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+    request = {**body, "spec": {"selector": {"name": job}, "ttlSecondsAfterFinished": 0, **spec}}
+    return lambda cluster: cluster.create(resource, request, NAMESPACE)
+
+
+def tamper(job: str) -> Step:
+    """Return the step that marks a job."""
+    return lambda cluster: cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": {TAMPERED: "yes"}}}, NAMESPACE)
 
 
 def tampered(job: str) -> Condition:
@@ -145,7 +158,7 @@ def evict(job: str, pod: str) -> Step:
         try:
             cluster.patch(PODS, pod, {"status": status}, NAMESPACE, subresource="status")
         except errors.NotFound:
-            cluster.patch(TORCHJOBS, job, {"metadata": {"annotations": {TAMPERED: "yes"}}}, NAMESPACE)
+            tamper(job)(cluster)
 
     return step
 

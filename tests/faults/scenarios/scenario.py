@@ -61,6 +61,9 @@ class Scenario:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
     way, and people have taken all of their steps."""
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+    """The last phase of each scale request, by name; empty if any is right. There is none if a step of people
+    comes early."""
     never: Condition = lambda _: False
     """What must not be, unless a fault lets the owner take a step early."""
     gentle: bool = False

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crds import labels, scale_request
-from crds.api_resources import SCALE_OUTS
+from crds.api_resources import SCALE_INS, SCALE_OUTS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from reconcilers.views import scale_request_view
@@ -73,3 +73,12 @@ def test_request_is_read_again_if_the_cache_is_behind_its_own_write(cluster: Kub
     cluster.patch(SCALE_OUTS, old.name, {"metadata": {"finalizers": None}}, namespace)
     cluster.delete(SCALE_OUTS, old.name, namespace)
     assert reader.of(key) == ()
+
+
+def test_reader_lists_requests_that_the_cache_does_not_show(cluster: KubernetesCluster, namespace: str) -> None:
+    for name, job in (("first", "train"), ("other", "else"), ("second", "train")):
+        body = scale_request.manifest("ScaleIn", job, toDelete={"count": 1}) | {"metadata": {"name": name}}
+        cluster.create(SCALE_INS, body, namespace)
+    reader, key = RequestReader(cluster, Outdated([])), JobKey(namespace, "train", "uid")
+    assert reader.of(key) == ()
+    assert [request.name for request in reader.of(key, uncached=True)] == ["first", "second"]
