@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers import sizes
+from tests.support.reconcilers.builders import UID
 from tests.support.reconcilers.resizing import Resizing, resizing
 
 MOST = 6
@@ -27,10 +28,14 @@ class Resized(RuleBasedStateMachine):
         wish=st.integers(2, MOST),
         scope=st.sampled_from(["Task", "Job"]),
         driver=st.sampled_from(["local", "recreate"]),
+        seconds=st.sampled_from([0, 30]),
     )
-    def begin(self, least: int | None, wish: int, scope: str, driver: Literal["local", "recreate"]) -> None:
+    def begin(
+        self, least: int | None, wish: int, scope: str, driver: Literal["local", "recreate"], seconds: int
+    ) -> None:
         policy: dict[str, Any] = POLICY if least is None else POLICY | {"numMinReplicas": least}
-        self.job = resizing(wish, torchElasticPolicy=policy, restartScope=scope, backoffLimit=1000)
+        spec = {"restartScope": scope, "backoffLimit": 1000, "schedulingPolicy": {"checkpointSeconds": seconds}}
+        self.job = resizing(wish, torchElasticPolicy=policy, **spec)
         self.job.settings = ReconcileSettings(admission_timeout=0.0, restart_backoff=0.0, in_place=driver)
         self.least, self.failed = least or 1, False
 
@@ -70,6 +75,11 @@ class Resized(RuleBasedStateMachine):
             self.failed = True
             self.job.pods[pod.name] = replace(pod, phase="Failed", exit_code=137, reason="OOMKilled")
 
+    @rule(index=st.integers(0, MOST - 1))
+    def lose(self, index: int) -> None:
+        """Somebody deletes a pod with a grace of zero."""
+        self.failed = self.job.pods.pop(f"digits-worker-{index}", None) is not None or self.failed
+
     @rule(seconds=st.sampled_from([10, 101]))
     def wait(self, seconds: int) -> None:
         self.job.now += timedelta(seconds=seconds)
@@ -95,6 +105,10 @@ class Resized(RuleBasedStateMachine):
         assert scaling is None or (scaling.to, scaling.victims, scaling.deadline) == (found.spec.worker_count, (), None)
         assert self.failed or (found.status.restart_count, found.status.disruptions) == (0, 0)
         assert found.status.phase == "Running"
+        known, number = dict(job.starts), found.status.restart_generation
+        assert {pod.restart for pod in job.pods.values()} == {number}
+        for rank, pod in enumerate(sorted(job.pods.values(), key=lambda each: each.index)):
+            assert pod.place == known.get(pod.index, pod.place) == f"{rank} {admission.workers} {UID}-{number}"
 
 
 Resized.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
