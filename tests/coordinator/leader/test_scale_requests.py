@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from crds import scale_request
+from crds import labels, scale_request, timestamps
 from crds.api_resources import PODS, SCALE_INS, SCALE_OUTS, TORCHJOBS, Resource
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
 from kube.client import KubernetesCluster
+from reconcilers.views.containers import GATE
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 
@@ -64,7 +65,9 @@ def run(desk: Desk, key: JobKey) -> None:
         if "deletionTimestamp" in pod["metadata"]:
             desks.remove(desk.cluster, PODS, name, key.namespace)
         elif pod["status"].get("phase") != "Running":
-            change = {"status": {"phase": "Running"}}
+            is_shut = labels.START not in pod["metadata"]["annotations"] and "initContainers" in pod["spec"]
+            at_gate = {"name": GATE, "state": {"running": {"startedAt": timestamps.format_time(desk.clock.now)}}}
+            change = {"status": {"initContainerStatuses": [at_gate]} if is_shut else {"phase": "Running"}}
             desk.cluster.patch(PODS, name, change, key.namespace, subresource="status")
 
 
