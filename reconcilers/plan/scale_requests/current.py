@@ -55,11 +55,11 @@ def is_rolling_back(request: RequestView) -> bool:
 
 
 def added_workers(request: RequestView, job: TorchJob) -> tuple[str, ...]:
-    """Return the names of the workers that the job has been granted since a request began."""
-    if job.admission is None:
+    """Return the names of the workers that the job has been granted since a request began; none if it had no workers
+    then."""
+    if job.admission is None or request.status.indexes is None:
         return ()
-    text = request.status.indexes
-    before = frozenset(grant.parse_indexes(text) if text else ())
+    before = frozenset(grant.parse_indexes(request.status.indexes))
     granted = grant.indexes(job.admission, job.spec.worker_count)
     return tuple(job.pod_name(WORKER, index) for index in granted if index not in before)
 

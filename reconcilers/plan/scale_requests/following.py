@@ -111,8 +111,8 @@ class Following:
 
     def _is_complete(self) -> bool:
         request, wanted = self.request, self.request.status.to or 0
-        if self.granted is None:
-            return not request.adds
+        if self.granted is None:  # a job that had no workers either when the request began has nothing to wait for
+            return not request.adds or request.status.indexes is None
         if request.adds:
             return self.granted == wanted and self.job.status.scaling is None and self.all_run
         has_named = request.names is None or request.status.phase == "Scaling"

@@ -104,6 +104,11 @@ class Requested(Resizing):
         metadata = self.asked[name]["metadata"]
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
 
+    def lose_room(self) -> None:
+        """Let the job be one that waits for its first admission."""
+        assert self.manifest is not None
+        self.manifest["status"], self.pods, self.reservation = {}, {}, None
+
     def finish(self, seconds: int = 0) -> None:
         """Let the rest of the cluster do what it has to, until nothing changes; some time passes first."""
         self.pass_time(seconds)

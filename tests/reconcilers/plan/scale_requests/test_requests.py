@@ -48,6 +48,15 @@ def test_scale_out_succeeds_once_all_added_workers_run() -> None:
     assert job.writes <= 3
 
 
+@pytest.mark.parametrize(("change", "left"), [({"add": 2}, 5), ({"remove": 2}, 1)], ids=str)
+def test_request_for_a_job_that_waits_only_changes_its_size(change: dict[str, Any], left: int) -> None:
+    job = requested(3)
+    job.lose_room()
+    job.ask("r", **change)
+    job.work()
+    assert (wish(job), job.phase("r")) == (left, ("Succeeded", ""))
+
+
 def test_job_owns_its_requests() -> None:
     job = requested(2)
     job.ask("more", add=2)
