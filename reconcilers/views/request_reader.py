@@ -2,7 +2,8 @@
 
 One rule: a request that the cache does not show as this process has written it is read from the API server. Otherwise
 the same step would be planned again, and the API server would refuse it. Before the number of workers of a job begins
-to change, all requests of its namespace are read: what the cache has not heard of may say which workers go.
+to change, all requests of its namespace are read: what the cache has not heard of may say which workers go. So they are
+before the turn of a request comes: an older one may have come first.
 """
 
 import threading
@@ -36,7 +37,8 @@ class RequestReader:
         if self.cache is None:
             return ()
         place = f"{key.namespace}/{key.name}"
-        found = self._list(place, key.namespace) if uncached else self._current(self.cache.indexed(place))
+        cached = () if uncached else tuple(self._current(self.cache.indexed(place)))
+        found = self._list(place, key.namespace) if uncached or _may_begin(cached) else cached
         return tuple(sorted(found, key=lambda request: request.place))
 
     def wrote(self, versions: Mapping[str, int]) -> None:
@@ -71,3 +73,8 @@ class RequestReader:
         except errors.NotFound:
             return None
         return scale_request_view.trim(found) if found["metadata"]["uid"] == request.uid else None
+
+
+def _may_begin(requests: tuple[RequestView, ...]) -> bool:
+    """Return whether the turn of one of these requests may come."""
+    return not any(request.has_begun for request in requests) and not all(request.is_over for request in requests)

@@ -63,7 +63,9 @@ class Outdated(list[RequestView]):
 
 def test_request_is_read_again_if_the_cache_is_behind_its_own_write(cluster: KubernetesCluster, namespace: str) -> None:
     body = scale_request.manifest("ScaleOut", "train", toAdd={"count": 1})
-    old = scale_request_view.trim(cluster.create(SCALE_OUTS, body, namespace))
+    name = cluster.create(SCALE_OUTS, body, namespace)["metadata"]["name"]
+    begun = {"status": {"phase": "Admitted", "startTime": "2026-01-02T03:04:05Z"}}
+    old = scale_request_view.trim(cluster.patch(SCALE_OUTS, name, begun, namespace, subresource="status"))
     change = {"metadata": {"finalizers": [labels.SCALE_OUT]}}
     new = scale_request_view.trim(cluster.patch(SCALE_OUTS, old.name, change, namespace))
     reader, key = RequestReader(cluster, Outdated([old])), JobKey(namespace, "train", "uid")
@@ -82,3 +84,15 @@ def test_reader_lists_requests_that_the_cache_does_not_show(cluster: KubernetesC
     reader, key = RequestReader(cluster, Outdated([])), JobKey(namespace, "train", "uid")
     assert reader.of(key) == ()
     assert [request.name for request in reader.of(key, uncached=True)] == ["first", "second"]
+
+
+def test_reader_lists_requests_before_one_begins(cluster: KubernetesCluster, namespace: str) -> None:
+    """The caches of the two kinds follow the API server independently of each other."""
+    shrink = scale_request.manifest("ScaleIn", "train", toDelete={"count": 1}) | {"metadata": {"name": "first"}}
+    cluster.create(SCALE_INS, shrink, namespace)
+    grow = scale_request.manifest("ScaleOut", "train", toAdd={"count": 1}) | {"metadata": {"name": "second"}}
+    second = cluster.create(SCALE_OUTS, grow, namespace)
+    key, seen = JobKey(namespace, "train", "uid"), scale_request_view.trim(second)
+    assert [each.name for each in RequestReader(cluster, Outdated([seen])).of(key)] == ["first", "second"]
+    begun = scale_request_view.trim({**second, "status": {"phase": "Admitted", "startTime": "2026-01-02T03:04:05Z"}})
+    assert [each.name for each in RequestReader(cluster, Outdated([begun])).of(key)] == ["second"]
