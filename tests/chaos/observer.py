@@ -48,14 +48,18 @@ def holders(sight: Sight) -> dict[str, str]:
 
 def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> Counted:
     """Return how much of each queue and of the pool is in use."""
-    charges = {name: (queue, dict(jobs[name].charge)) for name, queue in holders(sight).items()}
+    charges = {
+        name: (queue, jobs[name].charge(_admission(sight.after[name]).get("workers")))
+        for name, queue in holders(sight).items()
+    }
     for pod in sight.pods:
         marks = pod["metadata"]["labels"]
         name = marks[labels.JOB_NAME]
         if not _occupies(pod) or name in holders(sight):
             continue
         _, charge = charges.setdefault(name, (marks[labels.QUEUE], {"jobs": 1, "cpu": 0}))
-        charge["cpu"] += 1000  # a job without an admission counts by its pods
+        # A job without an admission counts by its pods.
+        charge["cpu"] += plan.STORE_CPU if marks[labels.TASK_TYPE] == "rendezvous" else 1000
     counted: Counted = {}
     for queue, charge in charges.values():
         for account in (queue, POOL):
@@ -110,6 +114,13 @@ class Observer:
     lasting: dict[str, float] = field(default_factory=dict)
     """The current differences, each with the time since which it lasts."""
     longest: dict[str, float] = field(default_factory=dict)
+    sizes: dict[str, set[int]] = field(default_factory=dict)
+    """The numbers of workers that each job was seen with."""
+
+    @property
+    def resized(self) -> int:
+        """The number of jobs that were seen with different numbers of workers."""
+        return sum(len(each) > 1 for each in self.sizes.values())
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -131,6 +142,8 @@ class Observer:
         now = self.now()
         counted = taken(sight, self.jobs)
         self._remember(counted)
+        for name, job in sight.after.items():
+            self.sizes.setdefault(name, set()).update(filter(None, (_admission(job).get("workers"),)))
         for each in exceeded(counted, self.cpus):
             (self.excuses if self.excused(now) else self.wrong).append(f"{now:.1f} s: {each}: {_who(sight)}")
         self._disagree(disagreements(sight), now)

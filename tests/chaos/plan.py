@@ -41,7 +41,11 @@ QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000
 WEIGHTS = {"bound": 2, "small": 1, "free": 3}
 CPUS = 6
 """The CPUs of the node, which are the pool."""
+STORE_CPU = 50
+"""The CPU of a rendezvous store (in thousandths)."""
+MOST_WORKERS = 4
 _JOBS_PER_SECOND = 1.0
+_ELASTIC_JOBS_PER_SECOND = 0.2
 _LONGEST_JOB = 2.0
 
 
@@ -51,7 +55,9 @@ class Deed:
 
     at: float
     verb: str
-    """The action: suspend, resume or delete."""
+    """The action: suspend, resume, delete, or scale to a number of workers."""
+    workers: int = 0
+    """The number of workers to which the job is scaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,14 @@ class Job:
     code: int
     """The exit code of its master."""
     deeds: tuple[Deed, ...] = ()
+    elastic: bool = False
+    """Whether its number of workers may change; then it has a rendezvous store and no master."""
 
-    @property
-    def charge(self) -> dict[str, int]:
-        """The room in quota and pool that it uses while it is admitted."""
+    def charge(self, workers: int | None = None) -> dict[str, int]:
+        """Return the room in quota and pool that it uses while it is admitted, with so many workers if it is
+        elastic."""
+        if self.elastic:
+            return {"jobs": 1, "cpu": STORE_CPU + 1000 * (self.workers if workers is None else workers)}
         return {"jobs": 1, "cpu": 1000 * (1 + self.workers)}
 
     @property
@@ -115,10 +125,9 @@ def make(seed: int, seconds: float, kinds: Sequence[str], *, lease: float, every
     wrong = [kind for kind in kinds if kind.partition(":")[0] not in FAULTS]
     if wrong:
         raise ValueError(f"no such fault: {', '.join(wrong)}; there are {', '.join(FAULTS)}, each also as kind:target")
-    # Two random generators: the jobs do not depend on the chosen faults.
-    return Plan(
-        _jobs(random.Random(f"{seed} jobs"), seconds), _faults(random.Random(seed), seconds, kinds, lease, every)
-    )
+    # Three random generators: the jobs do not depend on the chosen faults.
+    found = (*_jobs(random.Random(f"{seed} jobs"), seconds), *_elastic_jobs(random.Random(f"{seed} elastic"), seconds))
+    return Plan(found, _faults(random.Random(seed), seconds, kinds, lease, every))
 
 
 def _jobs(dice: random.Random, seconds: float) -> tuple[Job, ...]:
@@ -136,6 +145,19 @@ def _job(dice: random.Random, at: float, number: int) -> Job:
     code = 3 if dice.random() < 0.05 else 0
     seconds = dice.uniform(0.1, _LONGEST_JOB)
     return Job(at, f"{queue}-{number}", queue, workers, seconds, code, _deeds(dice, at))
+
+
+def _elastic_jobs(dice: random.Random, seconds: float) -> tuple[Job, ...]:
+    made: list[Job] = []
+    at = dice.uniform(0.0, 1.0)
+    while at < seconds:
+        scales = tuple(
+            Deed(at + dice.uniform(1.0, 7.0), "scale", dice.randint(1, MOST_WORKERS)) for _ in range(dice.randint(1, 4))
+        )
+        name, queue = f"elastic-{len(made)}", dice.choice(("bound", "free"))
+        made.append(Job(at, name, queue, dice.randint(1, 3), dice.uniform(4.0, 8.0), 0, scales, elastic=True))
+        at += dice.expovariate(_ELASTIC_JOBS_PER_SECOND)
+    return tuple(made)
 
 
 def _deeds(dice: random.Random, at: float) -> tuple[Deed, ...]:

@@ -131,6 +131,7 @@ class Play:
             "seed": self.options.seed,
             "jobs": len(self.jobs),
             "faults": len(self.plan.faults),
+            "resized_jobs": observer.resized,
             "pod_runs": len(records.read(self.arena.records)),
             "looks": observer.looks,
             "peak": observer.peak,
@@ -147,9 +148,7 @@ class Play:
         for job in self.plan.jobs:
             self._due.append(Due(job.at, lambda job=job: self._owned(lambda: self._create(job))))
             for deed in job.deeds:
-                self._due.append(
-                    Due(deed.at, lambda job=job, deed=deed: self._owned(lambda: self._deed(job, deed.verb)))
-                )
+                self._due.append(Due(deed.at, lambda job=job, deed=deed: self._owned(lambda: self._deed(job, deed))))
         self._due += [Due(fault.at, lambda fault=fault: self._strike(fault)) for fault in self.plan.faults]
 
     def _act(self, seconds: float) -> None:
@@ -186,14 +185,16 @@ class Play:
         with contextlib.suppress(errors.AlreadyExists):
             self.arena.api().create(TORCHJOBS, records.manifest(job, self.arena.records), NAMESPACE)
 
-    def _deed(self, job: plan.Job, verb: str) -> None:
+    def _deed(self, job: plan.Job, deed: plan.Deed) -> None:
         api = self.arena.api()
-        if verb == "delete":
+        if deed.verb == "delete":
             with contextlib.suppress(errors.NotFound):  # the answer to an earlier delete was lost
                 api.delete(TORCHJOBS, job.name, NAMESPACE)
-        else:
-            with contextlib.suppress(errors.Invalid):  # the job has finished already
-                api.patch(TORCHJOBS, job.name, {"spec": {"suspend": verb == "suspend"}}, NAMESPACE)
+            return
+        size: dict[str, Any] = {"torchTaskSpecs": {"Worker": {"numTasks": deed.workers}}}
+        change = size if deed.verb == "scale" else {"suspend": deed.verb == "suspend"}
+        with contextlib.suppress(errors.Invalid):  # the job has finished already
+            api.patch(TORCHJOBS, job.name, {"spec": change}, NAMESPACE)
 
     # Faults
 

@@ -3,6 +3,7 @@
 One rule: pods know only three labels of torchq, and their records are evidence that needs no common clock.
 """
 
+import copy
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -40,11 +41,13 @@ for name, (other, number, _) in noted.items():
 def peers():
     return sum(name.split("@")[1] == attempt and name.rsplit("-", 2)[0] == job for name in os.listdir(folder))
 time.sleep(seconds)
-while os.environ["RANK"] == "0" and peers() < int(os.environ["WORLD_SIZE"]):
+while os.environ.get("RANK") == "0" and peers() < int(os.environ["WORLD_SIZE"]):
     time.sleep(0.02)
 say(mine, "end")
-sys.exit(code if os.environ["RANK"] == "0" else 0)
+sys.exit(code if os.environ.get("RANK") == "0" else 0)
 """
+STORE = "import time; time.sleep(10_000)"
+"""What stands for the rendezvous store: the pods of elastic jobs do not train, and do not meet."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,19 @@ class Run:
 def manifest(job: plan.Job, records: Path) -> dict[str, Any]:
     """Return the TorchJob of a planned job."""
     command = jobs.python(RECORDING, records, round(job.seconds, 2), job.code)
-    return jobs.job(job.name, command, queue=job.queue, workers=job.workers)
+    found: dict[str, Any] = jobs.job(job.name, command, queue=job.queue, workers=job.workers)
+    return _with_store(found) if job.elastic else found
+
+
+def _with_store(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a job without its master, whose number of workers may change."""
+    spec = manifest["spec"]
+    store = copy.deepcopy(spec["torchTaskSpecs"].pop("Master"))
+    [container] = store["template"]["spec"]["containers"]
+    container |= {"resources": {"requests": {"cpu": f"{plan.STORE_CPU}m"}}, "command": jobs.python(STORE)}
+    spec["torchTaskSpecs"]["Rendezvous"] = store
+    spec["torchElasticPolicy"] = {"numMinReplicas": 1, "numMaxReplicas": plan.MOST_WORKERS}
+    return manifest
 
 
 def read(folder: Path) -> list[Run]:
@@ -78,8 +93,13 @@ def read(folder: Path) -> list[Run]:
 
 def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
     """Return violations that no fault excuses: a repeated run, two attempts at once, or work done twice."""
-    runs = list(found)
-    twice = [f"pod {run.pod} of attempt {run.attempt} ran twice" for run in runs if run.words.count("start") > 1]
+    runs, planned = list(found), list(planned)
+    elastic = {job.name for job in planned if job.elastic}  # their workers are removed and added again
+    twice = [
+        f"pod {run.pod} of attempt {run.attempt} ran twice"
+        for run in runs
+        if run.words.count("start") > 1 and run.job not in elastic
+    ]
     met = [
         f"pod {run.pod} of attempt {run.attempt} started while another attempt ran: {word.removeprefix('met:')}"
         for run in runs
