@@ -170,8 +170,9 @@ def worker_bounds() -> list[Rule]:
         f"(has({step}) && {step} > 1 ? ', in steps of ' + {steps} : '') : 'at most ' + {high}) + "
         f"': {checks.WORKER_BOUNDS}'"
     )
+    is_empty = f"(has({least}) && has({most}) && {least} > {most})"  # a rule of its own says so
     size = later(
-        f"!({applies}) || ({allowed})",
+        f"!({applies}) || {is_empty} || ({allowed})",
         unchanged("torchElasticPolicy", f"torchTaskSpecs.{WORKER}.numTasks"),
         checks.WORKER_BOUNDS,
         f".torchTaskSpecs.{WORKER}.numTasks",

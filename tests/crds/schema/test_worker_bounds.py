@@ -52,6 +52,11 @@ def test_number_of_workers_outside_the_policy_is_refused_with_its_bounds(manifes
     assert found.endswith(f": {words}{checks.WORKER_BOUNDS}")
 
 
+def test_policy_without_any_allowed_number_is_refused_for_that_alone() -> None:
+    empty = elastic(3, {"numMinReplicas": 4, "numMaxReplicas": 2})
+    assert served.refusals(empty) == [f"spec.torchElasticPolicy.numMinReplicas: Invalid value: {checks.ELASTIC_RANGE}"]
+
+
 WORKERS = "spec.torchTaskSpecs.Worker"
 OTHERS = [
     pytest.param(
