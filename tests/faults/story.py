@@ -90,7 +90,7 @@ class Story:
             job = jobs.get(group.job)
             if job is None:
                 continue
-            most = sum(job.tasks[each].count for each in group.tasks)
+            most = sum(job.tasks[each].count for each in group.tasks) - _removed(job, group.job, pods)
             if group.least > most or any(least > job.tasks[each].count for each, least in group.tasks.items()):
                 yield f"group {group.name} wants {group.least} pods, but there are {most} at most"
             for task in group.tasks:
@@ -127,6 +127,12 @@ class Story:
         sizes, found = job.sizes, self._changes.setdefault(uid, set())
         found |= {sizes.victims} if sizes.static and sizes.victims else set()
         return sizes.grown + len(found) if sizes.static else 0
+
+
+def _removed(job: Job, uid: str, pods: list[Pod]) -> int:
+    """Return how many of the granted workers have been removed, so that their group must not wait for them."""
+    stay = {pod.name for pod in pods if pod.job == uid and not pod.deleting}
+    return len(job.sizes.victims - stay)
 
 
 def _when(pod: Pod) -> tuple[str, int, int]:

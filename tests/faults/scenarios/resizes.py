@@ -6,6 +6,7 @@ from typing import Any
 from kube.api import Manifest
 from tests.faults.api import ApiClient
 from tests.faults.scenarios import people
+from tests.faults.scenarios.gangs import VOLCANO
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, Step, task
 
 ALL = {"cleanPodPolicy": "All"}
@@ -224,6 +225,15 @@ SCENARIOS = (
         ends=DONE,
         steps=((people.workers("one", 3), want("one", 2)), (people.workers("one", 2), want("one", 3))),
         sizes={"one": 3},
+    ),
+    Scenario(
+        name="growgang",
+        queues=ONE,
+        jobs={"one": {**elastic(3), "torchElasticPolicy": {"numMaxReplicas": 4}, **VOLCANO}},
+        ends=DONE,
+        steps=((people.workers("one", 3), want("one", 2)), (people.workers("one", 2), want("one", 4))),
+        sizes={"one": 4},
+        gentle=True,
     ),
     Scenario(
         name="storelost",
