@@ -94,7 +94,7 @@ def _step(
 ) -> RequestPlan:
     """Return the plan for the requests of an existing job that are not over."""
     misfits = [(request, judgement.misfit_of(request)) for request in requests]
-    failed = [fail(request, wrong, now, job) for request, wrong in misfits if wrong is not None]
+    failed = [_refuse(request, wrong, now, job) for request, wrong in misfits if wrong is not None]
     if failed:
         return merge(failed)
     current = next((request for request in requests if request.has_begun), None)
@@ -102,6 +102,13 @@ def _step(
         following = Following(current, job, observation, settings, now)
         return merge((following.plan(), *_wait_for(current, job, requests, now)))
     return _begin(requests[0], job, observation, now) if requests else RequestPlan()
+
+
+def _refuse(request: RequestView, misfit: Misfit, now: datetime, job: TorchJob | InvalidJob) -> RequestPlan:
+    """Return the plan that ends a request that does not fit its job. It is deleted with the job, too."""
+    if isinstance(job, TorchJob) and job.metadata.uid not in request.owner_uids:
+        return RequestPlan((_adopt(request, job),))
+    return fail(request, misfit, now, job)
 
 
 def _wait_for(current: RequestView, job: TorchJob, requests: list[RequestView], now: datetime) -> list[RequestPlan]:
@@ -133,7 +140,7 @@ def _begin(request: RequestView, job: TorchJob | InvalidJob, observation: Observ
     workers = _workers(job, observation) if isinstance(job, TorchJob) else None
     wrong = judgement.misfit(request, job, workers)
     if wrong is not None or not isinstance(job, TorchJob):
-        return fail(request, wrong, now, job) if wrong is not None else RequestPlan()
+        return _refuse(request, wrong, now, job) if wrong is not None else RequestPlan()
     if job.status.scaling is not None and job.status.scaling.victims:
         return RequestPlan()  # the workers that are being removed are neither here nor gone
     if job.metadata.uid not in request.owner_uids or (request.adds and not request.is_held):

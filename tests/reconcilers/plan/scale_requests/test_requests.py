@@ -57,11 +57,13 @@ def test_request_for_a_job_that_waits_only_changes_its_size(change: dict[str, An
     assert (wish(job), job.phase("r")) == (left, ("Succeeded", ""))
 
 
-def test_job_owns_its_requests() -> None:
+@pytest.mark.parametrize("change", [{"add": 2}, {"add": 0}, {"names": ["digits-worker-9"]}], ids=str)
+def test_job_owns_its_requests(change: dict[str, Any]) -> None:
+    """Also those that fail at once."""
     job = requested(2)
-    job.ask("more", add=2)
+    job.ask("r", **change)
     job.work()
-    (owner,) = job.asked["more"]["metadata"]["ownerReferences"]
+    (owner,) = job.asked["r"]["metadata"]["ownerReferences"]
     assert owner == {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TorchJob",
