@@ -196,6 +196,8 @@ def _quota(at: str, quota: dict[str, str | int | float]) -> Iterator[Problem]:
         try:
             if isinstance(quantity, float) and not quantity.is_integer():
                 raise ValueError("must be a whole number or a string, as in 500m")
+            if str(quantity).startswith("-"):  # also -0, as the schema refuses it
+                raise ValueError(f"quantity {quantity!r} must not be negative")
             quantities.parse_capped(resource_names.canonical(name), quantity)
         except ValueError as error:
             yield Problem(f"{at}.{name}", f"Invalid value: {problems.quote(quantity)}: {error}")

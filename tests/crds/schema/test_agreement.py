@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crds import tenantqueue
@@ -224,6 +224,7 @@ def test_valid_queue_is_accepted_by_model_and_definition(name: str, spec: dict[s
         st.text(max_size=8), st.integers(-5, 5), quantities, st.from_regex(r"[-+.0-9KMGimuneE]{0,8}", fullmatch=True)
     )
 )
+@example("-0")
 def test_model_and_definition_accept_the_same_quantities(value: str | int) -> None:
     manifest = queue(quota={"memory": value})
     try:
