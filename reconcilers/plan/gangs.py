@@ -199,9 +199,10 @@ def _stuck_blocker(groups: Iterable[GroupView]) -> Blocker | None:
 
 
 def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
-    """Return the existing pods of a gang."""
+    """Return the existing pods of a gang, without those that are being deleted."""
     names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
-    return [pod for pod in pods if pod.task in names and not pod.deleting]
+    replaced = frozenset(job.status.replacing)
+    return [pod for pod in pods if pod.task in names and not pod.deleting and pod.uid not in replaced]
 
 
 def _is_partly_bound(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:

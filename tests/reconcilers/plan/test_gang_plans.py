@@ -20,6 +20,7 @@ from reconcilers.values import (
     CreateObject,
     CreatePods,
     DeleteObject,
+    DeletePods,
     PatchObject,
     PatchPodMetadata,
     Plan,
@@ -54,7 +55,7 @@ BEGAN = {"1": {"began": "2026-01-02T03:02:00Z"}}
 
 
 def admitted(tasks: dict[str, Any] | None = None, phase: str = "Admitted", **fields: Any) -> TorchJob:
-    more = {name: fields.pop(name) for name in ("stages", "taskStatuses", "conditions") if name in fields}
+    more = {name: fields.pop(name) for name in ("stages", "taskStatuses", "conditions", "replacing") if name in fields}
     return job(tasks or PAIR, status(phase, admission=BOUND, **more), **fields)
 
 
@@ -124,6 +125,12 @@ class TestGroups:
         there = (pod(), pod("Worker", 0))
         described = admitted(phase="Running", restartScope="Task")
         assert list(made(decide(described, *there, groups=(group(phase="Pending", spec={}),)))) == ["digits-worker-1"]
+
+    def test_pods_wait_for_their_group_if_the_only_existing_one_is_being_replaced(self) -> None:
+        described = admitted(phase="Running", restartScope="Task", replacing=[pod().uid])
+        found = decide(described, pod(), groups=(group(phase="Pending"),))
+        assert of(DeletePods, found)
+        assert not made(found)
 
     def test_gang_scheduler_of_job_overrides_setting_and_is_kept(self) -> None:
         found = decide(job(PAIR, schedulingPolicy={"gangScheduler": "none"}))
