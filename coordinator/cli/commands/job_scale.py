@@ -169,8 +169,10 @@ def _set_workers(session: Session, item: Manifest, workers: int, *, dry_run: boo
 
 
 def _create(session: Session, item: Manifest, body: Manifest, dry_run: bool) -> Manifest:
-    resource = scale_request.RESOURCES[body["kind"]]
-    return session.cluster.create(resource, body, item["metadata"]["namespace"], dry_run=dry_run)
+    """Create a request. Creation times are in whole seconds, so requests of one second go by their names."""
+    resource, milliseconds = scale_request.RESOURCES[body["kind"]], time.time_ns() // 10**6
+    named = {**body, "metadata": {"generateName": f"{item['metadata']['name']}-{milliseconds:x}-"}}
+    return session.cluster.create(resource, named, item["metadata"]["namespace"], dry_run=dry_run)
 
 
 def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str:

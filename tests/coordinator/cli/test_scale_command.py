@@ -87,6 +87,19 @@ def test_change_creates_a_request_and_leaves_the_job_to_a_worker(
     assert workers(embedded_cluster, namespace) == 3
 
 
+def test_requests_of_one_second_are_named_in_order_of_time(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    """A name ends in a random part, so five requests are in order by accident only once in 120 times."""
+    for change in ("+1", "-1", "+2", "-2", "+1"):
+        torchq("job", "scale", job, change)
+    items = [*embedded_cluster.list(SCALE_OUTS, namespace).items, *embedded_cluster.list(SCALE_INS, namespace).items]
+    ordered = sorted(items, key=lambda item: item["metadata"]["name"])
+    changes = [(item["spec"].get("toAdd") or item["spec"].get("toDelete"))["count"] for item in ordered]
+    assert [item["kind"] for item in ordered] == ["ScaleOut", "ScaleIn", "ScaleOut", "ScaleIn", "ScaleOut"]
+    assert changes == [1, 1, 2, 2, 1]
+
+
 @pytest.mark.parametrize("arguments", [("4",), ("+2",), ("-2",), ("--pods", "train-worker-1")])
 def test_dry_run_changes_nothing(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, arguments: tuple[str, ...]
