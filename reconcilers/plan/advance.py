@@ -10,6 +10,7 @@ from functools import cached_property
 
 from crds import labels
 from crds.torchjob.status import StageStatus, TorchJobStatus
+from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import backoff, progress, status
@@ -147,7 +148,7 @@ class Advance:
         if not absent:
             return ()
         blueprint = self._blueprint()
-        missing = [member for member in absent if self._may_be_made(blueprint, member)]
+        missing = self._with_room([member for member in absent if self._may_be_made(blueprint, member)])
         first = self._first(missing)
         leads = [member for member in missing if member.name == member.lead and blueprint.needs_service(member.lead)]
         services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
@@ -160,12 +161,25 @@ class Advance:
         Pods from before the last restart must not be met; at a rendezvous of its own generation a pod meets none of
         them. And where a growth was revoked, room is reserved only for the workers that stay.
         """
-        job, held, workers = self.run.job, self.observation.reservation, self.run.admission.workers or 0
-        remaining = [pod for pod in self.run.removed if pod_view.occupies(pod)]
-        is_revoked = held is not None and 0 < held.size < workers
-        return (is_revoked and bool(remaining)) or (
+        job, remaining = self.run.job, [pod for pod in self.run.removed if pod_view.occupies(pod)]
+        return (self._revoked_to is not None and bool(remaining)) or (
             not job.spec.rendezvous and any(progress.is_outdated(job, pod) for pod in remaining)
         )
+
+    @property
+    def _revoked_to(self) -> int | None:
+        """The number of workers for which room is reserved, if a growth was revoked; else None."""
+        held, workers = self.observation.reservation, self.run.admission.workers or 0
+        return held.size if held is not None and 0 < held.size < workers else None
+
+    def _with_room(self, missing: list[PodMember]) -> list[PodMember]:
+        """Return the missing pods for which room is reserved. The job may be saving before workers are removed."""
+        if self._revoked_to is None:
+            return missing
+        pods = (*self.run.pods, *self.run.removed)
+        room = self._revoked_to - sum(pod.task == WORKER.lower() and pod_view.occupies(pod) for pod in pods)
+        workers = [member for member in missing if member.task_type == WORKER][: max(0, room)]
+        return [member for member in missing if member.task_type != WORKER or member in workers]
 
     def _first(self, missing: list[PodMember]) -> frozenset[str]:
         """Return the first pod of each task without any pod. What the API server makes of it is checked before the

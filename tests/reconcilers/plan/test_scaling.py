@@ -474,6 +474,15 @@ class TestChangedLabels:
         assert job.known.status.phase == "Succeeded"
 
 
+    def test_no_missing_worker_is_made_beyond_the_reserved_room_while_the_job_saves(self) -> None:
+        job = resizing(4, schedulingPolicy={"checkpointSeconds": 30}, **ELASTIC)
+        job.want(1)
+        del job.pods["digits-worker-0"]
+        job.reservation = sizes.held(3)
+        job.work()
+        assert job.indexes() == [1, 2, 3]
+
+
 class TestEnd:
     def test_no_worker_is_added_after_the_first_success(self) -> None:
         job = resizing(2, **ELASTIC)
