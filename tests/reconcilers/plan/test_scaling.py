@@ -430,6 +430,14 @@ class TestRevokedGrowth:
         job.work()
         assert (job.indexes(), grant_of(job)) == ([0, 1, 3], (3, "0-1,3", 1))
 
+    def test_no_missing_worker_is_made_beyond_the_reserved_room_while_the_job_saves(self) -> None:
+        job = resizing(4, schedulingPolicy={"checkpointSeconds": 30}, **ELASTIC)
+        job.want(1)
+        del job.pods["digits-worker-0"]
+        job.reservation = sizes.held(3)
+        job.work()
+        assert job.indexes() == [1, 2, 3]
+
     def test_missing_worker_waits_for_the_room_of_a_removed_one(self) -> None:
         """The first worker is never removed, so another one goes although it has a pod and the first has none."""
         job = resizing(3, **ELASTIC)
@@ -472,15 +480,6 @@ class TestChangedLabels:
         fail(job, 0, phase="Succeeded", exit_code=0)
         job.work()
         assert job.known.status.phase == "Succeeded"
-
-
-    def test_no_missing_worker_is_made_beyond_the_reserved_room_while_the_job_saves(self) -> None:
-        job = resizing(4, schedulingPolicy={"checkpointSeconds": 30}, **ELASTIC)
-        job.want(1)
-        del job.pods["digits-worker-0"]
-        job.reservation = sizes.held(3)
-        job.work()
-        assert job.indexes() == [1, 2, 3]
 
 
 class TestEnd:
