@@ -10,9 +10,6 @@ from crds.resources.amounts import Amounts
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
 
-ALL_OR_NONE = "ScaleOut/"
-"""The beginning of `status.scaling.request` for a request whose workers are added all or none."""
-
 
 @dataclass(frozen=True, slots=True)
 class WantedGrowth:
@@ -72,5 +69,5 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
         to=scaling.to,
         since=scaling.since.timestamp(),
         not_before=scaling.not_before.timestamp() if scaling.not_before else 0.0,
-        whole=scaling.request.startswith(ALL_OR_NONE),
+        whole=scaling.is_all_or_none,
     )

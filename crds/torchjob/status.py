@@ -126,6 +126,11 @@ class Scaling(LenientModel):
     """In the mode InPlaceRestart, the indexes of the workers that train together while added workers wait to join them;
     absent if none waits."""
 
+    @property
+    def is_all_or_none(self) -> bool:
+        """Whether all of the requested workers are added, or none, because a ScaleOut requests them."""
+        return self.request.startswith("ScaleOut/")
+
 
 class TaskStatus(LenientModel):
     """The numbers of pods of one task, by state."""
@@ -218,3 +223,8 @@ class TorchJobStatus(LenientModel):
     def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
         return self.phase in FINISHED
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The names of the workers that are being removed."""
+        return self.scaling.victims if self.scaling is not None else ()

@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, scaling, status
+from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
 from reconcilers.plan.scale_requests import current, steps
+from reconcilers.plan.scaling import growth
+from reconcilers.plan.scaling.resize import find_resize
+from reconcilers.plan.scaling.steps import next_step
 from reconcilers.pods import measure
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.measure import Excess
@@ -160,8 +163,8 @@ def _plan_active(
     if job.admission != active.admission:
         return _plan_admission(active, observation, settings, now)
     # 2. A due step of a change of its size is written before anything follows from it.
-    resize = scaling.resize(active, observation, settings, now)
-    if (resized := resize.step()) is not None:
+    resize = find_resize(active, observation, settings, now)
+    if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
     # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
     excess = measure.find_excess(job, active.admission.charge, active.pods)
@@ -206,7 +209,7 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Write the admission, and the request for workers that it does not have; then create what may exist now."""
     admission = _bind_admission(active, settings)
-    rest = current.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
+    rest = growth.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
     after = status.admit(active.wanted, admission, now).model_copy(update={"scaling": rest})
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now)

@@ -14,8 +14,9 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers import reconcile
 from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
-from reconcilers.plan import backoff, failures, lifecycle, progress, scaling
+from reconcilers.plan import backoff, failures, lifecycle, progress
 from reconcilers.plan import plan as planning
+from reconcilers.plan.scaling import removal
 from reconcilers.plan.start_gates import StartGates
 from reconcilers.pods import measure, task_members
 from reconcilers.pods.grants import Grant
@@ -30,7 +31,7 @@ from tests.faults.world import World
 _take, _remove, _pods_of = rebuilt_state.compute, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
-_finish_removal, _growth = scaling._finish_removal, growth.entry
+_finish_removal, _growth = removal.finish, growth.entry
 _advance, _recovery = planning.Advance, planning._recovery_context
 
 
@@ -180,9 +181,7 @@ MUTATIONS: dict[str, Mutation] = {
     "workers are made before they are granted": Mutation(
         planning, "Advance", _grown_at_once, ("growwait",), ("yield",)
     ),
-    "a charge is lowered while victims occupy": Mutation(
-        scaling, "_finish_removal", _lower_at_once, ("shrink",), ("yield",)
-    ),
+    "a charge is lowered while victims occupy": Mutation(removal, "finish", _lower_at_once, ("shrink",), ("yield",)),
     "a declined growth is kept": Mutation(
         held_charges, "find_surplus", lambda *_: None, ("growback",), ("yield",), True
     ),

@@ -4,10 +4,8 @@ One rule: pure, over the observation. A request counts from the write of its siz
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from crds.torchjob import grant
-from crds.torchjob.status import Admission, Scaling
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.values import Observation
@@ -62,14 +60,3 @@ def added_workers(request: RequestView, job: TorchJob) -> tuple[str, ...]:
     before = frozenset(grant.parse_indexes(request.status.indexes))
     granted = grant.indexes(job.admission, job.spec.worker_count)
     return tuple(job.pod_name(WORKER, index) for index in granted if index not in before)
-
-
-def rest_of_admission(
-    job: TorchJob, admission: Admission, now: datetime, asked: UnderWay | None = None
-) -> Scaling | None:
-    """Return the request for the workers that a new admission does not have; None if it has all of them."""
-    workers, wish = admission.workers, job.spec.worker_count
-    if workers is None or workers >= wish:
-        return None
-    request = asked.label if asked is not None and asked.to == wish else ""
-    return Scaling(from_workers=workers, to=wish, since=now, request=request)

@@ -53,7 +53,7 @@ class Following:
     @property
     def victims(self) -> tuple[str, ...]:
         """The names of the workers that are being removed."""
-        return self.job.status.scaling.victims if self.job.status.scaling is not None else ()
+        return self.job.status.victims
 
     @property
     def running(self) -> int:

@@ -141,7 +141,7 @@ def _begin(request: RequestView, job: TorchJob | InvalidJob, observation: Observ
     wrong = judgement.misfit(request, job, workers)
     if wrong is not None or not isinstance(job, TorchJob):
         return _refuse(request, wrong, now, job) if wrong is not None else RequestPlan()
-    if job.status.scaling is not None and job.status.scaling.victims:
+    if job.status.victims:
         return RequestPlan()  # the workers that are being removed are neither here nor gone
     if job.metadata.uid not in request.owner_uids or (request.adds and not request.is_held):
         return RequestPlan((_adopt(request, job, hold=request.adds and not request.is_held),))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crds import labels
+from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
@@ -18,6 +19,10 @@ from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders, sizes
 from tests.support.reconcilers.simulation import Simulation
+
+POLICY = {"numMinReplicas": 1, "numMaxReplicas": 9, "mode": "InPlaceRestart", "joinTimeoutSeconds": 100}
+ELASTIC: dict[str, Any] = {"torchElasticPolicy": POLICY}
+"""The policy of a job whose added workers have 100 seconds to join."""
 
 
 @dataclass
@@ -189,3 +194,38 @@ def resizing(wish: int, size: int | None = None, **spec: Any) -> Resizing:
     found.work()
     found.writes = 0
     return found
+
+
+def grant_of(job: Resizing) -> tuple[int, str | None, int]:
+    """Return the granted number of workers, their indexes, and the number of growths."""
+    admission = job.known.admission
+    assert admission is not None
+    assert admission.workers is not None
+    assert admission.grown is not None
+    assert admission.charge == sizes.charge(admission.workers)
+    return admission.workers, admission.indexes, admission.grown
+
+
+def scaling(job: Resizing) -> Scaling | None:
+    """Return the change under way; None if there is none."""
+    return job.known.status.scaling
+
+
+def change(job: Resizing) -> Scaling:
+    """Return the change under way."""
+    found = scaling(job)
+    assert found is not None
+    return found
+
+
+def counts(job: Resizing) -> tuple[Any, ...]:
+    """Return what a resize leaves as it is."""
+    found = job.known.status
+    numbers = (found.restart_count, found.disruptions, found.attempt)
+    return found.phase, found.start_time, numbers
+
+
+def fail(job: Resizing, index: int, **how: Any) -> None:
+    """Let a worker end by itself."""
+    name = f"digits-worker-{index}"
+    job.pods[name] = replace(job.pods[name], **({"phase": "Failed", "exit_code": 137, "reason": "OOMKilled"} | how))

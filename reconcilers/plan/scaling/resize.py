@@ -1,0 +1,225 @@
+"""An admitted job whose number of workers may change: what its status, its reservation and its pods say of that.
+
+One rule: pure. It tells what is so, and how a change is written; what is written next is decided in
+`reconcilers.plan.scaling.steps`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from crds.torchjob import conditions
+from crds.torchjob.status import Admission, Scaling, TorchJobStatus
+from crds.torchjob.tasks import WORKER
+from crds.torchjob.torchjob import TorchJob
+from queues.values import Reservation
+from reconcilers.plan import progress, rendezvous, status
+from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.restarts import REQUESTING_DRIVERS
+from reconcilers.plan.scale_requests import current
+from reconcilers.plan.scale_requests.current import UnderWay
+from reconcilers.plan.victims import Workers
+from reconcilers.plan.worlds import changes, checkpoints
+from reconcilers.plan.worlds.checkpoints import SaveRequest
+from reconcilers.settings import ReconcileSettings
+from reconcilers.values import EmitEvent, Observation, earliest
+from reconcilers.views.pod_view import PodView
+
+JOIN_SECONDS = 600
+"""The seconds in which added workers of a job without an elastic policy have to join."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingStep:
+    """The next write for a change of the number of workers."""
+
+    after: TorchJobStatus
+    events: tuple[EmitEvent, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize:
+    """An active job whose admission is written, and what the store holds for it."""
+
+    run: Active
+    held: Reservation | None
+    """The reservation of the job's queue; None if it is of another admission, or does not count workers."""
+    leaving_nodes: frozenset[str]
+    asked: UnderWay | None = None
+    """The scale request that is under way."""
+    settings: ReconcileSettings
+    now: datetime
+
+    @property
+    def granted(self) -> int:
+        """The number of granted workers, those that are being removed included."""
+        return self.run.admission.workers or 0
+
+    @property
+    def grown(self) -> int:
+        """The number of growths that are written."""
+        return self.run.admission.grown or 0
+
+    @property
+    def reserved(self) -> int:
+        """The number of workers for which room is reserved: a growth whose workers have no pods may be revoked."""
+        is_same = self.held is not None and self.held.grown == self.grown
+        return min(self.held.size, self.granted) if self.held is not None and is_same else self.granted
+
+    @property
+    def wish(self) -> int:
+        """The number of workers that the owner requests."""
+        return self.run.wanted.spec.worker_count
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The change under way."""
+        return self.run.job.status.scaling
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The pods that are being removed."""
+        return self.run.job.status.victims
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether granted workers have yet to run."""
+        return self.scaling is not None and self.scaling.deadline is not None
+
+    @property
+    def base(self) -> int:
+        """The number of workers before the change."""
+        return self.scaling.from_workers if self.scaling is not None and self.is_joining else self.granted
+
+    @property
+    def is_all_or_none(self) -> bool:
+        """Whether all of the requested workers are added, or none; not if the owner has changed the number since."""
+        return self.scaling is not None and self.scaling.to == self.wish and self.scaling.is_all_or_none
+
+    @cached_property
+    def staying(self) -> list[str]:
+        """The names of the granted workers that are not being removed."""
+        return [member.name for member in self.run.members.values() if member.task_type == WORKER]
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether a worker, or a pod that it meets, has succeeded: the others are about to, and no worker is added any
+        more."""
+        job = self.run.job
+        if WORKER.lower() in progress.completed_tasks(job) or rendezvous.has_succeeded(job, self.run.pods):
+            return True
+        workers = (pod for pod in self.run.pods if pod.task == WORKER.lower())
+        return any(pod.phase == "Succeeded" and not progress.is_outdated(job, pod) for pod in workers)
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """The names of workers that do not run, although their stage has begun."""
+        job = self.run.job
+        begun = any(WORKER in stage.tasks for stage in progress.begun_stages(job))
+        if not begun or not self.settings.make_pods:
+            return []
+        pods = {pod.name: pod for pod in self.run.pods}
+        return [name for name in self.staying if not _has_joined(job, pods.get(name), self.joining)]
+
+    @cached_property
+    def joining(self) -> list[str]:
+        """The names of the added workers that wait for their rank at a start gate, or have yet to come there."""
+        return [member.name for member in self.run.members.values() if member.joins]
+
+    @cached_property
+    def save(self) -> SaveRequest:
+        """The request to save that a removal waits for."""
+        if self.scaling is None or self.victims or max(self.scaling.to, self.wish) >= self.granted:
+            return SaveRequest()
+        return checkpoints.pending(self.run.wanted, self.scaling, self.now)
+
+    @property
+    def next_change(self) -> float | None:
+        """The seconds after which the next write may be due although no event arrives."""
+        is_late = self.seconds_to_join is not None and self.seconds_to_join <= 0
+        return earliest((None if is_late else self.seconds_to_join, self.save.remaining))
+
+    def may_save(self, names: Collection[str]) -> bool:
+        """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
+        they train."""
+        is_running = self.run.job.status.phase == "Running" and not (self.victims or self.has_ended)
+        asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wish < self.granted
+        return asks and is_running and not frozenset(names) <= frozenset((*self.missing, *self.joining))
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether pods have yet to be brought into the world that has begun last."""
+        return any(progress.is_outdated(self.run.job, pod) and not pod.deleting for pod in self.run.pods)
+
+    @property
+    def workers(self) -> Workers:
+        """The workers from which victims are chosen."""
+        pods = {pod.name: pod for pod in self.run.pods}
+        return Workers(job=self.run.job, members=self.run.members, pods=pods, leaving_nodes=self.leaving_nodes)
+
+    @property
+    def join_time(self) -> timedelta:
+        """The time in which added workers have to run."""
+        policy = self.run.wanted.spec.torch_elastic_policy
+        return timedelta(seconds=policy.join_timeout_seconds if policy is not None else JOIN_SECONDS)
+
+    @property
+    def seconds_to_join(self) -> float | None:
+        """The seconds until added workers have to run; None if none are added, or the job as a whole does not run.
+
+        After a restart of the whole job, their time begins again.
+        """
+        scaling, ran = self.scaling, conditions.find(self.run.job.status.conditions, "Running")
+        if scaling is None or scaling.deadline is None or self.run.job.status.phase != "Running" or ran is None:
+            return None
+        end = max(scaling.deadline, ran.last_transition_time + self.join_time)
+        return (end - self.now).total_seconds()
+
+    def change(self, **fields: Any) -> Scaling:
+        """Return the change to the requested number. The request and its failed tries count until that changes."""
+        scaling = self.scaling
+        kept: dict[str, Any] = {}
+        if scaling is not None and scaling.to == self.wish:
+            kept = {"request": scaling.request, "tries": scaling.tries, "not_before": scaling.not_before}
+        elif self.asked is not None and self.asked.to == self.wish:
+            kept = {"request": self.asked.label}
+        return Scaling(**{"to": self.wish, **kept, **fields})
+
+    def write(
+        self,
+        scaling: Scaling | None,
+        events: tuple[EmitEvent, ...] = (),
+        admission: Admission | None = None,
+        *,
+        join: bool = False,
+    ) -> ScalingStep:
+        """Return the write of a change, and of an admission; with `join`, workers that wait for their rank get it."""
+        update = {"scaling": scaling, "admission": admission or self.run.job.status.admission}
+        after = status.observe_generation(self.run.job).model_copy(update=update)
+        in_place = self.settings.in_place in REQUESTING_DRIVERS
+        return ScalingStep(changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place), events)
+
+
+def find_resize(run: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Resize:
+    """Return the change of the number of workers of an active job."""
+    held = observation.reservation
+    is_counted = held is not None and held.attempt == run.admission.attempt and held.size > 0
+    leaving = observation.leaving_nodes | observation.dead_nodes
+    return Resize(
+        run=run,
+        held=held if is_counted else None,
+        leaving_nodes=leaving,
+        asked=current.under_way(observation),
+        settings=settings,
+        now=now,
+    )
+
+
+def _has_joined(job: TorchJob, pod: PodView | None, joining: Collection[str]) -> bool:
+    """Return whether a worker runs, or waits for nothing but its rank."""
+    if pod is None or progress.is_outdated(job, pod):
+        return False
+    at_gate = pod.name in joining and pod.waits and not pod.deleting
+    return at_gate or pod.phase == "Succeeded" or (pod.running and not pod.gated)

@@ -1,0 +1,45 @@
+"""The next write for a change of the number of workers of an admitted job: one write of its status at a time.
+
+One rule: pure. Each step follows from the status, the reservation and the pods, so that any other worker can go on.
+
+    found                                                   written
+    the reservation has grown, and that is still wanted     the grant, and until when the added workers have to join
+    the reservation has grown, but that is not wanted       that the growth was declined
+    no named victim exists any more                         the smaller grant
+    more workers than are wanted, or than are reserved      victims
+    all added workers run, or wait for their rank           the end of the change; the rest goes on waiting
+    the time to join is over                                victims: the workers that did not join
+    a removal of running workers, where the job can save    the change; the victims once the workers have saved
+    another number of workers is wanted than granted        the change, as the request that the queue waits with
+
+A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
+InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.worlds`). Once a worker has succeeded nothing
+grows any more.
+"""
+
+from reconcilers.plan.scaling import growth, removal
+from reconcilers.plan.scaling.resize import Resize, ScalingStep
+
+
+def next_step(job: Resize) -> ScalingStep | None:
+    """Return the next write; None if none is due."""
+    if job.run.admission.workers is None or job.run.admission.grown is None:
+        return None
+    return (
+        growth.take_up(job) or removal.finish(job) or removal.begin(job) or growth.follow_join(job) or _follow_wish(job)
+    )
+
+
+def _follow_wish(job: Resize) -> ScalingStep | None:
+    """Write that more workers are wanted, or that no more are wanted."""
+    scaling = job.scaling
+    if job.victims or job.save.remaining is not None:
+        return None
+    if not job.is_joining and (job.wish <= job.granted or job.has_ended):
+        return job.write(None) if scaling is not None else None
+    if scaling is not None and scaling.to == job.wish:
+        return None
+    # Who asks for more is as old as the new request; who asks for less does not lose his place.
+    since = scaling.since if scaling is not None and job.wish < scaling.to else job.now
+    deadline = scaling.deadline if scaling is not None else None
+    return job.write(job.change(from_workers=job.base, since=since, deadline=deadline))
