@@ -46,6 +46,11 @@ def begun_stages(job: TorchJob) -> tuple[Stage, ...]:
     return tuple(stage for stage in job.spec.stages if not stage.awaits or str(stage.index) in job.status.stages)
 
 
+def has_begun(job: TorchJob, task_type: str) -> bool:
+    """Return whether the stage of a task has begun according to the status; before that its pods are not expected."""
+    return any(task_type in stage.tasks for stage in begun_stages(job))
+
+
 def completed_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks, in lower case, that have succeeded according to the status: their pods no longer matter."""
     return frozenset(task_type.lower() for task_type in _upstream_tasks(begun_stages(job)))

@@ -67,7 +67,7 @@ class Following:
     @property
     def all_run(self) -> bool:
         """Whether all granted workers run. Workers whose stage has not begun have no pods, and none are expected."""
-        begun = any(WORKER in stage.tasks for stage in progress.begun_stages(self.job))
+        begun = progress.has_begun(self.job, WORKER)
         return not begun or not self.settings.make_pods or self.running >= (self.granted or 0)
 
     @property

@@ -117,8 +117,7 @@ class Resize:
     def missing(self) -> list[str]:
         """The names of workers that do not run, although their stage has begun."""
         job = self.run.job
-        begun = any(WORKER in stage.tasks for stage in progress.begun_stages(job))
-        if not begun or not self.settings.make_pods:
+        if not progress.has_begun(job, WORKER) or not self.settings.make_pods:
             return []
         pods = {pod.name: pod for pod in self.run.pods}
         return [name for name in self.staying if not _has_joined(job, pods.get(name), self.joining)]
