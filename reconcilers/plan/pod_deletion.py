@@ -70,8 +70,7 @@ class PodDeletion:
         affected = [pod for deletion in deletions for pod in deletion.pods if pod_view.occupies(pod)]
         if not affected:
             return ()
-        more = f" and {len(affected) - MOST_NAMED} more" if len(affected) > MOST_NAMED else ""
-        names = ", ".join(pod.name for pod in affected[:MOST_NAMED]) + more
+        names = pod_view.list_names([pod.name for pod in affected], MOST_NAMED)
         requested = max(pod.grace or 0 for pod in affected)
         message = f"pods request up to {requested} s of grace, get {self._max_grace} s ({self.limit_reason}): {names}"
         return (EmitEvent(SHORTENED, message, warning=True),)
@@ -90,10 +89,8 @@ class PodDeletion:
 
     def describe_stuck(self, stuck: Iterable[PodView]) -> str:
         """Return a message with the names of stuck pods."""
-        stuck_pods = tuple(stuck)
-        more = f" and {len(stuck_pods) - MOST_NAMED} more" if len(stuck_pods) > MOST_NAMED else ""
-        names = ", ".join(pod.name for pod in stuck_pods[:MOST_NAMED])
-        return f"pods should be deleted, but finalizers keep them: {names}{more}"
+        names = pod_view.list_names([pod.name for pod in stuck], MOST_NAMED)
+        return f"pods should be deleted, but finalizers keep them: {names}"
 
     def _is_on_dead_node(self, pod: PodView) -> bool:
         return pod.node in self.dead

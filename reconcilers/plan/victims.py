@@ -21,6 +21,7 @@ from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from crds.torchjob.worker_range import WorkerRange
 from reconcilers.pods.task_members import PodMember
+from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 
 MOST_NAMED = 5
@@ -66,10 +67,10 @@ class Workers:
             return "no pods are named"
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            return f"pods are named twice: {_list(twice)}"
+            return f"pods are named twice: {pod_view.list_names(twice, MOST_NAMED)}"
         unknown = [name for name in names if name not in self.members]
         if unknown:
-            return f"the job has no such pods: {_list(unknown)}"
+            return f"the job has no such pods: {pod_view.list_names(unknown, MOST_NAMED)}"
         for name in names:
             if why := self._protection(self.members[name]):
                 return f"pod {name} cannot be removed: {why}"
@@ -104,8 +105,3 @@ class Workers:
         if pod.deleting or pod.disruption or pod.node in self.leaving_nodes:
             return 3
         return 4 if member.spot else 5
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

@@ -5,7 +5,7 @@ One rule: no code outside of this module reads a pod's manifest.
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,6 +154,12 @@ def occupies(pod: PodView) -> bool:
     A terminating pod takes resources, and so does a pod with any running container.
     """
     return pod.has_running_containers or not pod.finished
+
+
+def list_names(names: Sequence[str], most: int) -> str:
+    """Return the first names of pods, and how many more there are: no message grows with the size of its job."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def trim(manifest: Manifest) -> PodView:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from crds import timestamps
 from crds.torchjob.status import Scaling
 from reconcilers.values import EmitEvent
+from reconcilers.views import pod_view
 
 MOST_NAMED = 5
 
@@ -22,6 +23,6 @@ def scaled(scaling: Scaling, before: int, after: int, now: datetime) -> EmitEven
 
 def not_joined(names: tuple[str, ...], time: timedelta) -> EmitEvent:
     """Return the Event for workers that were given up because they did not join in time."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    message = f"workers did not join within {time.total_seconds():.0f} s: {', '.join(names[:MOST_NAMED])}{more}"
+    listed = pod_view.list_names(names, MOST_NAMED)
+    message = f"workers did not join within {time.total_seconds():.0f} s: {listed}"
     return EmitEvent("NotJoined", f"{message}; they are removed, and added again later", warning=True)

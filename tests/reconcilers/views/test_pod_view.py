@@ -394,3 +394,8 @@ def test_requests_of_containers_beyond_the_limit_are_ignored() -> None:
 def test_pod_requests_are_the_sum_over_containers(count: int, name: str) -> None:
     spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
     assert dict(pod_requests.read(spec)) == demand.pod_demand(spec)
+
+
+@pytest.mark.parametrize(("names", "expected"), [(["a"], "a"), (["a", "b"], "a, b"), (list("abcd"), "a, b and 2 more")])
+def test_list_names_counts_the_names_beyond_the_limit(names: list[str], expected: str) -> None:
+    assert pod_view.list_names(names, 2) == expected
