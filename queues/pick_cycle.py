@@ -13,6 +13,8 @@ from typing import NamedTuple
 from queues import errors
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import Picker
+from queues.resizing import plan
+from queues.resizing.values import ElasticJob, IdleRoom, Plan
 from queues.rules import PickRules
 from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, CommitResult, NextEntries, Refusal, Reservation
@@ -112,6 +114,15 @@ class PickCycle:
         self._picker = None if refused else picker
         picked = sum(batch.committed.picked for batch in done)
         return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
+
+    def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan:
+        """Return who grows and who gives back after the last round; an empty plan if that round did not stand.
+
+        `idle_since` is that of the plan before.
+        """
+        if self._picker is None:
+            return Plan(idle_since=idle_since)
+        return plan.plan(self._picker, jobs, now, idle_since)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
         """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may

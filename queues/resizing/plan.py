@@ -1,0 +1,38 @@
+"""The plan of resizes: growth into idle room, and workers that are given back to jobs that wait.
+
+One rule: pure. A plan reads the picker's working copy after a round of picks, and changes nothing in it.
+"""
+
+from collections.abc import Iterable
+
+from queues.picking.picker import Picker
+from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan
+from queues.rules import PickRules
+from queues.values import Snapshot
+
+_PICKS = 10_000
+"""The most picks that a dry run makes before it plans."""
+
+
+def plan(
+    picker: Picker,
+    jobs: Iterable[ElasticJob],
+    now: float,
+    idle_since: IdleRoom = NO_IDLE_ROOM,
+    *,
+    with_kept: bool = False,
+) -> Plan:
+    """Return who grows and who gives back now. `idle_since` is that of the plan before; `with_kept` asks for the
+    reasons of the jobs that are not resized.
+    """
+    del picker, jobs, now, with_kept
+    return Plan(idle_since=idle_since)
+
+
+def dry_run(
+    snapshot: Snapshot, rules: PickRules, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom = NO_IDLE_ROOM
+) -> Plan:
+    """Return the plan for a whole snapshot, as after the round of picks that it allows, with all reasons."""
+    picker = Picker(snapshot, rules)
+    picker.picks(now, _PICKS)
+    return plan(picker, jobs, now, idle_since, with_kept=True)

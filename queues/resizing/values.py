@@ -1,0 +1,123 @@
+"""The values of a plan of resizes: the elastic jobs that go in, and the resizes, claims and reasons that come out.
+
+One rule: all are frozen and carry keys and numbers only, never a pod or a status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from crds.keys import JobKey
+from crds.resources.amounts import Amounts
+
+Reason = Literal["Idle", "GiveBack"]
+"""Why a job is resized: it grows into idle room, or it gives workers back to a job that waits."""
+
+KeptCode = str
+"""Why a job is not resized. `ElasticJob.busy` goes through as it is; the codes of a plan are
+
+    Off              autoscale is off, and nothing has to be given back
+    BelowWish        the job has fewer workers than its owner wants; further ones come by its queue's order
+    AtMost           the job has all the workers that it may have
+    Resting          its last resize is too recent
+    NoRoom           no step fits into room that is free of every claim
+    NotIdleYet       there is room, but not for long enough
+    JobsFit          a waiting job fits into the room, and goes first
+    Leaving          workers of the job are on their way out
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticJob:
+    """An admitted job whose number of workers can change."""
+
+    key: JobKey
+    queue: str
+    """The queue that the job is charged to."""
+    workers: int
+    """The workers that the job's reservation holds, those that are leaving included."""
+    least: int
+    """The least number of workers. A plan never goes below it."""
+    wanted: int
+    """The number of workers that the job's owner wants."""
+    most: int
+    """The most workers. Idle growth never goes above it."""
+    unit: Amounts
+    """What one worker uses."""
+    step: int = 1
+    """Sizes change by multiples of this number."""
+    idle: int = 0
+    """How many of the workers are idle growth, for which the queue has not paid."""
+    autoscale: bool = False
+    """Whether the job may grow into idle room, and gives back what it has above its least."""
+    priority: int = 0
+    submitted: float = 0.0
+    busy: str = ""
+    """The code of why the job cannot be resized now at all; empty: it can."""
+    resting_until: float = 0.0
+    """Until when the job must not grow, because of its last resize. Giving back does not wait for it."""
+    idle_seconds: float = 0.0
+    """For how long the room must have been idle into which the job grows."""
+    leaving: int = 0
+    """How many of the workers are on their way out."""
+    leaving_for: JobKey | None = None
+    """The waiting job to which the leaving workers are given back; None: none, or it is not known."""
+
+
+class Resize(NamedTuple):
+    """A change of one job's number of workers."""
+
+    key: JobKey
+    workers: int
+    """The number of workers after the change."""
+    reason: Reason
+    for_key: JobKey | None = None
+    """The waiting job to which the workers are given back."""
+    for_queue: str = ""
+    """The queue of that job."""
+    message: str = ""
+    """A sentence for the job's owner: to whom it gives back, or why it grows."""
+
+
+class Kept(NamedTuple):
+    """An elastic job that is not resized, and why."""
+
+    key: JobKey
+    code: KeptCode
+    sentence: str
+
+
+class Since(NamedTuple):
+    """An amount that has been free without a break."""
+
+    amount: int
+    since: float
+
+
+IdleRoom = Mapping[tuple[str, str], tuple[Since, ...]]
+"""By a limit and a resource, how much has been free of every claim, and since when; the largest amount last, which is
+the latest. The name of the pool's limit is empty, that of a queue is `queue:NAME`, of a cohort `cohort:NAME`."""
+
+NO_IDLE_ROOM: IdleRoom = MappingProxyType({})
+"""What is known before the first plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What changes now."""
+
+    resizes: tuple[Resize, ...] = ()
+    """At most one per job."""
+    claims: Mapping[str, JobKey] = field(default_factory=lambda: MappingProxyType({}))
+    """By queue, its first job for which room is given back now, or is on its way already. Other jobs of the queue must
+    leave that room. A claim that is missing here has ended."""
+    hasten: Mapping[str, JobKey] = field(default_factory=lambda: MappingProxyType({}))
+    """By queue, its first job, which only idle growth keeps out of the pool: its patience ends at once."""
+    needed: frozenset[JobKey] = frozenset()
+    """The jobs with workers on their way out which a waiting job still needs. A target of any other job to give back
+    can be taken back while no worker has begun with it."""
+    kept: tuple[Kept, ...] = ()
+    """The jobs that are not resized, if the caller asked for them."""
+    idle_since: IdleRoom = field(default_factory=lambda: NO_IDLE_ROOM)
+    """What the next plan must be given."""
