@@ -12,6 +12,8 @@ Queues (written by the coordinator's scripts only):
     (the other keys of the queues: see queues/lua/lib/store.lua)
 Work (shared by coordinator and workers):
     torchq:work:*                see queues/lua/lib/mark.lua
+Reports of training code (any coordinator; nothing rebuilds them):
+    torchq:reports:<job key>     see queues/lua/reports/keep.lua
 """
 
 PREFIX = "torchq:"
@@ -48,6 +50,7 @@ THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
 SETTLED = f"{WORK}settled:"
 TALLY = f"{WORK}tally"
+REPORTS = f"{PREFIX}reports:"
 RUNS = "runs"
 """The field of the tally that counts finished runs."""
 
@@ -78,7 +81,7 @@ _KEYS = PRESERVED | {
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(RECORDS, READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }
-_FAMILIES = (ORDER, READY, SETTLED)
+_FAMILIES = (ORDER, READY, SETTLED, REPORTS)
 
 _RQ_KEYS = frozenset(
     (

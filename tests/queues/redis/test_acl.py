@@ -11,6 +11,8 @@ import redis
 from rq import Queue
 from rq.serializers import JSONSerializer
 
+from coordinator.reports.store import RedisReports
+from coordinator.reports.values import ArrivedReport, Report
 from queues import errors
 from queues.dispatch import rq_worker
 from queues.dispatch.redis_work import RedisWork
@@ -106,6 +108,9 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     smaller = LoweredCharge(key=key("held"), attempt=1, grown=0, size=0, charge={"jobs": 1})
     assert store.lower([smaller], 0) == []
     store.remove([key("first")])
+    reports = RedisReports(client)
+    reports.keep([ArrivedReport(job=key("held"), report=Report(pod="held-worker-0", step=1))])
+    assert reports.read([key("held")])
     assert store.inspect().faults == work.inspect().faults == ()
     store.forget(1)
     work.forget(1)

@@ -1,0 +1,42 @@
+-- Keep the newest report of pods, a batch at once.
+--
+-- Preludes: clock.
+-- KEYS: none
+-- ARGV: 1 now, seconds; empty: the server's time
+--       2 seconds that the reports of a job outlive the last of them
+--       then for each report: key (namespace/name/uid of the job), pod, seconds since it arrived, step, number of the request
+--       to save that it answers ("0": none), JSON with the rest
+-- Returns: nothing.
+--
+-- Keys:
+--   torchq:reports:<key>  hash  pod -> "<step> <at> <moved> <rate> <checkpoint> <JSON>": when the report came and when its step
+--                               moved last, steps per second at the last move forward ("-": unknown), the highest number of a
+--                               request to save. Expires; it may be lost at any moment, alone or with everything else
+
+-- A lost answer makes the client send the batch again. The second time its steps have not moved.
+local PARTS = '^(%d+) (%S+) (%S+) (%S+) (%d+)'
+
+local function larger(one, other)  -- compared as numbers, kept as texts: Lua's numbers would lose digits
+  return tonumber(one) > tonumber(other) and one or other
+end
+
+local now = clock(ARGV[1])
+for i = 3, #ARGV, 6 do
+  local name, pod, step, checkpoint = 'torchq:reports:' .. ARGV[i], ARGV[i + 1], ARGV[i + 3], ARGV[i + 4]
+  local at, rate = now - tonumber(ARGV[i + 2]), '-'
+  local moved = at
+  local step_before, at_before, moved_before, rate_before, checkpoint_before =
+    string.match(redis.call('HGET', name, pod) or '', PARTS)
+  if step_before then
+    at = math.max(at, tonumber(at_before))
+    moved = at
+    checkpoint = larger(checkpoint, checkpoint_before)
+    if step == step_before then
+      moved, rate = tonumber(moved_before), rate_before
+    elseif tonumber(step) > tonumber(step_before) and at > tonumber(moved_before) then
+      rate = string.format('%.6g', (tonumber(step) - tonumber(step_before)) / (at - tonumber(moved_before)))
+    end
+  end
+  redis.call('HSET', name, pod, table.concat({step, seconds(at), seconds(moved), rate, checkpoint, ARGV[i + 5]}, ' '))
+  redis.call('EXPIRE', name, ARGV[2])
+end

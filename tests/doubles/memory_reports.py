@@ -1,0 +1,66 @@
+"""The store of reports in memory, for tests: the twin of `coordinator.reports.store`.
+
+One rule: it does everything that the scripts do, so that a test of it is a test of both.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from coordinator.reports.store import KEPT_SECONDS
+from coordinator.reports.values import ArrivedReport, JobReports, PodReport, Report
+from crds.keys import JobKey
+
+
+class MemoryReports:
+    """A ReportStore. `clock` takes the place of the server's time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._jobs: defaultdict[JobKey, dict[str, PodReport]] = defaultdict(dict)
+        self._expire: dict[JobKey, float] = {}
+
+    def keep(self, arrived: Iterable[ArrivedReport]) -> None:
+        """See ReportStore."""
+        now = self._clock()
+        for each in arrived:
+            pods = self._jobs[each.job] if self._is_kept(each.job) else self._forget(each.job)
+            pods[each.report.pod] = _merge(pods.get(each.report.pod), each.report, now - each.age)
+            self._expire[each.job] = now + KEPT_SECONDS
+
+    def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
+        """See ReportReader."""
+        kept = [key for key in keys if self._is_kept(key)]
+        return {key: JobReports(read_at=self._clock(), pods=dict(self._jobs[key])) for key in kept}
+
+    def lose(self) -> None:
+        """Lose everything, as a Redis that was flushed."""
+        self._jobs.clear()
+        self._expire.clear()
+
+    def _is_kept(self, key: JobKey) -> bool:
+        return self._expire.get(key, 0.0) > self._clock()
+
+    def _forget(self, key: JobKey) -> dict[str, PodReport]:
+        self._jobs[key] = {}
+        return self._jobs[key]
+
+
+def _merge(before: PodReport | None, report: Report, at: float) -> PodReport:
+    moved, rate, checkpoint = at, None, report.checkpoint or 0
+    if before is not None:
+        at = max(at, before.at)
+        moved, checkpoint = at, max(checkpoint, before.checkpoint or 0)
+        if report.step == before.step:
+            moved, rate = before.moved_at, before.steps_per_second
+        elif report.step > before.step and at > before.moved_at:
+            rate = float(f"{(report.step - before.step) / (at - before.moved_at):.6g}")
+    return PodReport(
+        step=report.step,
+        at=at,
+        moved_at=moved,
+        steps_per_second=rate,
+        samples_per_second=report.samples_per_second,
+        loss=report.loss,
+        gauges=dict(report.gauges),
+        checkpoint=checkpoint or None,
+    )
