@@ -153,7 +153,21 @@ def _shutdown_within_grace() -> Rule:
 def elastic() -> list[Rule]:
     """Return the rules at spec.torchElasticPolicy."""
     one_sided = "!has(self.numMinReplicas) || !has(self.numMaxReplicas)"
-    return [rule(f"{one_sided} || self.numMinReplicas <= self.numMaxReplicas", checks.ELASTIC_RANGE, ".numMinReplicas")]
+    is_off = "!has(self.autoscale) || self.autoscale != 'Idle'"
+    return [
+        rule(f"{one_sided} || self.numMinReplicas <= self.numMaxReplicas", checks.ELASTIC_RANGE, ".numMinReplicas"),
+        rule(f"{is_off} || has(self.numMaxReplicas)", checks.NO_MAXIMUM, ".autoscale"),
+        rule(
+            f"{is_off} || {one_sided} || self.numMinReplicas != self.numMaxReplicas",
+            checks.NOTHING_TO_SCALE,
+            ".autoscale",
+        ),
+    ]
+
+
+def hang_timeout() -> list[Rule]:
+    """Return the rules at spec.health.hangTimeoutSeconds."""
+    return [rule(f"self == 0 || self >= {checks.SHORTEST_HANG}", checks.SHORT_HANG)]
 
 
 def worker_bounds() -> list[Rule]:

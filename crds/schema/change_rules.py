@@ -1,7 +1,8 @@
 """The fields of a TorchJob's spec that may change in each state of the job.
 
 One rule: this table alone decides, with two exceptions: the size of an elastic job (`_resizes_workers`) and an earlier
-deadline (`_lowers_deadline`). The CEL rule at the root, where the status is readable, is generated from the table.
+deadline (`_lowers_deadline`). The CEL rule at the root, where the status is readable, is generated from the table. The
+row of the elastic policy is about those of its fields that have no row of their own.
 
 A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. It is admitted while
 it has `status.admission`. It is finished in phase Succeeded or Failed. The state before the change counts.
@@ -17,6 +18,7 @@ from typing import Literal
 from crds.schema import cel_rules
 from crds.schema.cel_rules import Rule
 from crds.torchjob.conditions import FINISHED
+from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.tasks import WORKER, TaskSpec
 
 State = Literal["waiting", "admitted", "finished"]
@@ -50,6 +52,10 @@ TABLE = (
     SpecField("schedulingPolicy.gangQueue", True, False, False),
     SpecField("schedulingPolicy.checkpointSeconds", True, True, False),
     SpecField("torchElasticPolicy", True, False, False),
+    SpecField("torchElasticPolicy.autoscale", True, True, False),
+    SpecField("torchElasticPolicy.resizeEverySeconds", True, True, False),
+    SpecField("torchElasticPolicy.minGainPercent", True, True, False),
+    SpecField("health", True, True, False),
     SpecField("nprocPerNode", True, False, False),
     SpecField("restartScope", True, False, False),
     SpecField("backoffLimit", True, True, False),
@@ -58,7 +64,9 @@ TABLE = (
     SpecField("cleanPodPolicy", True, True, False),
     SpecField("suspend", True, True, False),
 )
-"""Every field of the spec."""
+"""Every field of the spec; of the elastic policy, also the fields for autoscaling."""
+ELASTIC = "torchElasticPolicy"
+"""The field of which a part may change while a job is admitted: the fields for autoscaling, which have rows."""
 RESIZABLE = "torchTaskSpecs"
 """The field in which an admitted elastic job may change the Worker's `numTasks`."""
 DEADLINE = "activeDeadlineSeconds"
@@ -109,7 +117,10 @@ def transition() -> Rule:
 
 
 def _immutable_paths(state: _FieldState) -> list[str]:
-    return [DEADLINE] if state == "queued" else [field.path for field in TABLE if not field.may_change(state)]
+    if state == "queued":
+        return [DEADLINE]
+    paths = [field.path for field in TABLE if not field.may_change(state)]
+    return [path for path in paths if path.rpartition(".")[0] not in paths]
 
 
 def _by_state(expressions: dict[_FieldState, str], otherwise: str) -> str:
@@ -127,10 +138,20 @@ def _message_expression(state: _FieldState) -> str:
 
 def _change_allowed(path: str, state: _FieldState) -> str:
     """Return CEL that is true if a field has not changed, or only in an allowed way."""
+    if state == "admitted" and path == ELASTIC:
+        return _same_bounds()
     same = cel_rules.absent_or_equal("self.spec", "oldSelf.spec", path)
     if state != "finished" and path in (RESIZABLE, DEADLINE):
         return f"({same} || {_resizes_workers() if path == RESIZABLE else _lowers_deadline()})"
     return same
+
+
+def _same_bounds() -> str:
+    """Return CEL that is true if the elastic policy has not changed, except in fields with rows of their own."""
+    new, old, rows = f"self.spec.{ELASTIC}", f"oldSelf.spec.{ELASTIC}", {field.path for field in TABLE}
+    names = (str(field.alias) for field in TorchElasticPolicy.model_fields.values())
+    others = (cel_rules.absent_or_equal(new, old, name) for name in names if f"{ELASTIC}.{name}" not in rows)
+    return f"(has({new}) ? has({old}) && {' && '.join(others)} : !has({old}))"
 
 
 def _lowers_deadline() -> str:

@@ -35,6 +35,7 @@ def torchjob() -> dict[str, Any]:
     cel_rules.attach(root, "spec.torchTaskSpecs", cel_rules.task_map())
     cel_rules.attach(root, "spec.torchTaskSpecs.*", cel_rules.task())
     cel_rules.attach(root, "spec.torchElasticPolicy", cel_rules.elastic())
+    cel_rules.attach(root, "spec.health.hangTimeoutSeconds", cel_rules.hang_timeout())
     for path in ("spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"):
         cel_rules.attach(root, path, cel_rules.nproc_per_node())
     cel_rules.attach(root, "spec", [*cel_rules.spec(), *cel_rules.worker_bounds()])

@@ -1,18 +1,20 @@
 """Validation rules that span several fields of a TorchJob.
 
 One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with two
-exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs. A
-check that is newer than stored jobs is in `check_submitted`: it holds where its fields are set or changed.
+exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs and
+memory. A check that is newer than stored jobs is in `check_submitted`: it holds where its fields are set or changed.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from crds import problems
 from crds.errors import Problem
 from crds.metadata import Metadata
-from crds.torchjob import processes, rendezvous_task
+from crds.resources import quantities
+from crds.torchjob import memory_growth, processes, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy, TorchJobSpec
-from crds.torchjob.tasks import AI_MASTER, MASTER, RENDEZVOUS, WORKER, TaskSpec
+from crds.torchjob.tasks import AI_MASTER, MASTER, RENDEZVOUS, WORKER, MemoryGrowth, TaskSpec
 from crds.torchjob.template import PodTemplate
 
 TASKS = "spec.torchTaskSpecs"
@@ -37,6 +39,13 @@ WORKER_BOUNDS = "torchElasticPolicy bounds the number of workers"
 NO_ROOM_FOR_STORE = (
     f"an elastic job has the task {RENDEZVOUS}, spelled so, beside at most {rendezvous_task.MOST_OTHERS} others"
 )
+NO_MAXIMUM = "autoscale Idle needs numMaxReplicas, the number of workers up to which the job may grow"
+NOTHING_TO_SCALE = "autoscale Idle needs a numMaxReplicas that is greater than numMinReplicas"
+SHORTEST_HANG = 60
+SHORT_HANG = f"must be {SHORTEST_HANG} or more, or 0 for never"
+NO_MEMORY = "the main container asks for no memory: ask for some in its resources, from which it can grow"
+POD_MEMORY = "the pod itself asks for memory or limits it: only the memory of its containers can grow"
+SMALL_MEMORY = "must not be less than the memory that the main container asks for"
 MANY_LEAST_WORKERS = "must not be greater than spec.torchElasticPolicy.numMinReplicas"
 LONG_SHUTDOWN = "must be less than the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
 
@@ -53,6 +62,7 @@ def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
         yield from _task(task_type, task, spec)
     yield from _members(spec)
     yield from _elastic(spec)
+    yield from _health(spec)
     yield from _processes(spec)
     yield from cycles(spec.torch_task_specs)
 
@@ -88,6 +98,19 @@ def _task(task_type: str, task: TaskSpec, spec: TorchJobSpec) -> Iterator[Proble
             yield invalid(f"{at}.dependsOn[{index}].phase", upstream.phase, ENDLESS_UPSTREAM)
     if task.spot_task_spec is not None and task.spot_task_spec.num_spot_tasks > task.num_tasks:
         yield invalid(f"{at}.spotTaskSpec.numSpotTasks", task.spot_task_spec.num_spot_tasks, MANY_SPOT_TASKS)
+    if task.memory_growth is not None and not problems.find(PodTemplate, task.template):
+        yield from _memory(f"{at}.memoryGrowth", task.memory_growth, task.template["spec"])
+
+
+def _memory(at: str, growth: MemoryGrowth, pod_spec: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of a memoryGrowth beside a valid template."""
+    asked = memory_growth.declared(pod_spec)
+    if memory_growth.is_of_pod(pod_spec):
+        yield invalid(at, {}, POD_MEMORY)
+    elif not asked:
+        yield invalid(at, {}, NO_MEMORY)
+    elif memory_growth.most(growth) < asked:
+        yield invalid(f"{at}.max", growth.most, f"{SMALL_MEMORY}, {quantities.format_amount('memory', asked)}")
 
 
 def _members(spec: TorchJobSpec) -> Iterator[Problem]:
@@ -106,9 +129,19 @@ def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
     least, most, shutdown = policy.num_min_replicas, policy.num_max_replicas, policy.shutdown_timeout_seconds
     if least is not None and most is not None and least > most:
         yield invalid("spec.torchElasticPolicy.numMinReplicas", least, ELASTIC_RANGE)
+    if policy.autoscale == "Idle" and most is None:
+        yield invalid("spec.torchElasticPolicy.autoscale", policy.autoscale, NO_MAXIMUM)
+    elif policy.autoscale == "Idle" and least == most:
+        yield invalid("spec.torchElasticPolicy.autoscale", policy.autoscale, NOTHING_TO_SCALE)
     if shutdown is not None and WORKER in spec.torch_task_specs and shutdown >= spec.worker_grace:
         message = f"{LONG_SHUTDOWN}: {shutdown} is not less than {spec.worker_grace}"
         yield invalid("spec.torchElasticPolicy.shutdownTimeoutSeconds", shutdown, message)
+
+
+def _health(spec: TorchJobSpec) -> Iterator[Problem]:
+    timeout = spec.health.hang_timeout_seconds
+    if 0 < timeout < SHORTEST_HANG:
+        yield invalid("spec.health.hangTimeoutSeconds", timeout, SHORT_HANG)
 
 
 def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:

@@ -83,6 +83,15 @@ class TorchElasticPolicy(StrictModel):
     pod's grace period, and is 5 less if absent."""
     last_call_seconds: Annotated[int, Field(ge=0, le=3_600)] = 3
     """The number of seconds that workers at the rendezvous wait for more once there are enough."""
+    autoscale: Literal["Off", "Idle"] = "Off"
+    """With Idle, the job gets further workers, up to numMaxReplicas, while nobody else can use the room, and gives
+    them back when a waiting job is entitled to it. In YAML, write "Off" in quotes."""
+    resize_every_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
+    """The least number of seconds between two changes of the number of workers that autoscaling makes; a job gives
+    workers back at any time."""
+    min_gain_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """If the samples per second and worker fall by more than this after workers were added, the workers are removed
+    again; 0: this is not considered."""
 
     def allows(self, workers: int) -> bool:
         """Return whether the job may request a number of workers."""
@@ -97,6 +106,18 @@ class TorchElasticPolicy(StrictModel):
         return DEFAULT_MAX_RESTARTS if self.max_restarts is None else self.max_restarts
 
 
+class Health(StrictModel):
+    """What happens to a job that reports its steps and makes none."""
+
+    hang_timeout_seconds: Seconds = 0
+    """The number of seconds without a step of any pod after which the job counts as hanging: 60 or more, or 0 for
+    never. A job that has not reported a step never hangs."""
+    on_hang: Literal["Report", "Restart"] = "Report"
+    """Whether a job that hangs is only reported, or also restarted."""
+    first_step_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] = 7200
+    """The number of seconds that the job has for its first step after a start or a restart."""
+
+
 class TorchJobSpec(StrictModel):
     """A distributed PyTorch job."""
 
@@ -105,6 +126,7 @@ class TorchJobSpec(StrictModel):
     """For each task type, the number of pods that must run for the job to count as running; all of them if absent."""
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     torch_elastic_policy: TorchElasticPolicy | None = None
+    health: Health = Health()
     nproc_per_node: NprocPerNode | None = None
     """The number of processes that torchrun starts in each pod: a number from 1 to 1024, or gpu for the number of GPUs
     that the pod's main container requests. If absent, it is the number of these GPUs, or 1 if the container requests

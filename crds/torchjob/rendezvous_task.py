@@ -5,17 +5,35 @@ stored. A task of that name in the job takes its place.
 
 The workers wait until the store runs, and so does a Master that belongs to their world. The implied store waits for the
 same successes as the workers.
+
+A worker that hosted the store would end the whole job with itself. The program of the store needs Python and torch
+alone, so that it runs in the image of the workers. It ends only by a signal. SIGTERM is handled, because the first
+process of a container ignores it otherwise. It is handled before torch is imported, which takes seconds, and it is a
+failure: without the store no worker can go on.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from crds.torchjob import rendezvous_store, size_limits
+from crds.torchjob import size_limits
 from crds.torchjob.processes import MAIN
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, leads_to, with_defaults
 
 REQUESTS = {"cpu": "50m", "memory": "320Mi"}
 """What the store requests. It takes 220 MB, which is the import of torch."""
+PORT_VARIABLE = "TORCHQ_RENDEZVOUS_PORT"
+"""The variable with the port on which the store listens."""
+PROGRAM = f"""\
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+from torch.distributed import TCPStore
+port = int(os.environ["{PORT_VARIABLE}"])
+store = TCPStore("localhost", port, is_master=True, wait_for_workers=False)
+print(f"the rendezvous store listens on port {{store.port}}", flush=True)
+while True:
+    signal.pause()
+"""
+"""The program of the store, for `python -c`."""
 MOST_OTHERS = size_limits.MOST_TASK_TYPES - 1
 """Maximum number of other task types."""
 _SHARED = (
@@ -51,7 +69,7 @@ def template(worker: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "spec": {
             **_some(pod, _SHARED),
-            "containers": [{**store, "command": ["python", "-c", rendezvous_store.PROGRAM]}],
+            "containers": [{**store, "command": ["python", "-c", PROGRAM]}],
         }
     }
 

@@ -1,6 +1,7 @@
 """The status of a TorchJob.
 
-One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), the worker everything else. The
+One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have (`target`)
+and that it hangs (`hang`); the worker writes everything else, and removes both when they are over. The
 status holds all that a rebuild of the queues needs. A worker writes the other fields of `queue` when it sends a job
 back to its queue, in the patch that removes the admission. It removes outdated fields of `queue` when it admits the
 job.
@@ -22,6 +23,10 @@ NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
 """The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
 MOST_AT_ONCE = 1000
+IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
+"""The reasons of a `Target`."""
+REPORT, RESTART = "Report", "Restart"
+"""The actions of a `Hang`."""
 _INDEXES = r"[0-9]{1,4}(-[0-9]{1,4})?"
 WorkerIndexes = Annotated[str, Field(max_length=65_536, pattern=f"^{_INDEXES}(,{_INDEXES})*$")]
 """Indexes of workers as numbers and ranges (`crds.torchjob.grant`)."""
@@ -96,6 +101,9 @@ class Admission(LenientModel):
     declined: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
     """The number of the last growth that was declined in whole or in part before it was granted; absent after any
     other change of the admission."""
+    idle: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
+    room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
     """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. If the field
     is absent, torchElasticPolicy.nprocPerNode applies, else 1. Versions without spec.nprocPerNode did not write this
@@ -130,6 +138,46 @@ class Scaling(LenientModel):
     def is_all_or_none(self) -> bool:
         """Whether all of the requested workers are added, or none, because a ScaleOut requests them."""
         return self.request.startswith("ScaleOut/")
+
+
+class Target(LenientModel):
+    """The number of workers that the coordinator has decided on, beside the number that the owner wants."""
+
+    workers: Annotated[int, Field(ge=1, le=MOST_TASKS)]
+    """The number of workers that the job is to have."""
+    reason: Annotated[str, Field(max_length=64)]
+    """Idle: nobody else can use the room. GiveBack: a waiting job is entitled to it. GainTooSmall: the last workers
+    that were added have made the others slower."""
+    message: Text = ""
+    """The reason as a sentence; for GiveBack it names the job that the room is for."""
+    since: Time
+    """The time of the decision."""
+    wish: Tally = 0
+    """The number of workers that the owner wanted at that time; the decision is void once the owner wants fewer."""
+
+
+class Resized(LenientModel):
+    """The last change of the number of workers."""
+
+    at: Time
+    """The time at which it ended."""
+    seconds: Tally = 0
+    """The number of seconds from the grant until all added workers ran; 0 if workers were only removed."""
+
+
+class Hang(LenientModel):
+    """The coordinator's finding that the job makes no steps."""
+
+    since: Time
+    """The time of the finding."""
+    run: Annotated[str, Field(max_length=64)] = ""
+    """The run of the job that hangs; the finding is void once the job was restarted or resized."""
+    action: Annotated[str, Field(max_length=64)] = REPORT
+    """Report or Restart, as in the spec's `onHang` at that time."""
+    behind: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
+    """The pods with the lowest steps."""
+    silent: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
+    """The pods that have not reported while others did."""
 
 
 class TaskStatus(LenientModel):
@@ -175,6 +223,14 @@ class TorchJobStatus(LenientModel):
     queue: QueueStatus | None = None
     admission: Admission | None = None
     scaling: Scaling | None = None
+    target: Target | None = None
+    """The number of workers that the coordinator has decided on; a worker removes it when it is over. It is in force
+    unless the owner has lowered the number of workers since."""
+    resized: Resized | None = None
+    hang: Hang | None = None
+    memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
+    """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
+    has grown. It is kept while the job is suspended, so that its next charge includes it."""
     measured: PodMeasurements | None = None
     """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
     next charge includes them."""

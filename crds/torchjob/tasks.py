@@ -5,9 +5,10 @@ One rule: defaults that depend on the task type are applied when a job is parsed
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from crds.model import ClassName, StrictModel
+from crds.resources import quantities
 from crds.torchjob import size_limits
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
@@ -68,6 +69,19 @@ _TEMPLATE_SCHEMA = {
 Template = Annotated[dict[str, Any], WithJsonSchema(_TEMPLATE_SCHEMA)]
 """A PodTemplateSpec, opaque except for the fields that `crds.torchjob.template` checks."""
 
+
+def _check_memory(value: Any) -> Any:
+    quantities.parse("memory", value)
+    return value
+
+
+Memory = Annotated[
+    str | int,
+    PlainValidator(_check_memory),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantities.PATTERN}),
+]
+"""A quantity of memory, as in 64Gi."""
+
 RESTART_POLICIES: dict[str, RestartPolicy] = {MASTER: "ExitCode", WORKER: "OnFailure", AI_MASTER: "Never"}
 """The default restart policy by task type; all other types have that of a Worker."""
 
@@ -90,6 +104,15 @@ class SpotTaskSpec(StrictModel):
     labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict, max_length=64)
 
 
+class MemoryGrowth(StrictModel):
+    """How the memory of a task's pods grows after one of them was killed because it had used up its memory."""
+
+    factor_percent: int = Field(default=150, ge=101, le=1_000)
+    """The memory of the next pods, in percent of the memory of the killed pod."""
+    most: Memory = Field(alias="max")
+    """The largest memory of the main container. It must not be less than the memory that the template asks for."""
+
+
 class TaskSpec(StrictModel):
     """A number of pods with the same template."""
 
@@ -102,6 +125,9 @@ class TaskSpec(StrictModel):
     auxiliary: bool = False
     """If true, the pods have no rank and do not count towards the world size or the gang. This is the default for an
     AIMaster."""
+    memory_growth: MemoryGrowth | None = None
+    """If set, the main containers of the task's next pods get more memory after one was killed for using up its
+    memory. The increase is charged to the job before a pod has it."""
 
 
 def with_defaults(declared: Any) -> Any:

@@ -18,7 +18,7 @@ from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
 from crds.torchjob import checks, demand, size_limits, submission_order
 from crds.torchjob.jobspec import TorchJobSpec
-from crds.torchjob.status import Admission, TorchJobStatus
+from crds.torchjob.status import Admission, Target, TorchJobStatus
 
 CLOCK_SKEW = 60.0
 """Maximum number of seconds by which the clock of a user's machine may be ahead."""
@@ -61,6 +61,25 @@ class TorchJob(StrictModel):
         """The job's place among the jobs that were created in the same second (`crds.torchjob.submission_order`);
         empty if unknown."""
         return submission_order.read(self.metadata.annotations.get(labels.SUBMITTED))
+
+    @property
+    def target(self) -> Target | None:
+        """The number of workers that the coordinator has decided on; None if there is none, or if it is void.
+
+        It is void after the owner has lowered the number of workers, and outside of the bounds of the policy. Read it
+        of a job as it is stored, not `as_granted`.
+        """
+        target, policy = self.status.target, self.spec.torch_elastic_policy
+        if target is None or policy is None or self.spec.worker_count < target.wish:
+            return None
+        most = policy.num_max_replicas or self.spec.worker_count
+        return target if self.spec.least_workers <= target.workers <= max(most, self.spec.worker_count) else None
+
+    @property
+    def wanted_workers(self) -> int:
+        """The number of workers that the job is to have: that of its target, else that of its owner."""
+        target = self.target
+        return self.spec.worker_count if target is None else target.workers
 
     @property
     def pod_measurements(self) -> Mapping[str, Amounts]:

@@ -21,7 +21,7 @@ import orjson
 
 from crds import labels
 from crds.api_resources import PODS, SERVICES
-from crds.torchjob import rendezvous_store
+from crds.torchjob import rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
@@ -270,7 +270,7 @@ def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables
     if policy is not None and blueprint.meets_others(member):
         return {**_rendezvous_variables(blueprint, member, policy, port), **bounds}
     if spec.rendezvous and member.task_type == RENDEZVOUS:
-        return {**environment.BASE, rendezvous_store.PORT_VARIABLE: str(port), **bounds}
+        return {**environment.BASE, rendezvous_task.PORT_VARIABLE: str(port), **bounds}
     if blueprint.is_at_store(member):
         return {**environment.BASE, **bounds}
     address, processes = blueprint.address(member.lead), blueprint.processes(member.task_type)

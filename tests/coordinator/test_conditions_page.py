@@ -12,7 +12,7 @@ from coordinator.routing import eligibility
 from crds.schema.change_rules import TABLE
 from crds.torchjob.conditions import NEXT, TRUE_IN
 from crds.torchjob.jobspec import TorchElasticPolicy
-from crds.torchjob.status import Scaling
+from crds.torchjob.status import Resized, Scaling, Target
 from queues.picking import explain
 
 ROOT = Path(eligibility.__file__).parents[2]
@@ -20,6 +20,13 @@ PAGE = ROOT / "docs" / "conditions.md"
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 CALLS = {"finish", "release", "enter", "enter_status", "NotAdmitted", "Blocker", "JobVerdict"}
 """The calls whose arguments are reasons of conditions; the arguments of `EmitEvent` are reasons of events."""
+MODELS = {
+    "spec.torchElasticPolicy": TorchElasticPolicy,
+    "status.scaling": Scaling,
+    "status.target": Target,
+    "status.resized": Resized,
+}
+"""The fields that have to do with the number of workers, by path."""
 KINDS = ("PodGroup",)
 """Kinds that may be missing or refused: `reconcilers.apply.apply` builds the reason from the kind."""
 
@@ -62,11 +69,9 @@ def test_page_lists_every_field_that_has_to_do_with_the_number_of_workers() -> N
     rows = [row[0].rpartition(".") for row in table("The number of workers")]
     named = {f"{path}.{name}" for path, _, names in rows for name in names.split(", ")}
     expected = {
-        f"{path}.{field.alias or name}"
-        for path, model in (("spec.torchElasticPolicy", TorchElasticPolicy), ("status.scaling", Scaling))
-        for name, field in model.model_fields.items()
+        f"{path}.{field.alias or name}" for path, model in MODELS.items() for name, field in model.model_fields.items()
     }
-    admission = {f"status.admission.{name}" for name in ("workers", "indexes", "grown", "declined")}
+    admission = {f"status.admission.{name}" for name in ("workers", "indexes", "grown", "declined", "idle")}
     others = {"spec.schedulingPolicy.checkpointSeconds", "spec.minMembers.Worker", "status.trainingRestarts"}
     assert named == expected | admission | others
 

@@ -16,7 +16,14 @@ from tests.crds.torchjob.test_torchjob import REFUSED
 from tests.support.crds import served
 from tests.support.crds.builders import job, queue, task
 
-ONLY_IN_PYTHON = ("dependency cycle", "is not a quantity", "asks for no GPU")
+ONLY_IN_PYTHON = (
+    "dependency cycle",
+    "is not a quantity",
+    "asks for no GPU",
+    "memory that the main",
+    "asks for memory",
+    "asks for no memory",
+)
 """Messages of problems that no rule of the definition detects: cycles, and errors within the opaque pod template."""
 ONLY_ON_THE_SERVER = "spec.backoffLimit in body should be less than or equal to"
 """The message of a refusal that the models lack: a larger value stored by an older version counts as the largest."""
@@ -66,6 +73,7 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "ttlSecondsAfterFinished": draw(st.integers(0, 10**6)),
         "cleanPodPolicy": draw(st.sampled_from(["Running", "All", "None"])),
         "suspend": draw(st.booleans()),
+        "health": {"hangTimeoutSeconds": draw(st.sampled_from([0, 60])), "onHang": "Restart", "firstStepSeconds": 1},
     }
     workers = declared.get("Worker", {}).get("numTasks", 1)
     if "Worker" in declared:
@@ -73,8 +81,9 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         steps = [step for step in range(1, 5) if (workers - least) % step == 0]
         optional["torchElasticPolicy"] = {
             "numMinReplicas": least,
-            "numMaxReplicas": draw(st.integers(workers, 12)),
+            "numMaxReplicas": draw(st.integers(max(workers, least + 1), 12)),
             "replicaStep": draw(st.sampled_from(steps)),
+            "autoscale": draw(st.sampled_from(["Off", "Idle"])),
             "mode": draw(st.sampled_from(["Rendezvous", "InPlaceRestart"])),
         }
     chosen = draw(st.sets(st.sampled_from(sorted(optional))))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crds.schema.change_rules import DEADLINE, RESIZABLE, TABLE, SpecField, State
+from crds.schema.change_rules import DEADLINE, ELASTIC, RESIZABLE, TABLE, SpecField, State
 from crds.torchjob import checks
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.support.crds import served
@@ -28,6 +28,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "schedulingPolicy.gangQueue": ("a", "b"),
     "schedulingPolicy.checkpointSeconds": (10, 20),
     "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
+    "torchElasticPolicy.autoscale": ("Off", "Idle"),
+    "torchElasticPolicy.resizeEverySeconds": (60, 600),
+    "torchElasticPolicy.minGainPercent": (1, 2),
+    "health": ({"onHang": "Report"}, {"onHang": "Restart", "hangTimeoutSeconds": 60}),
     "nprocPerNode": (4, "gpu"),
     "restartScope": ("Job", "Task"),
     "backoffLimit": (1, 2),
@@ -52,7 +56,7 @@ def with_field(path: str, value: Any, status: dict[str, Any] | None) -> dict[str
     at = manifest["spec"]
     *steps, last = path.split(".")
     for step in steps:
-        at = at.setdefault(step, {})
+        at = at.setdefault(step, {"numMaxReplicas": 9} if step == ELASTIC else {})
     if value is not None:
         at[last] = value
     return manifest
@@ -68,6 +72,11 @@ def is_sooner(field: SpecField, state: State, before: Any, after: Any) -> bool:
     """Return whether the change moves the deadline of an unfinished job to an earlier time."""
     sooner = after is not None and (before is None or after < before) if field.path == DEADLINE else False
     return sooner and state != "finished"
+
+
+def named(field: SpecField, state: State) -> str:
+    """Return the field that a refusal names: the policy as a whole once no part of it may change."""
+    return ELASTIC if state == "finished" and field.path.startswith(ELASTIC) else field.path
 
 
 @pytest.mark.parametrize("before", [None, 60])
@@ -111,7 +120,7 @@ def test_field_changes_only_in_the_states_of_the_table(
         else:
             (refusal,) = found
             assert refusal.startswith("spec: Invalid value")
-            assert f": {field.path} may not change" in refusal
+            assert f": {named(field, state)} may not change" in refusal
             assert ("spec.suspend" if state == "admitted" else "submit a new job") in refusal
 
 
@@ -126,7 +135,22 @@ def test_status_can_change_in_any_state(field: SpecField, state: State, status: 
 def test_field_table_lists_each_field_of_the_spec() -> None:
     top = {info.alias for info in TorchJobSpec.model_fields.values()} - {"schedulingPolicy"}
     policy = {f"schedulingPolicy.{info.alias}" for info in SchedulingPolicy.model_fields.values()}
-    assert sorted(field.path for field in TABLE) == sorted(str(path) for path in top | policy)
+    autoscaling = {f"{ELASTIC}.{name}" for name in ("autoscale", "resizeEverySeconds", "minGainPercent")}
+    assert sorted(field.path for field in TABLE) == sorted(str(path) for path in top | policy | autoscaling)
+
+
+def test_admitted_job_keeps_its_policy_when_autoscaling_changes_in_it() -> None:
+    status = {"phase": "Running", "admission": ADMISSION}
+    old = with_field(ELASTIC, {"numMinReplicas": 1, "numMaxReplicas": 4}, status)
+    for policy, refused in (
+        ({"numMinReplicas": 1, "numMaxReplicas": 4, "autoscale": "Idle"}, False),
+        ({"numMinReplicas": 1, "numMaxReplicas": 5, "autoscale": "Idle"}, True),
+        ({"numMinReplicas": 2, "numMaxReplicas": 4}, True),
+        (None, True),
+    ):
+        found = served.refusals(with_field(ELASTIC, policy, status), old)
+        assert bool(found) is refused
+        assert all(": torchElasticPolicy may not change while the job is admitted" in each for each in found)
 
 
 def test_refusal_names_all_changed_fields() -> None:

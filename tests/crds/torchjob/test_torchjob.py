@@ -6,7 +6,7 @@ import pytest
 
 from crds.errors import InvalidObject
 from crds.keys import JobKey
-from crds.torchjob import torchjob
+from crds.torchjob import checks, memory_growth, torchjob
 from tests.support.crds.builders import job, task, template
 
 
@@ -81,7 +81,18 @@ def test_charge_stored_without_pods_gets_the_pods_of_the_job() -> None:
     assert found.admission.attempt == 2
 
 
-WORKERS = "spec.torchTaskSpecs.Worker"
+WORKERS, POLICY = "spec.torchTaskSpecs.Worker", "spec.torchElasticPolicy"
+GROWTH = f"{WORKERS}.memoryGrowth"
+
+
+def growing(pod: dict[str, Any] | None = None, **growth: Any) -> dict[str, Any]:
+    """Return a job whose Worker has this memoryGrowth; its template asks for 2Gi and is limited to 3Gi."""
+    if pod is None:
+        pod = template(memory="3Gi")
+        pod["spec"]["containers"][0]["resources"]["requests"] = {"memory": "2Gi"}
+    return job(torchTaskSpecs={"Worker": task(template=pod, memoryGrowth=growth)})
+
+
 REFUSED: list[tuple[str, Any, list[str]]] = [
     ("unknown field", job(numTask=1), ['spec.numTask: unknown field "spec.numTask"']),
     ("snake case", job(clean_pod_policy="All"), ['spec.clean_pod_policy: unknown field "spec.clean_pod_policy"']),
@@ -215,6 +226,55 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         ],
     ),
     (
+        "autoscaling without a maximum",
+        job(torchElasticPolicy={"autoscale": "Idle"}),
+        [f'{POLICY}.autoscale: Invalid value: "Idle": {checks.NO_MAXIMUM}'],
+    ),
+    (
+        "autoscaling between equal bounds",
+        job(torchElasticPolicy={"numMinReplicas": 2, "numMaxReplicas": 2, "autoscale": "Idle"}),
+        [f'{POLICY}.autoscale: Invalid value: "Idle": {checks.NOTHING_TO_SCALE}'],
+    ),
+    (
+        "a word that YAML reads as a boolean",
+        job(torchElasticPolicy={"autoscale": False}),
+        [f'{POLICY}.autoscale: Unsupported value: false: supported values: "Off", "Idle"'],
+    ),
+    (
+        "a short time without a step",
+        job(health={"hangTimeoutSeconds": 59}),
+        [f"spec.health.hangTimeoutSeconds: Invalid value: 59: {checks.SHORT_HANG}"],
+    ),
+    (
+        "memory that does not grow",
+        growing(factorPercent=100, max="3Gi"),
+        [
+            f"{GROWTH}.factorPercent: Invalid value: 100: "
+            f"{GROWTH}.factorPercent in body should be greater than or equal to 101"
+        ],
+    ),
+    ("memory without a largest amount", growing(), [f"{GROWTH}.max: Required value"]),
+    (
+        "a largest amount below the declared memory",
+        growing(max="2Gi"),
+        [f'{GROWTH}.max: Invalid value: "2Gi": {checks.SMALL_MEMORY}, 3Gi'],
+    ),
+    (
+        "memory growth without memory",
+        growing(template(cpu=1), max="3Gi"),
+        [f'{GROWTH}: Invalid value: "object": {checks.NO_MEMORY}'],
+    ),
+    (
+        "memory growth of a pod with memory of its own",
+        growing({"spec": template(memory="2Gi")["spec"] | {"resources": {"limits": {"memory": "8Gi"}}}}, max="3Gi"),
+        [f'{GROWTH}: Invalid value: "object": {checks.POD_MEMORY}'],
+    ),
+    (
+        "a negative memory",
+        growing(max="-1"),
+        [f"{GROWTH}.max: Invalid value: \"-1\": quantity '-1' must not be negative"],
+    ),
+    (
         "more spot tasks than tasks",
         job(torchTaskSpecs={"Worker": task(spotTaskSpec={"numSpotTasks": 2})}),
         [f"{WORKERS}.spotTaskSpec.numSpotTasks: Invalid value: 2: numSpotTasks must not be greater than numTasks"],
@@ -240,6 +300,46 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
 @pytest.mark.parametrize(("manifest", "expected"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_refusal_has_the_field_and_message_of_the_api_server(manifest: Any, expected: list[str]) -> None:
     assert problems(manifest) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "spec", "wanted"),
+    [
+        (None, {}, 4),
+        ({"workers": 6, "wish": 4}, {}, 6),
+        ({"workers": 2, "wish": 4}, {}, 2),
+        ({"workers": 2, "wish": 3}, {}, 2),
+        ({"workers": 6, "wish": 5}, {}, 4),
+        ({"workers": 1, "wish": 4}, {}, 4),
+        ({"workers": 9, "wish": 4}, {}, 4),
+        ({"workers": 2, "wish": 4}, {"torchElasticPolicy": None}, 4),
+    ],
+    ids=["none", "growth", "giving back", "the wish has risen", "the wish has fallen", "below", "above", "not elastic"],
+)
+def test_size_wanted_is_that_of_the_target_while_it_is_in_force(
+    target: dict[str, Any] | None, spec: dict[str, Any], wanted: int
+) -> None:
+    policy = {"torchElasticPolicy": {"numMinReplicas": 2, "numMaxReplicas": 8}}
+    whole = None if target is None else target | {"reason": "Idle", "since": "2026-01-01T00:00:00Z"}
+    found = torchjob.parse(job(torchTaskSpecs={"Worker": task(numTasks=4)}, status={"target": whole}, **policy | spec))
+    assert found.wanted_workers == wanted
+    assert (found.target is None) is (wanted == 4)
+
+
+def test_job_of_an_earlier_version_is_neither_scaled_nor_watched_nor_grown() -> None:
+    found = torchjob.parse(job(torchElasticPolicy={"numMaxReplicas": 4}, status={"phase": "Running"}))
+    policy = found.spec.torch_elastic_policy
+    assert policy is not None
+    assert (policy.autoscale, policy.resize_every_seconds, policy.min_gain_percent) == ("Off", 300, 0)
+    assert (found.spec.health.hang_timeout_seconds, found.spec.health.on_hang) == (0, "Report")
+    assert (found.spec.tasks["Worker"].memory_growth, found.status.memory) == (None, {})
+
+
+def test_memory_of_a_task_is_the_larger_of_request_and_limit_of_its_main_container() -> None:
+    parsed = torchjob.parse(growing(max="64Gi")).spec.tasks["Worker"]
+    assert parsed.memory_growth is not None
+    assert (parsed.memory_growth.factor_percent, memory_growth.most(parsed.memory_growth)) == (150, 64 * 2**30)
+    assert memory_growth.declared(parsed.template["spec"]) == 3 * 2**30
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -21,7 +21,7 @@ from crds.torchjob import checks, processes
 from crds.torchjob.tasks import TASK_TYPE
 from kube import errors
 from kube.client import KubernetesCluster
-from tests.crds.schema.test_change_rules import ADMISSION, STATUS, changes, is_sooner, with_field
+from tests.crds.schema.test_change_rules import ADMISSION, STATUS, changes, is_sooner, named, with_field
 from tests.support.crds.builders import job, queue, task
 from tests.support.kube.servers import Server
 
@@ -88,7 +88,7 @@ def test_job_field_changes_only_in_the_states_of_the_field_table(
             cluster.patch(TORCHJOBS, name, patch, namespace)
         (cause,) = refusal.value.causes
         assert cause.field == "spec"
-        assert f": {field.path} may not change" in cause.message
+        assert f": {named(field, state)} may not change" in cause.message
         assert cluster.get(TORCHJOBS, name, namespace) == stored
 
 
@@ -190,6 +190,19 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"numMinReplicas": 3, "numMaxReplicas": 2}},
         {"torchElasticPolicy": {"numMinReplicas": 2, "numMaxReplicas": 2}},
         "spec.torchElasticPolicy.numMinReplicas",
+    ),
+    ("spec.torchElasticPolicy", checks.NO_MAXIMUM, ".autoscale"): jobs(
+        {"torchElasticPolicy": {"numMinReplicas": 1, "autoscale": "Idle"}},
+        {"torchElasticPolicy": {"numMaxReplicas": 2, "autoscale": "Idle"}},
+        "spec.torchElasticPolicy.autoscale",
+    ),
+    ("spec.torchElasticPolicy", checks.NOTHING_TO_SCALE, ".autoscale"): jobs(
+        {"torchElasticPolicy": {"numMinReplicas": 2, "numMaxReplicas": 2, "autoscale": "Idle"}},
+        {"torchElasticPolicy": {"numMinReplicas": 1, "numMaxReplicas": 2, "autoscale": "Idle"}},
+        "spec.torchElasticPolicy.autoscale",
+    ),
+    ("spec.health.hangTimeoutSeconds", checks.SHORT_HANG, ""): jobs(
+        {"health": {"hangTimeoutSeconds": 59}}, {"health": {"hangTimeoutSeconds": 60}}, "spec.health.hangTimeoutSeconds"
     ),
     ("spec", checks.NO_WORKER, ".torchElasticPolicy"): jobs(
         tasks(Master=task()) | {"torchElasticPolicy": {}},
