@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import orjson
 
-from coordinator.cache import job_waits, worker_counts
+from coordinator.cache import job_waits, pod_grace, worker_counts
 from coordinator.cache.job_waits import WaitState
 from coordinator.cache.worker_counts import WorkerCounts
 from crds import integers, labels, owners, timestamps
@@ -30,10 +30,6 @@ MOST_CONTAINERS = 16
 """The demand of a pod with more containers is not cached."""
 LONGEST = 4096
 """The demand of a pod is not cached if its requests take more bytes of JSON."""
-DEFAULT_GRACE = 30
-"""The grace, in seconds, of a pod whose template sets none."""
-MOST_GRACE = 2**63
-"""The longest grace in seconds; no API server accepts more."""
 MOST_CONDITIONS = 32
 """The most conditions that are read of an object of a foreign kind."""
 log = logging.getLogger(__name__)
@@ -237,15 +233,7 @@ def _room_duration(job: TorchJob) -> RoomDuration | None:
     admitted = job.admission.admitted_at if job.admission is not None else None
     # Earlier versions of torchq began the time again when a job was suspended and resumed before its pods were gone.
     since = max((moment.timestamp() for moment in (admitted, job.status.start_time) if moment), default=None)
-    return RoomDuration(
-        seconds + max(_grace(task.template["spec"]) for task in job.spec.torch_task_specs.values()), since
-    )
-
-
-def _grace(spec: Manifest) -> int:
-    """Return the grace of the pods of a template in seconds, as the API server reads it."""
-    seconds = spec.get("terminationGracePeriodSeconds")
-    return min(seconds, MOST_GRACE) if type(seconds) is int and seconds >= 0 else DEFAULT_GRACE
+    return RoomDuration(seconds + pod_grace.longest(job), since)
 
 
 def _invalid(manifest: Manifest) -> JobView:

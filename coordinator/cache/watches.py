@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import views
+from coordinator.cache.autoscaled_jobs import AutoscaledJobs
 from coordinator.cache.deadlines import Deadlines
 from coordinator.cache.dirty_keys import DirtyKeys
 from coordinator.cache.implied_queues import ImpliedQueues
@@ -63,6 +64,7 @@ class Watches:
         self._implied_queues = ImpliedQueues()
         self.raised = RaisedCharges()
         self.deadlines = Deadlines()
+        self.autoscaled = AutoscaledJobs()
         self.quota_jobs = QuotaJobs(clock)
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
@@ -187,10 +189,8 @@ class Watches:
         return [DirtyKey(key, version, self._is_only_changed(key)) for key, version in self._dirty_keys.take(limit)]
 
     def _is_only_changed(self, key: JobKey) -> bool:
-        """Forget why a key was marked. Return whether a change of the job or its pods was the only reason.
-
-        Call this after the key was taken, so that a later mark counts for the next step.
-        """
+        """Forget why a key that was just taken had been marked. Return whether a change of the job or its pods was the
+        only reason. A later mark counts for the next step."""
         forced = key in self._forced
         self._forced.discard(key)
         return not forced
@@ -211,6 +211,7 @@ class Watches:
             self.touch_settings()
         self.raised.note(before, after)
         self.deadlines.note(before, after)
+        self.autoscaled.note(before, after)
         self.quota_jobs.note(before, after)
         self._dirty_keys.add([job.key], 0)
         self.wake.set()

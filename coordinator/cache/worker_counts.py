@@ -5,7 +5,8 @@ One rule: pure. Other jobs have no such value, so that they cost no memory for i
 
 from dataclasses import dataclass
 
-from coordinator.cache import job_waits
+from coordinator.cache import autoscaling, job_waits
+from coordinator.cache.autoscaling import Autoscaling
 from crds.resources.amounts import Amounts
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
@@ -39,7 +40,9 @@ class WorkerCounts:
     share: Amounts
     """What one further worker adds to the charge."""
     growth: WantedGrowth | None = None
-    """None while the job is not admitted, or has all the workers that it wants."""
+    """None while the job is not admitted, has all the workers that it wants, or gives workers back."""
+    autoscaling: Autoscaling | None = None
+    """None if the coordinator never changes the number by itself."""
 
     def contains(self, workers: int) -> bool:
         """Return whether the job can be admitted with a number of workers."""
@@ -58,15 +61,21 @@ def of(job: TorchJob) -> WorkerCounts | None:
         least_charge=job_waits.shared_charge(job.least_charge),
         share=job_waits.shared_charge(job.worker_share),
         growth=_growth(job.status.scaling, job),
+        autoscaling=autoscaling.of(job),
     )
 
 
 def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
+    """Return the growth that the owner wants and that waits in the queue. What the coordinator adds above the owner's
+    number does not."""
     granted = job.status.admission.workers if job.status.admission is not None else None
-    if scaling is None or granted is None or scaling.victims or scaling.to <= granted:
+    if scaling is None or granted is None or scaling.victims:
+        return None
+    to, target = min(scaling.to, job.spec.worker_count), job.target
+    if to <= granted or (target is not None and target.workers < granted):
         return None
     return WantedGrowth(
-        to=scaling.to,
+        to=to,
         since=scaling.since.timestamp(),
         not_before=scaling.not_before.timestamp() if scaling.not_before else 0.0,
         whole=scaling.is_all_or_none,

@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from coordinator.cache import views
+from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
 from tests.support.coordinator import desk
 
 ADMITTED = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"cpu": 2000, "pods": 2, "jobs": 1}, "workers": 2}
 SCALING = {"from": 2, "to": 4, "since": "2026-01-01T00:01:40Z"}
 SINCE = 1767225700.0
+
+
+TARGET = {"workers": 6, "reason": "Idle", "message": "", "since": "2026-01-01T00:01:40Z", "wish": 4}
 
 
 def counts(status: dict[str, Any] | None = None, **spec: Any) -> WorkerCounts | None:
@@ -51,6 +55,7 @@ def test_a_job_keeps_its_least_number_of_workers_and_what_one_more_takes(
         ({**SCALING, "request": "ScaleOut/more"}, WantedGrowth(4, SINCE, whole=True)),
         ({**SCALING, "notBefore": "2026-01-01T00:01:40Z"}, WantedGrowth(4, SINCE, SINCE)),
         ({**SCALING, "victims": ["train-worker-3"]}, None),
+        ({**SCALING, "to": 6}, WantedGrowth(4, SINCE)),
         ({**SCALING, "to": 2}, None),
         ({**SCALING, "to": 1}, None),
         (None, None),
@@ -66,3 +71,80 @@ def test_only_an_admitted_job_that_wants_more_workers_grows(
     waiting = counts({"phase": "Queued", "scaling": scaling}, **spec)
     assert waiting is not None
     assert waiting.growth is None
+
+
+def test_a_job_that_gives_workers_back_waits_for_no_more_before_they_are_gone() -> None:
+    status = {"phase": "Running", "admission": {**ADMITTED, "workers": 3}, "scaling": SCALING}
+    found = counts({**status, "target": {**TARGET, "workers": 2, "reason": "GiveBack"}}, **AUTO)
+    assert found is not None
+    assert found.growth is None
+
+
+AUTO = elastic(numMinReplicas=2, numMaxReplicas=8, autoscale="Idle", resizeEverySeconds=60)
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "changes"),
+    [
+        pytest.param({}, AUTO, {}, id="waiting"),
+        pytest.param({"admission": {**ADMITTED, "workers": 6, "idle": 2}}, AUTO, {"idle": 2}, id="with idle growth"),
+        pytest.param(
+            {"admission": {**ADMITTED, "workers": 6, "idle": 2}},
+            {"torchElasticPolicy": {**AUTO["torchElasticPolicy"], "autoscale": "Off"}},
+            {"on": False, "idle": 2},
+            id="switched off since",
+        ),
+        pytest.param(
+            {"admission": ADMITTED, "scaling": {**SCALING, "victims": ["train-worker-1"]}},
+            AUTO,
+            {"change": "Resizing", "leaving": 1},
+            id="victims named",
+        ),
+        pytest.param(
+            {"admission": ADMITTED, "scaling": {**SCALING, "to": 1}},
+            AUTO,
+            {"change": "Resizing", "leaving": 1},
+            id="saves before it removes",
+        ),
+        pytest.param(
+            {"admission": ADMITTED, "scaling": {**SCALING, "deadline": "2026-01-01T00:05:00Z"}},
+            AUTO,
+            {"change": "Resizing"},
+            id="added workers join",
+        ),
+        pytest.param({"admission": ADMITTED, "scaling": SCALING}, AUTO, {}, id="more workers only wait"),
+        pytest.param({"admission": ADMITTED, "replacing": ["u7"]}, AUTO, {"change": "Restarting"}, id="restarting"),
+        pytest.param(
+            {"resized": {"at": "2026-01-01T00:01:40Z", "seconds": 12}},
+            AUTO,
+            {"resized_at": SINCE, "growth_seconds": 12.0},
+            id="resized before",
+        ),
+    ],
+)
+def test_a_job_that_may_be_resized_keeps_what_that_depends_on(
+    status: dict[str, Any], spec: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    found = counts(status, **spec)
+    assert found is not None
+    assert found.autoscaling == Autoscaling(**{"on": True, "most": 8, "every": 60.0, "exit_seconds": 30.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("workers", "target", "void"),
+    [(4, TARGET, False), (3, TARGET, True), (4, {**TARGET, "workers": 9}, True)],
+)
+def test_a_target_that_is_not_in_force_is_kept_as_void(workers: int, target: dict[str, Any], void: bool) -> None:
+    body = desk.manifest("train", "a", tasks={"Worker": desk.task(workers)}, **AUTO)
+    given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+    view = views.job_view({**body, "metadata": {**body["metadata"], **given}, "status": {"target": target}})
+    found = view.workers and view.workers.autoscaling
+    assert found is not None
+    assert found.target is not None
+    assert (found.void, found.in_force is None) == (void, void)
+
+
+def test_a_job_that_is_resized_by_its_owner_alone_keeps_nothing_of_that() -> None:
+    found = counts(**elastic(numMinReplicas=2, numMaxReplicas=8))
+    assert found is not None
+    assert found.autoscaling is None

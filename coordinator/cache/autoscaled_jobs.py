@@ -1,0 +1,41 @@
+"""The jobs whose number of workers the coordinator may change by itself, and when one of them changed last.
+
+One rule: other jobs cost nothing here, neither memory nor time.
+"""
+
+import threading
+
+from coordinator.cache.autoscaling import Autoscaling
+from coordinator.cache.views import JobView
+from crds.keys import JobKey
+
+
+class AutoscaledJobs:
+    """The unfinished jobs that have an `Autoscaling`; safe to note in one thread and to read in another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[JobKey, JobView] = {}
+
+    def note(self, before: JobView | None, after: JobView | None) -> None:
+        """Record a change of a job."""
+        if (before is None or of(before) is None) and (after is None or of(after) is None):
+            return
+        with self._lock:
+            if before is not None:
+                self._jobs.pop(before.key, None)
+            if after is not None and of(after) is not None and not after.finished:
+                self._jobs[after.key] = after
+
+    def values(self) -> list[JobView]:
+        """Return these jobs."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+
+def of(job: JobView) -> Autoscaling | None:
+    """Return what the coordinator needs to decide about the number of workers of a job; None if it never does."""
+    return job.workers.autoscaling if job.workers is not None else None

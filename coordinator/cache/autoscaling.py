@@ -1,0 +1,91 @@
+"""What the coordinator needs of a job whose number of workers it may change by itself.
+
+One rule: pure. Other jobs have no such value, so that they cost no memory for it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coordinator.cache import pod_grace
+from crds.torchjob.status import Scaling, Target
+from crds.torchjob.torchjob import TorchJob
+
+Change = Literal["", "Resizing", "Restarting"]
+"""What is under way: nothing, a change of the number of workers, or a restart of pods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaling:
+    """The state of one job for the decision about its number of workers."""
+
+    on: bool
+    """Whether the owner lets the coordinator change the number. It may be off while the job still has idle growth."""
+    most: int
+    """The most workers that the job may have."""
+    every: float
+    """The least number of seconds between two changes, apart from giving back."""
+    least_gain: int = 0
+    """The loss in samples per second and worker, in percent, above which added workers are removed again; 0: any."""
+    idle: int = 0
+    """The granted workers that the queue has not paid for."""
+    target: Target | None = None
+    void: bool = False
+    """Whether the target is not in force; a worker removes it."""
+    resized_at: float = 0.0
+    """When the last change ended, in seconds since 1970; 0: never."""
+    growth_seconds: float = 0.0
+    """How long the last growth took until all added workers ran; 0 if the last change was no growth."""
+    change: Change = ""
+    leaving: int = 0
+    """The granted workers that are on their way out."""
+    restarts_at: float = 0.0
+    """The end of a pause before a restart, in seconds since 1970; 0: there is none."""
+    exit_seconds: float = 0.0
+    """How long a worker may take to save and to end."""
+
+    @property
+    def in_force(self) -> Target | None:
+        """The target, unless it is void."""
+        return None if self.void else self.target
+
+
+def of(job: TorchJob) -> Autoscaling | None:
+    """Return the state of a job; None if the coordinator never changes its number of workers."""
+    policy, status, admission = job.spec.torch_elastic_policy, job.status, job.status.admission
+    idle = admission.idle if admission is not None else 0
+    if policy is None or not job.spec.worker_count:
+        return None
+    if policy.autoscale == "Off" and not idle and status.target is None:
+        return None
+    granted = admission.workers or 0 if admission is not None else 0
+    leaving = _leaving(status.scaling, granted)
+    return Autoscaling(
+        on=policy.autoscale == "Idle",
+        most=policy.num_max_replicas or job.spec.worker_count,
+        every=float(policy.resize_every_seconds),
+        least_gain=policy.min_gain_percent,
+        idle=idle,
+        target=status.target,
+        void=status.target is not None and job.target is None,
+        resized_at=status.resized.at.timestamp() if status.resized is not None else 0.0,
+        growth_seconds=float(status.resized.seconds) if status.resized is not None else 0.0,
+        change=_change(job, leaving),
+        leaving=leaving,
+        restarts_at=status.restart_not_before.timestamp() if status.restart_not_before is not None else 0.0,
+        exit_seconds=float(job.spec.scheduling_policy.checkpoint_seconds + pod_grace.longest(job)),
+    )
+
+
+def _leaving(scaling: Scaling | None, granted: int) -> int:
+    """Return how many granted workers are being removed, or save before they are."""
+    if scaling is None:
+        return 0
+    return max(len(scaling.victims), granted - scaling.to, 0)
+
+
+def _change(job: TorchJob, leaving: int) -> Change:
+    """Return what is under way. A request for workers that only waits in its queue is not."""
+    scaling = job.status.scaling
+    if leaving or (scaling is not None and scaling.deadline is not None):
+        return "Resizing"
+    return "Restarting" if job.status.replacing else ""
