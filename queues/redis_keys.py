@@ -8,7 +8,7 @@ Queues (written by the coordinator's scripts only):
     torchq:epoch                 string   epoch of the last rebuild; if missing, the store accepts only a rebuild
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port,
-                                          size, grown}
+                                          size, grown, idle}
     (the other keys of the queues: see queues/lua/lib/store.lua)
 Work (shared by coordinator and workers):
     torchq:work:*                see queues/lua/lib/mark.lua
@@ -19,7 +19,7 @@ Reports of training code (any coordinator; nothing rebuilds them):
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"8"
+LAYOUT_NUMBER = b"9"
 """The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
 REVISION = f"{PREFIX}revision"

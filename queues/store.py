@@ -10,15 +10,16 @@ from typing import Protocol
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
 from queues.values import (
     Batch,
     CommitResult,
     Entry,
-    LoweredCharge,
     NextEntries,
     QueuePosition,
     QueueSpec,
+    Refusal,
     Reservation,
     Snapshot,
 )
@@ -150,8 +151,9 @@ class QueueWriter(Protocol):
         Raises Unstorable if one of the entries cannot be kept (`codec.check`); then the store puts none of them.
 
         An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of
-        growths; an entry of another kind only for a job that holds none. An entry's version rises only when its content
-        changes. Among jobs of one score, a job keeps the place that it had when it was put first (`queues.order.tie`).
+        growths, and with the idle workers that it pays for; an entry of another kind only for a job that holds none. An
+        entry's version rises only when its content changes. Among jobs of one score, a job keeps the place that it had
+        when it was put first (`queues.order.tie`).
         """
 
     def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
@@ -170,17 +172,33 @@ class QueueWriter(Protocol):
         """Lower the charges of admitted jobs, and free the differences. Safe to repeat.
 
         For each resource, the reservation keeps the smaller of its charge and the given one; the same holds for its
-        size. Nothing changes for a job whose reservation has another attempt or another number of growths.
+        size. Of the workers that go, idle ones are the first (`Reservation.idle`). An entry that pays for more idle
+        workers than are left is deleted. Nothing changes for a job whose reservation has another attempt or another
+        number of growths.
 
         The result lists the keys whose charge stays, because the caller may not know all pods of the job. `remove`
         names the cases, and the meaning of `pods_version`."""
+
+    def grow_idle(self, growths: Iterable[IdleGrowth], epoch: int, revision: int) -> list[Refusal]:
+        """Give admitted jobs further workers for which their queues do not pay, and mark the keys as work.
+
+        Each growth stands or is refused as a whole. The result has the reasons, in the order of the growths; empty: it
+        stands. A growth is refused if
+
+        - the settings have another revision ("revision"),
+        - the job's reservation is missing, or has another attempt or number of growths ("reservation"),
+        - the job has an entry: it waits for a growth that its queue pays ("entry"), or
+        - quota, cohort or pool have no room.
+
+        No account and no turn changes. Raises StaleEpoch and StoreLost as a commit under `epoch` does."""
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """Return a commit of the batch. It has not begun; the caller does its steps, and other work between them.
 
         The commit does the following per pick, in order. It checks epoch, revision, entry version, quota, pool and
         port. Then it charges, reserves, and marks the key as work. A pick of kind "grow" adds to the job's reservation,
-        which must be in the entry's queue and have the entry's number of growths; the port stays. The first pick that
+        which must be in the entry's queue and have the entry's number of growths; the port stays. If the entry pays for
+        idle workers, the reservation must have as many, and then has that many less. The first pick that
         fails ends the batch; the earlier picks stand. If no pick fails, the result has the next entries of the batch's
         `needs_entries` queues.
 

@@ -63,6 +63,9 @@ class Entry:
     grown: int = 0
     """For the kind "grow", the reservation's number of growths when the request was made. The entry counts only while
     the reservation has the same number."""
+    idle: int = 0
+    """For the kind "grow", the number of workers that the job has already, and for which the queue pays with this
+    entry (`Reservation.idle`). Such an entry demands nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,23 +87,13 @@ class Reservation:
     """The number of workers that the charge covers; 0: the job's workers are not counted."""
     grown: int = 0
     """The number of growths since the admission. A growth that was requested under another number does not count."""
+    idle: int = 0
+    """The number of workers that are idle growth: the charge covers them, but the queue has not paid for them."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
         """Return whether the reservation matches the job's present request. A user may have edited the job since the
         pick."""
         return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoweredCharge:
-    """The smaller charge of an admitted job that has fewer workers than before."""
-
-    key: JobKey
-    attempt: int
-    grown: int
-    """Nothing changes unless the reservation has this attempt and this number of growths."""
-    size: int
-    charge: Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +140,11 @@ class WaitingEntry:
     def most(self) -> int:
         """The most further workers that a pick may give (`Entry.most`)."""
         return self.entry.most
+
+    @property
+    def idle_demand(self) -> Amounts:
+        """What the idle workers take for which the queue pays with the entry (`Entry.idle`)."""
+        return amounts.scale(self.entry.unit, self.entry.idle)
 
     def demand_with(self, units: int) -> Amounts:
         """Return the demand with a number of further workers."""
@@ -216,6 +214,9 @@ class OvertakenJob:
     kept: Amounts | None = None
     """The demand for which the pool reserved room for this job; None: it reserved none. The queue pays for that room if
     the job is withdrawn."""
+    claimed: bool = False
+    """Whether the job has an open claim: no other job of its queue takes what it needs
+    (`queues.picking.open_claims`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,11 @@ from coordinator.leader.charge_release import UnfreedCharge
 from coordinator.routing import held_charges
 from coordinator.settings import Settings
 from crds.keys import JobKey
+from queues.charge_changes import LoweredCharge
 from queues.pick_cycle import PickCycle
 from queues.picking import queue_state
 from queues.store import QueueStore
-from queues.values import LoweredCharge, Reservation
+from queues.values import Reservation
 
 
 @dataclass(slots=True)

@@ -15,7 +15,8 @@ from crds.resources.amounts import Amounts
 from crds.torchjob import checks
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
-from queues.values import LoweredCharge, Reservation, Snapshot
+from queues.charge_changes import LoweredCharge
+from queues.values import Reservation, Snapshot
 
 
 def is_short(admission: Admission, held: Reservation | None) -> bool:

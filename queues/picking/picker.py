@@ -111,7 +111,7 @@ class Picker(PickerState):
 
         If so, the queue bids with this job until the next pick: a turn that a small job won must not go to a large job.
         """
-        name, cost = queue.spec.name, queue_state.price(candidate.demand, self._rules.cost)
+        name, cost = queue.spec.name, queue_state.price_of(candidate, self._rules.cost)
         if cost <= self._fair_share.cost(name):
             return False
         self._fair_share.bid(name, Bid(queue.spec.weight, cost, self.pool.group(queue)))
@@ -130,7 +130,7 @@ class Picker(PickerState):
     def _take(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Pick:
         """Return the pick of a job, with all that it changes, and apply it to the working copy."""
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
-        cost = queue_state.price(demand, self._rules.cost)
+        cost = queue_state.price_of(candidate, self._rules.cost)
         overtaken = NONE_OVERTAKEN
         if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)

@@ -172,9 +172,10 @@ class PickerState:
             queue.bid_demand = None
             self._fair_share.bid(spec.name, None)
         elif not alone or eligible[0].demand is not queue.bid_demand or eligible[0].waiting.most:
-            cost = queue_state.price(self._further.job_of_bid(queue).demand, self._rules.cost)
+            cost = queue_state.price_of(self._further.job_of_bid(queue), self._rules.cost)
             self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
-            queue.bid_demand = eligible[0].demand if alone else None
+            # Payments have one demand, nothing, but costs of their own: each bids anew.
+            queue.bid_demand = (eligible[0].demand or None) if alone else None
         if queue.unread and queue.is_low:
             self._unread.note(queue)
         if self._scarce and queue.overtaken is not None:

@@ -187,6 +187,11 @@ def price(demand: Amounts, cost: str) -> int:
     return amount if amount > 1 else 1  # every pick needs it: a call of `max` would cost more than all the rest
 
 
+def price_of(job: Candidate, cost: str) -> int:
+    """Return what a job costs its queue. An entry without a demand pays for workers that the job has already."""
+    return price(job.demand or job.waiting.idle_demand, cost)
+
+
 def charge(used: dict[str, int], demand: Amounts) -> None:
     """Count a demand as used."""
     for name, amount in demand.items():

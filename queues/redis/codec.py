@@ -37,15 +37,16 @@ def check(value: Entry | Reservation) -> None:
     """Raise Unstorable if JSON or Lua would not keep a number of the value exactly, or its key could not be read
     back."""
     if isinstance(value, Entry):
-        counts = (value.priority, value.attempt, value.size, value.most, value.step, value.grown)
+        counts = (value.priority, value.attempt, value.size, value.most, value.step, value.grown, value.idle)
         largest = amounts.add(value.demand, amounts.scale(value.unit, value.most))
         numbers: tuple[int, ...] = (*counts, *value.demand.values(), *value.unit.values(), *largest.values())
-        if value.most < 0 or value.step < 1:
-            raise Unstorable(f"{value.key}: it asks for {value.most} further workers in steps of {value.step}")
+        if value.most < 0 or value.step < 1 or value.idle < 0:
+            wanted = f"{value.most} further workers in steps of {value.step}, and {value.idle} idle ones"
+            raise Unstorable(f"{value.key}: it asks for {wanted}")
         if not math.isfinite(value.submitted):
             raise Unstorable(f"{value.key}: its time of submission is {value.submitted}, which is not a time")
     else:
-        counts = (value.attempt, value.epoch, value.pick, value.port, value.size, value.grown)
+        counts = (value.attempt, value.epoch, value.pick, value.port, value.size, value.grown, value.idle)
         numbers = (*counts, *value.charge.values())
     if any(not -LARGEST <= number <= LARGEST for number in numbers):
         raise Unstorable(f"{value.key}: it has a number that is too large to be stored")
@@ -67,7 +68,7 @@ def encode_tie(entry: Entry) -> str:
 def encode_entry(entry: Entry) -> str:
     """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
     false, and those of further workers. Raises Unstorable."""
-    if entry.most or not math.isfinite(entry.submitted):
+    if entry.most or entry.idle or not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
         entry.key,
@@ -82,13 +83,14 @@ def encode_entry(entry: Entry) -> str:
         | ({"kind": entry.kind} if entry.kind != "admit" else {})
         | ({"returning": True} if entry.returning else {})
         | ({"port": True} if entry.port else {})
-        | (_worker_fields(entry) if entry.size or entry.unit or entry.grown else {}),
+        | (_worker_fields(entry) if entry.size or entry.unit or entry.grown or entry.idle else {}),
     )
 
 
 def _worker_fields(entry: Entry) -> dict[str, Any]:
     """Return the fields of an entry that counts workers, without defaults."""
-    fields = {"size": entry.size, "unit": dict(entry.unit), "most": entry.most, "grown": entry.grown}
+    fields: dict[str, Any] = {"size": entry.size, "unit": dict(entry.unit), "most": entry.most}
+    fields |= {"grown": entry.grown, "idle": entry.idle}
     return {name: value for name, value in fields.items() if value} | ({"step": entry.step} if entry.step != 1 else {})
 
 
@@ -116,12 +118,13 @@ def entry_from_fields(fields: dict[str, Any]) -> Entry:
         most=fields.get("most", 0),
         step=fields.get("step", 1),
         grown=fields.get("grown", 0),
+        idle=fields.get("idle", 0),
     )
 
 
 def encode_reservation(reservation: Reservation) -> str:
-    """Encode a reservation without its key, which is the field of the hash. A size or a number of growths of 0 is left
-    out. Raises Unstorable."""
+    """Encode a reservation without its key, which is the field of the hash. A size, a number of growths or of idle
+    workers of 0 is left out. Raises Unstorable."""
     return _exact(
         reservation.key,
         {
@@ -134,7 +137,8 @@ def encode_reservation(reservation: Reservation) -> str:
             "port": reservation.port,
         }
         | ({"size": reservation.size} if reservation.size else {})
-        | ({"grown": reservation.grown} if reservation.grown else {}),
+        | ({"grown": reservation.grown} if reservation.grown else {})
+        | ({"idle": reservation.idle} if reservation.idle else {}),
     )
 
 
@@ -230,12 +234,13 @@ def decode_clock(text: Text) -> Clock:
 
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:
-    """Encode an overtaken job: its key, how often and since when it was overtaken, and the room reserved for it, if
-    any."""
+    """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if any,
+    and whether it has an open claim."""
     if overtaken is None:
         return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}
-    return dump(fields if overtaken.kept is None else fields | {"kept": dict(overtaken.kept)})
+    kept = {} if overtaken.kept is None else {"kept": dict(overtaken.kept)}
+    return dump(fields | kept | ({"claimed": True} if overtaken.claimed else {}))
 
 
 def decode_overtaken(text: Text) -> OvertakenJob | None:

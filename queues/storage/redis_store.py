@@ -4,12 +4,15 @@ One rule: every method runs one atomic script; only a rebuild and long lists tak
 """
 
 import threading
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import cast
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import limits, redis_keys
+from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.chunks import chunks
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import StoreInspection
@@ -22,10 +25,10 @@ from queues.store import PendingCommit, StoreSettings
 from queues.values import (
     Batch,
     Entry,
-    LoweredCharge,
     NextEntries,
     QueuePosition,
     QueueSpec,
+    Refusal,
     Reservation,
     Snapshot,
 )
@@ -41,6 +44,10 @@ NOTHING_PREPARED: tuple[int, Texts] = (-1, {})
 _PUT = Script("store/put", preludes=("lib/store",))
 _REMOVE = Script("store/remove", preludes=("lib/records", "lib/store", "lib/usage", "lib/made"))
 _LOWER = Script("store/lower", preludes=("lib/records", "lib/store", "lib/usage", "lib/made"))
+_GROW_IDLE = Script(
+    "store/grow_idle",
+    preludes=("lib/clock", "lib/records", "lib/mark", "lib/store", "lib/usage", "lib/limits"),
+)
 _WITHDRAW = Script("store/withdraw", preludes=("lib/store",))
 _CONFIGURE = Script("store/configure", preludes=("lib/store", "lib/usage", "lib/cohorts"))
 _SNAPSHOT = Script("store/snapshot", preludes=("lib/store", "lib/heads"))
@@ -141,6 +148,14 @@ class RedisStore:
             retained += _LOWER(self._connection, arguments=[self._epoch, version, *chunk])
         return [JobKey.parse(key.decode()) for key in retained]
 
+    def grow_idle(self, growths: Iterable[IdleGrowth], epoch: int, revision: int) -> list[Refusal]:
+        """See QueueStore."""
+        refusals: list[bytes] = []
+        for chunk in _chunks(map(_growth_texts, growths)):
+            head: list[str | int] = [epoch, revision, uuid.uuid4().hex, self._now()]
+            refusals += _GROW_IDLE(self._connection, arguments=[*head, *chunk])
+        return [cast(Refusal, refused.decode()) for refused in refusals]
+
     def snapshot(
         self,
         heads: int,
@@ -171,9 +186,21 @@ class RedisStore:
     def _arguments(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
         """Return the arguments of the commit script."""
         first, last = self._settings.ports or (0, 0)
-        now = "" if self._clock is None else repr(self._clock())
-        head: list[str | int] = [batch.epoch, batch.revision, name, batch.follows, now, first, last, batch.change]
+        head: list[str | int] = [
+            batch.epoch,
+            batch.revision,
+            name,
+            batch.follows,
+            self._now(),
+            first,
+            last,
+            batch.change,
+        ]
         return [*head, *picks, batch.heads, *(value for pair in batch.needs_entries.items() for value in pair)]
+
+    def _now(self) -> str:
+        """Return the time for a script; empty: the server's time."""
+        return "" if self._clock is None else repr(self._clock())
 
     def place(self, key: JobKey) -> QueuePosition | None:
         """See QueueStore."""
@@ -237,6 +264,11 @@ def _texts(entries: Iterable[Entry]) -> Texts:
 def _lowered_texts(lowered: LoweredCharge) -> tuple[str, str, str]:
     held = {"attempt": lowered.attempt, "grown": lowered.grown, "size": lowered.size}
     return str(lowered.key), codec.dump(held), codec.encode_amounts(lowered.charge)
+
+
+def _growth_texts(growth: IdleGrowth) -> tuple[str, str, str]:
+    wanted = {"attempt": growth.attempt, "grown": growth.grown, "workers": growth.workers}
+    return str(growth.key), codec.dump(wanted), codec.encode_amounts(growth.charge)
 
 
 def _spec_texts(spec: QueueSpec) -> tuple[str, str, str]:

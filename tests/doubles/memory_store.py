@@ -10,6 +10,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import errors, limits, order
+from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
 from queues.redis import codec
 from queues.store import PendingCommit, StoreSettings
@@ -18,7 +19,6 @@ from queues.values import (
     Batch,
     CommitResult,
     Entry,
-    LoweredCharge,
     Pick,
     QueuePosition,
     QueueSpec,
@@ -166,10 +166,42 @@ class MemoryStore:
         charge = {
             name: min(amount, lowered.charge[name]) for name, amount in held.charge.items() if name in lowered.charge
         }
-        kept = replace(held, charge=charge, size=min(held.size, lowered.size))
+        size = min(held.size, lowered.size)
+        kept = replace(held, charge=charge, size=size, idle=max(0, held.idle - (held.size - size)))
         if kept != held:
             self._release(held.key)
             self._reserve(kept)
+            waiting = self._content.entries.get(held.key)
+            if waiting is not None and waiting.entry.idle > kept.idle:
+                self._forget_entry(held.key)
+
+    def grow_idle(self, growths: Iterable[IdleGrowth], epoch: int, revision: int) -> list[Refusal]:
+        """See QueueStore."""
+        refusals: list[Refusal] = []
+        grown = []
+        with self._content.lock:
+            self._guard(epoch)
+            for growth in growths:
+                refusals.append(self._grow_idle(growth) if revision == self._content.revision else "revision")
+                grown += [] if refusals[-1] else [self._content.reservations[growth.key]]
+            self._number_change()
+        for held in grown:
+            self._mark(held.key, held.queue)
+        return refusals
+
+    def _grow_idle(self, growth: IdleGrowth) -> Refusal:
+        held = self._content.reservations.get(growth.key)
+        if held is None or (held.attempt, held.grown) != (growth.attempt, growth.grown):
+            return "reservation"
+        if growth.key in self._content.entries:
+            return "entry"
+        over = self._limit_without_room(held.queue, growth.charge)
+        if not over:
+            self._release(held.key)
+            charge = amounts.add(held.charge, growth.charge)
+            size, idle = held.size + growth.workers, held.idle + growth.workers
+            self._reserve(replace(held, charge=charge, size=size, idle=idle, grown=held.grown + 1))
+        return over
 
     def snapshot(
         self,
@@ -338,11 +370,13 @@ class MemoryStore:
         self._touched.add(entry.queue)
 
     def _counts(self, entry: Entry) -> bool:
-        """Return whether an entry's kind matches the job's reservation, and for a growth its queue and number, too."""
+        """Return whether an entry's kind matches the job's reservation, and for a growth its queue, number and idle
+        workers, too."""
         held = self._content.reservations.get(entry.key)
         if entry.kind != "grow":
             return held is None
-        return held is not None and (held.queue, held.grown) == (entry.queue, entry.grown)
+        is_same = held is not None and (held.queue, held.grown) == (entry.queue, entry.grown)
+        return is_same and held is not None and held.idle >= entry.idle
 
     def _forget_entry(self, key: JobKey) -> None:
         waiting = self._content.entries.pop(key, None)
@@ -416,8 +450,8 @@ class MemoryStore:
     def _grow(self, pick: Pick) -> Reservation:
         held = self._content.reservations[pick.waiting.entry.key]
         self._release(held.key)
-        charge = amounts.add(held.charge, pick.charge)
-        return self._reserve(replace(held, charge=charge, size=held.size + pick.size, grown=held.grown + 1))
+        charge, idle = amounts.add(held.charge, pick.charge), held.idle - pick.waiting.entry.idle
+        return self._reserve(replace(held, charge=charge, size=held.size + pick.size, grown=held.grown + 1, idle=idle))
 
     def _reserve(self, reservation: Reservation) -> Reservation:
         content, key, queue = self._content, reservation.key, reservation.queue

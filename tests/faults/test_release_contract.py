@@ -7,8 +7,9 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
+from queues.charge_changes import LoweredCharge
 from queues.store import QueueStore
-from queues.values import LoweredCharge, Offer, Reservation, Task
+from queues.values import Offer, Reservation, Task
 from tests.faults.places import MemoryPlace, Place, RedisPlace
 
 KEY = JobKey("team", "job", "uid-1")

@@ -13,14 +13,14 @@
 --   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
 --                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:
 --                                     false), port (missing: false), size (missing: 0), unit (missing: {}), most (missing: 0), step
---                                     (missing: 1), grown (missing: 0)}. The tie-break is text without quotation marks
+--                                     (missing: 1), grown (missing: 0), idle (missing: 0)}. The tie-break is text without quotation marks
 --                                     (queues/order.py); it stays while the job waits. An entry of kind "grow" has a reservation
---                                     in its queue with the same number in grown
+--                                     in its queue with the same number in grown, and at least as much in idle
 --   torchq:version            string  last version of an entry
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
---   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, grown (missing: 0), kind, pick, port, queue, size
---                                     (missing: 0)}
+--   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, grown (missing: 0), idle (missing: 0), kind, pick,
+--                                     port, queue, size (missing: 0)}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the counted resources; the queue "" stands for
 --                                     all queues; a sum of 0 is left out
@@ -32,17 +32,18 @@
 --   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues with a weight, also of some that are not
 --                                     configured any more; scripts never read it
 --   torchq:clock              string  clock, as codec.py writes it; scripts never read it
---   torchq:overtaken          hash    queue -> JSON {kept, key, since, times} or null, kept: {resource: amount} or missing;
---                                     scripts never read it
+--   torchq:overtaken          hash    queue -> JSON {claimed (missing: false), kept, key, since, times} or null, kept: {resource:
+--                                     amount} or missing; scripts never read it
 --   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number is used
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key
 --   torchq:settled            string  number of the last change that a difference cannot show: of settings, or a rebuild
 --   torchq:commit             hash    ids: the ids of the last few commits, the last one first; each id: the answer of that commit;
---                                     whole: "1" if all picks of the last commit stand; change: the last change at its end
+--                                     whole: "1" if all picks of the last commit stand; change: the last change at its end;
+--                                     idle: id and answer of the last growth of idle workers
 -- All numbers and sums are integers below 2^53, which Lua holds exactly. Scripts write them with whole(), never with tostring.
 
-local LAYOUT = '8'
+local LAYOUT = '9'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600
@@ -164,6 +165,13 @@ local function rules_of(text)
   end
   local space = string.find(text, ' ', 1, true)
   return string.sub(text, 1, space - 1), decode(string.sub(text, space + 1))
+end
+
+-- Return whether an entry of kind "grow" counts: its job holds this reservation, decoded, in the entry's queue, with the same
+-- number of growths, and with the idle workers that the entry pays for.
+local function may_grow(reservation, entry)
+  return reservation and reservation.queue == entry.queue and (reservation.grown or 0) == (entry.grown or 0)
+    and (reservation.idle or 0) >= (entry.idle or 0)
 end
 
 -- Return the score of an entry; see queues/order.py.

@@ -201,10 +201,10 @@ local function save_books()
 end
 
 local function reservation_text(reservation)
-  local grown, size = reservation.grown or 0, reservation.size or 0
+  local grown, size, idle = reservation.grown or 0, reservation.size or 0, reservation.idle or 0
   return '{"attempt":' .. whole(reservation.attempt) .. ',"charge":' .. amounts_text(reservation.charge)
     .. ',"epoch":' .. whole(reservation.epoch) .. (grown > 0 and ',"grown":' .. whole(grown) or '')
-    .. ',"kind":"' .. reservation.kind .. '","pick":' .. whole(reservation.pick) .. ',"port":' .. whole(reservation.port)
+    .. (idle > 0 and ',"idle":' .. whole(idle) or '') .. ',"kind":"' .. reservation.kind .. '","pick":' .. whole(reservation.pick) .. ',"port":' .. whole(reservation.port)
     .. ',"queue":' .. quoted(reservation.queue) .. (size > 0 and ',"size":' .. whole(size) or '') .. '}'
 end
 

@@ -132,22 +132,21 @@ end
 local reservations, ports, answers, groups = {}, {}, {}, {}
 local number, first_number = nil, nil
 
--- Return whether the job of a pick of kind "grow" holds a reservation in the pick's queue that has grown as often as the entry
--- says.
-local function may_grow(at, queue)
+-- Return the entry of a pick of kind "grow" if it still counts.
+local function growth_of(at)
   local reservation = reserved[at] and cjson.decode(reserved[at])
   local entry = cjson.decode(content(entries[at]))
-  return reservation and reservation.queue == queue and (reservation.grown or 0) == (entry.grown or 0)
+  return may_grow(reservation, entry) and entry or nil
 end
 
-local function grow(at, demand)
+local function grow(at, demand, entry)
   local reservation = cjson.decode(reserved[at])
   charge(reservation.queue, demand.amounts, 1)
   for name, amount in pairs(demand.amounts) do
     reservation.charge[name] = (reservation.charge[name] or 0) + amount
   end
   reservation.size = (reservation.size or 0) + (sizes[at] or 0)
-  reservation.grown = (reservation.grown or 0) + 1
+  reservation.grown, reservation.idle = (reservation.grown or 0) + 1, (reservation.idle or 0) - (entry.idle or 0)
   answers[at] = reservation_text(reservation)
   return answers[at]
 end
@@ -202,15 +201,15 @@ local function take_all()
     if first ~= 1 then
       return 'entry', at - 1
     end
-    local grown = grows[at] or false
-    if grown and not may_grow(at, queue_book.queue) or not grown and reserved[at] then
+    local growth = grows[at] and growth_of(at)
+    if grows[at] and not growth or not grows[at] and reserved[at] then
       return 'reservation', at - 1
     end
     local over = queue_book.limited and over_limits(queue_book, demand) or pool and over_pool(pool, demand)
     if over then
       return over, at - 1
     end
-    if asks[at] and not grown then
+    if asks[at] and not growth then
       port = next_port()
     end
     if not port then
@@ -218,7 +217,8 @@ local function take_all()
     end
     take(at, queue_book, sub(entry, last + 2, find(entry, '"', last + 2, true) - 1))
     picked[key] = true
-    reservations[2 * at - 1], reservations[2 * at] = key, grown and grow(at, demand) or admit(at, queue_book, demand, port)
+    reservations[2 * at - 1] = key
+    reservations[2 * at] = growth and grow(at, demand, growth) or admit(at, queue_book, demand, port)
   end
   return '', #keys
 end

@@ -1,4 +1,5 @@
--- Lower the charges of admitted jobs, and free the differences. Entries and ports stay.
+-- Lower the charges of admitted jobs, and free the differences. Of the workers that go, idle ones are the first. Ports stay, and
+-- so do entries, but for those of kind "grow" that pay for more idle workers than there are now.
 --
 -- ARGV: 1 epoch (0: any)   2 newest resourceVersion of pods that the caller knows (empty: lower every charge)
 --       then per job: job key, JSON {attempt, grown, size}, JSON of the charge. A job whose reservation has another attempt or
@@ -28,13 +29,25 @@ local function lower_amounts(reservation, charge)
   return freed
 end
 
+local function drop_overpaid(key, reservation)
+  local text = redis.call('HGET', 'torchq:entries', key)
+  local entry = text and cjson.decode(content(text))
+  if entry and (entry.idle or 0) > reservation.idle then
+    redis.call('HDEL', 'torchq:entries', key)
+    redis.call('ZREM', 'torchq:order:' .. entry.queue, place(tie_of(text), key))
+    touched[entry.queue] = true
+  end
+end
+
 local function lower(key, reservation, desired, amounts)
   local size = math.min(reservation.size or 0, desired.size)
   local freed = lower_amounts(reservation, amounts)
   if next(freed) or size ~= (reservation.size or 0) then
+    reservation.idle = math.max(0, (reservation.idle or 0) - ((reservation.size or 0) - size))
     reservation.size = size
     charge(reservation.queue, freed, -1)
     redis.call('HSET', 'torchq:reservations', key, reservation_text(reservation))
+    drop_overpaid(key, reservation)
   end
 end
 

@@ -3,8 +3,9 @@
 -- ARGV: epoch (0: any), then per entry: job key, its tie-break as JSON, its JSON text; no key twice
 -- Keys and preludes: lib/store.lua
 -- Returns: number of entries that changed. Errors STORELOST, STALEEPOCH.
--- An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of growths;
--- another kind only for a job that holds none. A job that waits already keeps its first tie-break.
+-- An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of growths, and
+-- with the idle workers that it pays for; another kind only for a job that holds none. A job that waits already keeps its first
+-- tie-break.
 
 local refused = refusal_while_open_or_rebuilding(ARGV[1])
 if refused then
@@ -36,8 +37,7 @@ local function counts(entry, reservation_text)
   if entry.kind ~= 'grow' then
     return not reservation_text
   end
-  local reservation = reservation_text and cjson.decode(reservation_text)
-  return reservation and reservation.queue == entry.queue and (reservation.grown or 0) == (entry.grown or 0)
+  return may_grow(reservation_text and cjson.decode(reservation_text), entry)
 end
 
 local function scores(waiting, aging)

@@ -6,7 +6,8 @@ import pytest
 
 from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.routing import held_charges
-from queues.values import LoweredCharge, Reservation
+from queues.charge_changes import LoweredCharge
+from queues.values import Reservation
 from tests.support.coordinator.builders import KEY, admission, pod
 
 WRITTEN = admission(charge={"cpu": 3000, "pods": 3, "jobs": 1}, attempt=2, workers=3, grown=1)

@@ -14,6 +14,7 @@ from rq.serializers import JSONSerializer
 from coordinator.reports.store import RedisReports
 from coordinator.reports.values import ArrivedReport, Report
 from queues import errors
+from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.dispatch import rq_worker
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.rq_job import bind
@@ -22,7 +23,7 @@ from queues.redis import acl, connection
 from queues.redis import url as redis_url
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
-from queues.values import Batch, LoweredCharge, Offer
+from queues.values import Batch, Offer
 from queues.work import Lease
 from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
 from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
@@ -107,6 +108,8 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     store.withdraw([key("held")])
     smaller = LoweredCharge(key=key("held"), attempt=1, grown=0, size=0, charge={"jobs": 1})
     assert store.lower([smaller], 0) == []
+    growth = IdleGrowth(key=key("held"), attempt=1, grown=0, workers=1, charge={"cpu": 1})
+    assert store.grow_idle([growth], 1, 1) == [""]
     store.remove([key("first")])
     reports = RedisReports(client)
     reports.keep([ArrivedReport(job=key("held"), report=Report(pod="held-worker-0", step=1))])

@@ -7,6 +7,7 @@ import fakeredis
 import pytest
 
 from queues import errors
+from queues.charge_changes import IdleGrowth
 from queues.redis import connection
 from queues.redis.scripts import Script
 from queues.storage import redis_store
@@ -63,7 +64,7 @@ def test_rebuild_in_many_chunks_loads_flushed_scripts(
 def test_every_script_has_the_same_result_when_sent_twice(
     server: connection.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_PUT", "_REMOVE", "_CONFIGURE", "_SNAPSHOT", "_COMMIT", "_REBUILD", "_RESERVATIONS"):
+    for name in ("_PUT", "_REMOVE", "_CONFIGURE", "_SNAPSHOT", "_COMMIT", "_REBUILD", "_RESERVATIONS", "_GROW_IDLE"):
         monkeypatch.setattr(redis_store, name, Repeating(getattr(redis_store, name)))
     store = RedisStore(server, StoreSettings(ports=(20000, 20009)))
     held = reservation("held", gpu=1, port=20000)
@@ -76,6 +77,9 @@ def test_every_script_has_the_same_result_when_sent_twice(
     assert dict(snapshot.pool_usage) == {"jobs": 3, GPU: 5}
     assert snapshot.revision == 1
     assert len(store.reservations()) == 3
+    growth = IdleGrowth(key=held.key, attempt=1, grown=0, workers=1, charge={GPU: 1})
+    assert store.grow_idle([growth], 1, 1) == [""]
+    assert dict(store.snapshot(9).pool_usage) == {"jobs": 3, GPU: 6}
     store.remove([held.key, *(each.key for each in taken)])
     assert dict(store.snapshot(9).pool_usage) == {}
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from crds.resources.amounts import OTHERS
 from queues import errors
+from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
-from queues.values import Account, Clock, LoweredCharge, Pick, QueueSpec, Reservation
+from queues.values import Account, Clock, Pick, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entry, further, key, reservation, usage, used
 
@@ -42,13 +43,16 @@ plain_jobs = st.builds(
     memory=st.sampled_from([0, 1, 2**47]),  # sums are exact below 2**53
 )
 jobs = st.builds(
-    lambda job, most, step, size, grown, odd: further(job, most, step, size, grown, gpu=1, **{ODD: odd}),
+    lambda job, most, step, size, grown, odd, idle: replace(
+        further(job, most, step, size, grown, gpu=1, **{ODD: odd}), idle=idle if job.kind == "grow" else 0
+    ),
     job=plain_jobs,
     most=counts,
     step=st.integers(1, 2),
     size=counts,
     grown=st.sampled_from([0, 0, 1, 2]),
     odd=amounts_small,
+    idle=st.sampled_from([0, 0, 1, 2]),
 )
 queues = st.builds(
     QueueSpec,
@@ -62,10 +66,13 @@ queues = st.builds(
     aging_seconds=st.sampled_from([0.0, 600.0, 0.3, 1000.0]),
 )
 held = st.builds(
-    lambda odd, size, grown, **fields: replace(reservation(**{ODD: odd}, **fields), size=size, grown=grown),
+    lambda odd, size, grown, idle, **fields: replace(
+        reservation(**{ODD: odd}, **fields), size=size, grown=grown, idle=min(idle, size)
+    ),
     odd=amounts_small,
     size=counts,
     grown=st.sampled_from([0, 0, 1]),
+    idle=st.sampled_from([0, 1, 2]),
     name=names,
     queue=queue_names,
     port=st.sampled_from([0, 30001, 30002]),
@@ -93,6 +100,21 @@ def lower(reservations: list[Reservation]) -> Step:
             for each in reservations
         ]
     )
+
+
+def grow_idle(wanted: list[str], workers: int, gpu: int, is_current: bool) -> Step:
+    """Return a step that gives these jobs idle workers, as they are charged now or under wrong numbers."""
+
+    def step(store: QueueStore) -> object:
+        snapshot, held_now = store.snapshot(0), store.reservations()
+        charged = [held_now.get(key(name), reservation(name)) for name in wanted]
+        growths = [
+            IdleGrowth(key=each.key, attempt=each.attempt, grown=each.grown, workers=workers, charge={GPU: gpu, ODD: 1})
+            for each in charged
+        ]
+        return store.grow_idle(growths, snapshot.epoch, snapshot.revision - (not is_current))
+
+    return step
 
 
 def configure(specs: list[QueueSpec], pool: dict[str, int] | None) -> Step:
@@ -143,6 +165,9 @@ puts = st.builds(put, st.lists(jobs, max_size=6))
 removes = st.builds(remove, st.lists(names, max_size=3))
 withdrawals = st.builds(withdraw, st.lists(names, max_size=3))
 lowerings = st.builds(lower, st.lists(held, max_size=3))
+idle_growths = st.builds(
+    grow_idle, st.lists(names, max_size=3), st.integers(1, 2), st.integers(0, 3), st.sampled_from([True, True, False])
+)
 configures = st.builds(
     configure,
     st.lists(queues, max_size=3, unique_by=lambda spec: spec.name),
@@ -160,7 +185,10 @@ cycles = st.builds(cycle, st.integers(1, 5), st.integers(1, 4), st.sampled_from(
 blinds = st.builds(blind_commit, st.integers(1, 6), st.just("jobs"))
 stale = st.builds(stale_cycle, st.integers(1, 5), st.one_of(puts, removes, configures))
 steps = st.lists(
-    st.one_of(puts, puts, removes, withdrawals, lowerings, configures, cycles, cycles, blinds, stale, rebuilds),
+    st.one_of(
+        *(puts, puts, removes, withdrawals, lowerings, idle_growths, configures),
+        *(cycles, cycles, blinds, stale, rebuilds),
+    ),
     min_size=4,
     max_size=25,
 )

@@ -7,8 +7,9 @@ import pytest
 
 from crds.keys import JobKey
 from queues import errors
+from queues.charge_changes import LoweredCharge
 from queues.store import QueueStore
-from queues.values import Batch, CommitResult, Entry, LoweredCharge, Pick, QueueSpec, Reservation
+from queues.values import Batch, CommitResult, Entry, Pick, QueueSpec, Reservation
 from tests.queues.conftest import Place
 from tests.support.queues.builders import GPU, commit, entry, key, reservation, spec, usage
 
