@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
-from queues.picking.fair_share import FairShare
+from queues.picking.fair_share import FairShare, lag
 from queues.picking.further_workers import FurtherWorkers
 from queues.picking.kept_room import PoolReservation
 from queues.picking.lines import Bid
@@ -119,10 +119,14 @@ class PickerState:
 
     def queue(self, name: str, now: float) -> QueueState | None:
         """Return a queue as it is now; None if there is none of that name."""
+        return self.queues(now).get(name)
+
+    def queues(self, now: float) -> Mapping[str, QueueState]:
+        """Return all queues by name, as they are now."""
         self._now = now
         self._refresh()
         self._reserve()
-        return self._queues.get(name)
+        return self._queues
 
     def cohort(self, name: str) -> Cohort | None:
         """Return a cohort as it is now; None if there is none of that name."""
@@ -132,6 +136,15 @@ class PickerState:
     def reservation_holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
         return "" if self._reservation.holder is None else self._reservation.holder.spec.name
+
+    @property
+    def cost(self) -> str:
+        """The name of what a pick costs (`queues.rules`)."""
+        return self._rules.cost
+
+    def behind(self, name: str) -> float:
+        """Return how much cost a queue is behind its share; below 0: ahead of it."""
+        return lag(self._fair_share.account(name), self._fair_share.clock)
 
     def allows_passing(self, queue: QueueState) -> bool:
         """Return whether jobs of a queue may pass its first job."""

@@ -6,6 +6,9 @@ One rule: pure. A plan reads the picker's working copy after a round of picks, a
 from collections.abc import Iterable
 
 from queues.picking.picker import Picker
+from queues.resizing.giving_back import GivingBack
+from queues.resizing.room import Room
+from queues.resizing.shares import Shares
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan
 from queues.rules import PickRules
 from queues.values import Snapshot
@@ -25,8 +28,19 @@ def plan(
     """Return who grows and who gives back now. `idle_since` is that of the plan before; `with_kept` asks for the
     reasons of the jobs that are not resized.
     """
-    del picker, jobs, now, with_kept
-    return Plan(idle_since=idle_since)
+    del with_kept
+    queues = picker.queues(now)
+    jobs = [job for job in jobs if job.queue in queues]
+    room = Room(picker, queues, jobs)
+    giving_back = GivingBack(picker, queues, jobs, room, Shares(room, picker.cost))
+    giving_back.serve()
+    return Plan(
+        resizes=giving_back.resizes,
+        claims=giving_back.claims,
+        hasten=giving_back.hasten,
+        needed=giving_back.needed(),
+        idle_since=idle_since,
+    )
 
 
 def dry_run(
