@@ -71,8 +71,10 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
     granted = job.status.admission.workers if job.status.admission is not None else None
     if scaling is None or granted is None or scaling.victims:
         return None
-    to, target = min(scaling.to, job.spec.worker_count), job.target
-    if to <= granted or (target is not None and target.workers < granted):
+    to, target = scaling.to, job.target
+    if target is not None:
+        to = min(to, job.spec.worker_count) if target.workers >= granted else 0
+    if to <= granted:
         return None
     return WantedGrowth(
         to=to,

@@ -41,7 +41,8 @@ class ChargeLowering:
         """Lower the charges of these jobs to what their admissions say; return the keys whose charge was lowered.
 
         `held` are the reservations of the jobs, read after the jobs. `pods_version` is the newest resourceVersion of
-        pods that this process knows. A growth that was declined before it was granted is refunded to its queue.
+        pods that this process knows. A growth that was declined before it was granted is refunded to its queue, unless
+        it is idle growth, for which no queue pays.
         """
         now = self.clock()
         admissions = {job.key: job.admission for job in jobs if job.admission is not None}
@@ -59,10 +60,9 @@ class ChargeLowering:
         lowered = [change.key for change in idle if change.key not in refused]
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in surplus if key not in lowered}
         for key in lowered:
-            admission = admissions[key]
-            if admission is not None and admission.grown and admission.declined == admission.grown:
-                freed = held_charges.freed(held[key], surplus[key])
-                self.pick_cycle.refund(held[key].queue, queue_state.price(freed, self.settings.cost))
+            admission, paid = admissions[key], held_charges.freed_paid(held[key], surplus[key])
+            if paid and admission is not None and admission.grown and admission.declined == admission.grown:
+                self.pick_cycle.refund(held[key].queue, queue_state.price(paid, self.settings.cost))
         return lowered
 
     def lower_again(self) -> list[JobKey]:

@@ -2,7 +2,8 @@
 
 One rule: pure. A growth waits in the queue that its job is charged to, with the time of its request as its age. It
 demands one step of workers at least, or all of them if they are added all or none. What could never fit beside the
-charge of the job is not demanded.
+charge of the job is not demanded. Workers that the job has as idle growth, and that its owner wants by now, are paid
+for first: such an entry demands nothing, and is as old as the last resize.
 
     code                                        the growth is out of the order while
     BackingOff                                  workers that were added did not join, until status.scaling.notBefore
@@ -24,6 +25,15 @@ from crds.resources.amounts import NOTHING, Amounts
 from crds.torchjob.status import Admission
 from queues.picking import explain
 from queues.values import Entry
+
+
+class _Payment(NamedTuple):
+    """The workers that an admitted job has as idle growth and that its owner wants, for which its queue is to pay."""
+
+    admission: Admission
+    counts: WorkerCounts
+    workers: int
+    since: float
 
 
 class _Request(NamedTuple):
@@ -51,9 +61,12 @@ class _Request(NamedTuple):
 
 def entry(job: JobView, rules: RoutingRules, now: float) -> Entry | None:
     """Return the entry with which an admitted job waits for more workers; None if it does not wait in the order."""
-    request = _request(job)
-    if request is None or not judge(job, rules, now).ordered:
+    request, payment = _request(job), _payment(job)
+    if (request is None and payment is None) or not judge(job, rules, now).ordered:
         return None
+    if payment is not None:
+        return _payment_entry(job, payment, rules)
+    assert request is not None
     admission, step, share = request.admission, request.step, request.counts.share
     ceiling = rules.ceilings.get(admission.queue, NOTHING)
     most = further_workers.of_admitted(request.missing, step, share, admission.charge, ceiling)
@@ -73,9 +86,26 @@ def entry(job: JobView, rules: RoutingRules, now: float) -> Entry | None:
     )
 
 
+def _payment_entry(job: JobView, payment: _Payment, rules: RoutingRules) -> Entry:
+    return Entry(
+        key=job.key,
+        queue=payment.admission.queue,
+        kind="grow",
+        submitted=payment.since,
+        priority=eligibility.priority(job, rules),
+        attempt=payment.admission.attempt,
+        demand=NOTHING,
+        unit=payment.counts.share,
+        grown=payment.admission.grown or 0,
+        idle=payment.workers,
+    )
+
+
 def judge(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
     """Return whether the growth that a job wants has its place in the order, and the reason if it has not."""
-    request = _request(job)
+    request, payment = _request(job), _payment(job)
+    if payment is not None:
+        return _judge_payment(job, payment, rules, now)
     if request is None:
         return Eligibility(ordered=False)
     queue, growth = request.admission.queue, request.growth
@@ -92,6 +122,14 @@ def judge(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
     return found
 
 
+def _judge_payment(job: JobView, payment: _Payment, rules: RoutingRules, now: float) -> Eligibility:
+    queue = payment.admission.queue
+    if eligibility.is_draining(queue, rules):
+        return Eligibility("QueueDrained", f"queue {queue} drains", ordered=False)
+    paid_for = replace(job, queue=queue, charge=NOTHING, workers=None, waits=None)
+    return eligibility.of(paid_for, replace(rules, ceilings={}), now)
+
+
 def quota_view(job: JobView) -> JobView:
     """Return a job with the charge that it waits for: of an admitted job, that of the workers to be added."""
     request = _request(job)
@@ -104,6 +142,22 @@ def missing(job: JobView) -> int:
     """Return how many more workers an admitted job wants."""
     request = _request(job)
     return request.missing if request is not None else 0
+
+
+def _payment(job: JobView) -> _Payment | None:
+    """Return the workers for which the job's queue is to pay; None while some of its workers leave."""
+    counts, admission = job.workers, job.admission
+    over = job.suspended or job.finished or job.deleting
+    if counts is None or counts.autoscaling is None or admission is None or admission.workers is None or over:
+        return None
+    scaling = counts.autoscaling
+    unpaid = min(scaling.idle, counts.wanted - (admission.workers - scaling.idle))
+    target = scaling.in_force
+    leaves = scaling.leaving or (target is not None and target.workers < admission.workers)
+    if unpaid <= 0 or leaves:
+        return None
+    admitted = admission.admitted_at.timestamp() if admission.admitted_at is not None else job.submitted
+    return _Payment(admission, counts, unpaid, scaling.resized_at or admitted)
 
 
 def _request(job: JobView) -> _Request | None:

@@ -11,7 +11,7 @@ from coordinator.cache.views import PodView
 from coordinator.cache.worker_counts import WorkerCounts
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import NOTHING, Amounts
 from crds.torchjob import checks
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
@@ -54,6 +54,15 @@ def freed(held: Reservation, lowered: LoweredCharge) -> Amounts:
     return _beyond(held.charge, lowered.charge)
 
 
+def freed_paid(held: Reservation, lowered: LoweredCharge) -> Amounts:
+    """Return what a lowered charge frees of what the queue has paid for; idle growth goes first, and is not paid."""
+    workers, freed_amounts = held.size - lowered.size, freed(held, lowered)
+    paid = max(0, workers - held.idle)
+    if workers <= 0 or paid == workers:
+        return freed_amounts
+    return {name: amount * paid // workers for name, amount in freed_amounts.items()} if paid else NOTHING
+
+
 def is_needed(held: Reservation, lowered: LoweredCharge, pods: Iterable[PodView]) -> bool:
     """Return whether a job's pods take more than the lowered charge, so that it cannot be freed yet."""
     occupying = [pod for pod in pods if pod.occupies]
@@ -74,7 +83,8 @@ def without_workers(charge: Reservation, counts: WorkerCounts, occupying: int) -
     beyond = max(0, occupying - counts.least)
     size = min(charge.size, counts.least + -(-beyond // counts.step) * counts.step)
     rest = amounts.subtract(charge.charge, amounts.scale(counts.share, charge.size - size))
-    return replace(charge, size=size, charge={name: max(0, amount) for name, amount in rest.items()})
+    left = {name: max(0, amount) for name, amount in rest.items()}
+    return replace(charge, size=size, charge=left, idle=max(0, charge.idle - (charge.size - size)))
 
 
 def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:

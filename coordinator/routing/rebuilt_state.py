@@ -159,4 +159,5 @@ def _reservation(job: JobView, admission: Admission, charge: Reservation | None)
         port=admission.port,
         size=admission.workers or 0,
         grown=admission.grown or 0,
+        idle=admission.idle,
     )

@@ -55,7 +55,6 @@ def test_a_job_keeps_its_least_number_of_workers_and_what_one_more_takes(
         ({**SCALING, "request": "ScaleOut/more"}, WantedGrowth(4, SINCE, whole=True)),
         ({**SCALING, "notBefore": "2026-01-01T00:01:40Z"}, WantedGrowth(4, SINCE, SINCE)),
         ({**SCALING, "victims": ["train-worker-3"]}, None),
-        ({**SCALING, "to": 6}, WantedGrowth(4, SINCE)),
         ({**SCALING, "to": 2}, None),
         ({**SCALING, "to": 1}, None),
         (None, None),
@@ -71,6 +70,13 @@ def test_only_an_admitted_job_that_wants_more_workers_grows(
     waiting = counts({"phase": "Queued", "scaling": scaling}, **spec)
     assert waiting is not None
     assert waiting.growth is None
+
+
+def test_only_what_the_owner_wants_waits_in_the_queue() -> None:
+    status = {"phase": "Running", "admission": ADMITTED, "scaling": {**SCALING, "to": 6}, "target": TARGET}
+    found = counts(status, **AUTO)
+    assert found is not None
+    assert found.growth == WantedGrowth(4, SINCE)
 
 
 def test_a_job_that_gives_workers_back_waits_for_no_more_before_they_are_gone() -> None:

@@ -9,6 +9,8 @@ from coordinator.leader.router import MissingCharge
 from crds.api_resources import PODS, RESOURCE_QUOTAS, TORCHJOBS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
+from queues.charge_changes import IdleGrowth
+from queues.picking.fair_share import UNIT
 from queues.values import Offer
 from tests.coordinator.leader.test_control_loop import make_pod
 from tests.support.coordinator import desk as desks
@@ -34,9 +36,9 @@ def write(desk: Desk, key: JobKey, workers: int, *, to: int | None = None, **cha
     desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), 10.0)
 
 
-def elastic(desk: Desk, namespace: str, workers: int, name: str = "train") -> JobKey:
+def elastic(desk: Desk, namespace: str, workers: int, name: str = "train", **policy: Any) -> JobKey:
     """Return an elastic job of queue a that was granted all its workers."""
-    spec = {"torchElasticPolicy": POLICY, "tasks": {"Worker": desks.task(workers)}}
+    spec = {"torchElasticPolicy": {**POLICY, **policy}, "tasks": {"Worker": desks.task(workers)}}
     key = desk.submit(name, namespace, "a", **spec)
     desk.until(lambda: key in desk.reserved(), worker=False)
     write(desk, key, workers)
@@ -229,6 +231,56 @@ def test_only_a_growth_that_was_declined_before_it_was_granted_is_refunded(
 
         desk.until(lowered, worker=False)
         assert refunded == refunds
+
+
+def test_idle_growth_that_was_declined_is_not_refunded(desk: Desk, namespace: str, clock: Clock) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = elastic(desk, namespace, 1)
+    snapshot = desk.store.snapshot(1)
+    growth = IdleGrowth(key=key, attempt=1, grown=0, workers=2, charge={"cpu": 2000, "pods": 2})
+    assert desk.store.grow_idle([growth], snapshot.epoch, snapshot.revision) == [""]
+    refunded: list[tuple[str, int]] = []
+    desk.term._pick_cycle.refund = lambda queue, cost: refunded.append((queue, cost))  # type: ignore[method-assign]
+    write(desk, key, 1, grown=1, declined=1)
+
+    def lowered() -> bool:
+        finish_runs(desk)
+        clock.step(1)
+        return size(desk, key) == (1, 1)
+
+    desk.until(lowered, worker=False)
+    assert (refunded, desk.content.reservations[key].idle) == ([], 0)
+
+
+def test_idle_growth_is_paid_for_once_the_owner_wants_it(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, cost="cpu", pool="cpu=4") as desk:
+        desk.queue("a")
+        desk.begin()
+        key = elastic(desk, namespace, 2, autoscale="Idle")
+        snapshot = desk.store.snapshot(1)
+        growth = IdleGrowth(key=key, attempt=1, grown=0, workers=2, charge={"cpu": 2000, "pods": 2})
+        assert desk.store.grow_idle([growth], snapshot.epoch, snapshot.revision) == [""]
+        write(desk, key, 4, grown=1, idle=2)
+        desk.until(lambda: desk.term.flush() == 0, worker=False)
+        before = desk.store.snapshot(1).queues[0].account
+        desk.change(key, torchTaskSpecs={"Worker": desks.task(3)})
+        desk.until(lambda: desk.content.reservations[key].idle == 1, worker=False)
+        assert size(desk, key) == (4, 2), "it holds what it held before"
+        paid = desk.store.snapshot(1).queues[0].account
+        assert paid.base - before.base == 1000 * UNIT
+
+
+def test_a_rebuild_knows_idle_growth_from_the_status(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = elastic(desk, namespace, 2, autoscale="Idle")
+    write(desk, key, 4, grown=1, idle=2)
+    desk.lose()
+    desk.begin(2)
+    assert desk.content.reservations[key].idle == 2
 
 
 @pytest.mark.parametrize(

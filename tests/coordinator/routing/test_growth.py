@@ -1,19 +1,23 @@
 """The entry with which an admitted job waits for more workers, and what keeps it out of the order."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
 from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
 from coordinator.routing import growth, route
 from crds.tenantqueue import TenantQueueSpec
+from crds.torchjob.status import Target
 from queues.values import Entry
 from tests.support.coordinator.builders import KEY, admission, job, quota
 
 NOW = 1000.0
+SINCE = datetime.fromtimestamp(950, UTC)
 OPEN = RoutingRules()
 ONE = {"cpu": 1000, "pods": 1}
 OCCUPIED = JobPods(exist=True, occupy=True, queue="a")
@@ -43,6 +47,49 @@ def test_a_growth_waits_with_the_age_of_its_request_and_demands_one_step() -> No
         step=2,
         grown=3,
     )
+
+
+def with_idle_growth(workers: int, idle: int, wanted: int, **scaling: Any) -> JobView:
+    """Return a job that was resized at 900, with a number of workers of which some are idle growth."""
+    found = growing(wanted, workers=workers)
+    state = Autoscaling(**{"on": True, "most": 8, "every": 300.0, "idle": idle, "resized_at": 900.0, **scaling})
+    counts, growth_wanted = found.workers, WantedGrowth(wanted, 700.0) if wanted > workers else None
+    assert counts is not None
+    return replace(found, workers=replace(counts, growth=growth_wanted, autoscaling=state))
+
+
+@pytest.mark.parametrize(
+    ("workers", "idle", "wanted", "paid"),
+    [
+        pytest.param(6, 2, 5, 1, id="a part of the idle growth"),
+        pytest.param(6, 2, 6, 2, id="all of it"),
+        pytest.param(6, 2, 8, 2, id="all of it, before further workers are added"),
+    ],
+)
+def test_idle_growth_that_the_owner_wants_is_paid_for_in_the_order_of_the_queue(
+    workers: int, idle: int, wanted: int, paid: int
+) -> None:
+    assert growth.entry(with_idle_growth(workers, idle, wanted), OPEN, NOW) == Entry(
+        key=KEY, queue="a", kind="grow", submitted=900.0, demand={}, unit=ONE, grown=3, idle=paid
+    )
+
+
+@pytest.mark.parametrize(
+    ("scaling", "wanted"),
+    [
+        pytest.param({}, 4, id="above what the owner wants"),
+        pytest.param({"leaving": 1}, 6, id="on its way out"),
+        pytest.param({"target": Target(workers=4, reason="GiveBack", since=SINCE)}, 6, id="to be given back"),
+    ],
+)
+def test_idle_growth_is_not_paid_for(scaling: dict[str, Any], wanted: int) -> None:
+    assert growth.entry(with_idle_growth(6, 2, wanted, **scaling), OPEN, NOW) is None
+
+
+def test_idle_growth_of_a_held_job_is_not_paid_for() -> None:
+    assert growth.entry(replace(with_idle_growth(6, 2, 6), held=True), OPEN, NOW) is None
+    drained = RoutingRules(queues={"a": TenantQueueSpec(stop_policy="HoldAndDrain")})
+    assert growth.judge(with_idle_growth(6, 2, 6), drained, NOW).code == "QueueDrained"
 
 
 def test_a_growth_that_is_all_or_none_demands_all_workers() -> None:

@@ -85,3 +85,22 @@ def test_workers_without_pods_are_left_out_down_to_the_least_number(occupying: i
     counts = WorkerCounts(1, 5, 2, least, {"cpu": 1000, "pods": 1})
     smaller = held_charges.without_workers(held(charge=MORE, size=5), counts, occupying)
     assert (smaller.size, smaller.charge) == (size, {"cpu": size * 1000, "pods": size, "jobs": 1})
+
+
+@pytest.mark.parametrize(
+    ("idle", "paid"),
+    [
+        pytest.param(0, {"cpu": 2000, "pods": 2}, id="both paid"),
+        pytest.param(1, {"cpu": 1000, "pods": 1}, id="one of them idle growth"),
+        pytest.param(3, {}, id="idle growth alone"),
+    ],
+)
+def test_idle_growth_goes_first_and_was_not_paid_for(idle: int, paid: dict[str, int]) -> None:
+    assert held_charges.freed_paid(held(charge=MORE, size=5, idle=idle), LOWERED) == paid
+
+
+def test_a_charge_without_its_last_workers_has_less_idle_growth() -> None:
+    counts = WorkerCounts(1, 3, 1, {"cpu": 1000, "pods": 1, "jobs": 1}, {"cpu": 1000, "pods": 1})
+    charge = held(charge=MORE, size=5, idle=3)
+    assert held_charges.without_workers(charge, counts, 3).idle == 1
+    assert held_charges.without_workers(charge, counts, 1).idle == 0
