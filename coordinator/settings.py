@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import Field
@@ -193,6 +194,26 @@ class Settings(pydantic.BaseModel):
         default="127.0.0.1",
         description="address of that port; every client that reaches it may read the queues: loopback unless in a pod",
     )
+    report_port: int = Field(
+        default=0,
+        ge=-1,
+        le=65_535,
+        description="port on which a coordinator takes what training code reports; 0: none, -1: any free one",
+    )
+    report_address: str = Field(
+        default="127.0.0.1",
+        description="address of that port; the pods of jobs must reach it, and nobody else needs it",
+    )
+    report_key_file: str = Field(
+        default="",
+        description="file with a secret of at least 16 bytes, the same for coordinators and workers, from which the "
+        "tokens of jobs are made; without it there are no reports",
+    )
+    report_url: str = Field(
+        default="",
+        description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
+        "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",
+    )
     coordinator: str = Field(
         default="",
         description="URL of the coordinator that commands ask about the queues; empty: find it through the cluster",
@@ -219,6 +240,7 @@ class Settings(pydantic.BaseModel):
         if self.renew_seconds * 2 > self.lease_seconds:
             raise ValueError("renew_seconds: must be at most half of lease_seconds")
         parse_pool(self.pool)
+        _check_report_url(self.report_url)
         return self
 
 
@@ -299,6 +321,14 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
         if resource_names.is_divided(name, quantity):
             raise ValueError(f"pool: {name}: {quantity!r} {resource_names.DIVIDED}")
     return amounts
+
+
+def _check_report_url(text: str) -> None:
+    if not text:
+        return
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError("report_url: must be http://HOST:PORT")
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

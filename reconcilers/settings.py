@@ -3,10 +3,21 @@
 One rule: one frozen object, created once by the wiring.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from crds.api_resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAccess:
+    """How the pods of a job report about their training."""
+
+    url: str
+    """The URL of the coordinators' port for reports."""
+    token: Callable[[str], str] = field(repr=False)
+    """A function that returns the token of the job with a uid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,5 +69,7 @@ class ReconcileSettings:
     """The number of pods that one process creates or deletes at a time; its connection pool must be larger."""
     cache_wait: float = 0.5
     """How long a reconcile waits for the pod cache to reach what the coordinator has seen."""
+    reports: ReportAccess | None = None
+    """How pods report; None if they do not."""
     name_retry: float = 0.2
     """How soon a reconcile runs again while an older pod holds the name of a new one."""

@@ -1,8 +1,9 @@
-"""An HTTP server for small read-only answers, which costs its process little whatever its clients do.
+"""An HTTP server for small requests and answers, which costs its process little whatever its clients do.
 
-One rule: every number is bounded: all connections, and those of one address; requests that wait for an answer; threads
-that make answers, and the share of time they work; how long a client may take. A connection beyond a bound is closed,
-and a request beyond a bound is answered with 503 and Retry-After.
+One rule: every number is bounded: all connections, and those of one address; the requests of one address in a second;
+requests that wait for an answer; threads that make answers, and the share of time they work; the size of a request, and
+how long a client may take. A connection beyond a bound is closed, and a request beyond a bound is answered with 503 and
+Retry-After.
 
 There are two kinds of answers. Quick answers wait for nothing, so the thread that reads the requests makes them itself.
 Probes are therefore answered while all other capacity is in use. A few other threads make all other answers.
@@ -10,6 +11,7 @@ Probes are therefore answered while all other capacity is in use. A few other th
 
 import asyncio
 import logging
+import math
 import queue
 import socket
 import threading
@@ -17,13 +19,34 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from types import MappingProxyType
+from typing import NamedTuple
 
-Answer = tuple[int, bytes, str]
-"""Status code, body and its media type."""
-Question = tuple[str, str]
-"""The path with its query, and the Host header."""
+
+class Answer(NamedTuple):
+    """An answer to a request."""
+
+    code: int
+    body: bytes
+    kind: str
+    """The media type of the body."""
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request."""
+
+    path: str
+    """The path with its query."""
+    host: str
+    """The Host header."""
+    method: str = "GET"
+    authorization: str = field(default="", repr=False)
+    """The Authorization header, which is never logged."""
+    body: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +69,14 @@ class ServerLimits:
     busy_seconds: float = 1.0
     """How long a 503 is delayed, so that a client that asks again at once costs little."""
     head_bytes: int = 16 * 1024
+    body_bytes: int = 0
+    """The most bytes after the head of a POST; 0: POST is not answered."""
     head_seconds: float = 5.0
-    """How long a client may take to send the head of a request."""
+    """How long a client may take to send a request."""
     seconds: float = 15.0
     """How long a connection may be open."""
+    requests_of_address: float = math.inf
+    """The most requests of one address that are answered in a second, in the long run. More of them have to wait."""
 
 
 LIMITS = ServerLimits()
@@ -59,11 +86,17 @@ _AT_ONCE = 16
 It is far lower than the limit of one address, so that no connection is closed for a newer one before it was served.
 """
 _BACKLOG = 1024
-_BUSY: Answer = (
+_LINGER_BYTES, _LINGER_SECONDS = 4 * 1024 * 1024, 2.0
+"""How much of a request that was refused is read and thrown away, and how long: a client that still sends would
+otherwise see a broken connection instead of the answer."""
+_ADDRESSES = 1024
+"""The number of addresses from which a new one has those forgotten that have been quiet."""
+_BUSY = Answer(
     HTTPStatus.SERVICE_UNAVAILABLE,
     b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"too many requests wait for the '
     b'coordinator: try again in a second"}\n',
     "application/json",
+    {"Retry-After": "1"},
 )
 log = logging.getLogger(__name__)
 
@@ -77,7 +110,7 @@ class _Request:
 
 
 class HttpServer:
-    """Answers GET requests, one on each connection."""
+    """Answers GET requests, and POST if the limits allow a body, one on each connection."""
 
     def __init__(
         self,
@@ -94,6 +127,8 @@ class HttpServer:
         self._open: dict[asyncio.StreamWriter, str] = {}
         """Open connections and their client addresses, oldest first."""
         self._answers: Counter[str] = Counter()
+        self._paces: dict[str, float] = {}
+        """When all requests of an address so far are paid for, at the pace of one address."""
         self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = threading.Event()
@@ -171,13 +206,14 @@ class HttpServer:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
         try:
             async with asyncio.timeout(self._limits.head_seconds):
-                question = _read(await reader.readuntil(b"\r\n\r\n"))
+                question = await self._receive(reader)
         except asyncio.LimitOverrunError:
-            self._reply(writer, _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+            await self._refuse(reader, writer, _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
             return
         except _Refused as refused:
-            self._reply(writer, _plain(refused.code))
+            await self._refuse(reader, writer, refused.answer)
             return
+        await asyncio.sleep(self._wait_of(address))
         answer = self._quick(question)
         if answer is None and not self._has_room(address):
             await asyncio.sleep(self._limits.busy_seconds)
@@ -192,6 +228,43 @@ class HttpServer:
         finally:
             self._answers[address] -= 1
             self._answers += Counter()  # drops the addresses without waiting requests
+
+    async def _receive(self, reader: asyncio.StreamReader) -> Question:
+        """Read a request. Raises _Refused, and LimitOverrunError for a head that is too long."""
+        head = _read(await reader.readuntil(b"\r\n\r\n"))
+        allowed = ("GET", "POST") if self._limits.body_bytes else ("GET",)
+        if head.method not in allowed:
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": ", ".join(allowed)})
+        size = head.body_size if head.method == "POST" else 0
+        if size is None:
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED)
+        if size > self._limits.body_bytes:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        body = await reader.readexactly(size)
+        return Question(
+            head.path, head.headers.get("host", ""), head.method, head.headers.get("authorization", ""), body
+        )
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:
+        """Answer a request of which a part may still arrive."""
+        self._reply(writer, answer)
+        if writer.can_write_eof():
+            writer.write_eof()
+        left = _LINGER_BYTES
+        async with asyncio.timeout(min(_LINGER_SECONDS, self._limits.head_seconds)):
+            while left > 0 and (piece := await reader.read(left)):
+                left -= len(piece)
+
+    def _wait_of(self, address: str) -> float:
+        """Count a request of an address. Return the seconds for which it waits, so that the address keeps its pace."""
+        if self._limits.requests_of_address == math.inf:
+            return 0.0
+        now = time.monotonic()
+        if len(self._paces) >= _ADDRESSES:
+            self._paces = {each: until for each, until in self._paces.items() if until > now}
+        until = max(now - 1.0, self._paces.get(address, 0.0)) + 1.0 / self._limits.requests_of_address
+        self._paces[address] = until
+        return max(0.0, until - now)
 
     def _has_room(self, address: str) -> bool:
         limits = self._limits
@@ -213,15 +286,10 @@ class HttpServer:
             leaving.cancel()
 
     def _reply(self, writer: asyncio.StreamWriter, answer: Answer) -> None:
-        code, body, kind = answer
-        lines = [f"HTTP/1.1 {int(code)} {HTTPStatus(code).phrase}", f"Content-Type: {kind}",
-                 f"Content-Length: {len(body)}", "Connection: close"]  # fmt: skip
-        lines += [f"{name}: {text}" for name, text in self._headers().items()]
-        if answer is _BUSY:
-            lines.append("Retry-After: 1")
-        if code == HTTPStatus.METHOD_NOT_ALLOWED:
-            lines.append("Allow: GET")
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body)
+        lines = [f"HTTP/1.1 {int(answer.code)} {HTTPStatus(answer.code).phrase}", f"Content-Type: {answer.kind}",
+                 f"Content-Length: {len(answer.body)}", "Connection: close"]  # fmt: skip
+        lines += [f"{name}: {text}" for name, text in (*self._headers().items(), *answer.headers.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + answer.body)
 
     def _work(self) -> None:
         while (request := self._waiting.get()) is not None:
@@ -236,25 +304,39 @@ class HttpServer:
 class _Refused(Exception):
     """A request that this server does not answer."""
 
-    def __init__(self, code: HTTPStatus) -> None:
+    def __init__(self, code: HTTPStatus, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(code.phrase)
-        self.code = code
+        self.answer = _plain(code, headers)
 
 
-def _read(head: bytes) -> Question:
-    """Return the path and the Host header of a request. Raises _Refused."""
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The head of a request."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    @property
+    def body_size(self) -> int | None:
+        """The number of bytes that follow; None if that is not said in advance."""
+        text = self.headers.get("content-length", "")
+        is_number = text.isascii() and text.isdigit() and len(text) <= 18
+        return int(text) if is_number and "transfer-encoding" not in self.headers else None
+
+
+def _read(head: bytes) -> _Head:
+    """Parse the head of a request. Of headers of the same name the first one counts. Raises _Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
         raise _Refused(HTTPStatus.BAD_REQUEST)
-    if parts[0] != "GET":
-        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED)
-    hosts = (text.strip() for name, _, text in (line.partition(":") for line in lines) if name.lower() == "host")
-    return parts[1], next(hosts, "")
+    fields = ((name.lower(), text.strip()) for name, _, text in (line.partition(":") for line in reversed(lines)))
+    return _Head(parts[0], parts[1], dict(fields))
 
 
-def _plain(code: HTTPStatus) -> Answer:
-    return code, f"{code.phrase}\n".encode(), "text/plain"
+def _plain(code: HTTPStatus, headers: Mapping[str, str] = MappingProxyType({})) -> Answer:
+    return Answer(code, f"{code.phrase}\n".encode(), "text/plain", headers)
 
 
 def _settle(future: "asyncio.Future[Answer]", answer: Answer) -> None:

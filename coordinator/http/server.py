@@ -102,7 +102,7 @@ def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = 
     address = coordinator.settings.health_address
     handler = RequestHandler(coordinator, queue_api(coordinator, queries) if queries else None)
     identity = {IDENTITY: coordinator.leadership.identity}
-    server = HttpServer(handler.answer_probe, lambda request: handler.answer(*request), lambda: identity)
+    server = HttpServer(handler.answer_probe, handler.answer_question, lambda: identity)
     with ExitStack() as running:
         try:
             bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
@@ -141,8 +141,11 @@ class RequestHandler:
 
     def answer_probe(self, request: Question) -> Answer | None:
         """Return the answer to a probe, which waits for nothing; None for any other request."""
-        path, _ = request
-        return self.answer(*request) if path in PROBES else None
+        return self.answer_question(request) if request.path in PROBES else None
+
+    def answer_question(self, request: Question) -> Answer:
+        """Return the answer to a request."""
+        return self.answer(request.path, request.host)
 
     def answer(self, path: str, host: str) -> Answer:
         """Return the answer to a request; an error becomes an answer as well."""
@@ -169,11 +172,11 @@ class RequestHandler:
 
 
 def _text(code: int, message: str) -> Answer:
-    return code, message.encode() + b"\n", "text/plain"
+    return Answer(code, message.encode() + b"\n", "text/plain")
 
 
 def _json(code: int, document: Any) -> Answer:
-    return code, orjson.dumps(document) + b"\n", "application/json"
+    return Answer(code, orjson.dumps(document) + b"\n", "application/json")
 
 
 def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:

@@ -71,13 +71,14 @@ def _entries(data: Path) -> Iterator[Path]:
 
 def _secrets(data: Path) -> Iterator[Path]:
     layout = Files(data).layout
-    candidates = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"))
+    candidates = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"), Files(data).report_key)
     return (path for path in candidates if path.exists())
 
 
 def _forget(data: Path) -> None:
-    """Delete the secrets. The API server creates missing ones when it starts."""
+    """Delete the secrets. Missing ones are created at the next start."""
     layout = Files(data).layout
     layout.token.unlink(missing_ok=True)
     layout.kubeconfig.unlink(missing_ok=True)
+    Files(data).report_key.unlink(missing_ok=True)
     shutil.rmtree(layout.key("ca").parent, ignore_errors=True)

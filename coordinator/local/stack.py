@@ -23,6 +23,7 @@ from coordinator.local.stack_start import START_SECONDS, Report, StackStart, Sta
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import Command, Supervisor
 from coordinator.rbac.permissions import LEASE
+from coordinator.reports import tokens
 from coordinator.settings import Settings
 from crds import generate
 from crds.api_resources import CRDS, LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
@@ -202,7 +203,7 @@ def _free_port(start: StackStart, requested: int) -> int:
 
     Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses it.
     """
-    port = requested or _default_port(start.files)
+    port = requested or _noted_port(start.files.port)
     with contextlib.suppress(LocalError):
         start.wait("the API server", "apiserver", lambda: option_checks.is_free(port), seconds=PORT_SECONDS)
     option_checks.port(port)
@@ -292,6 +293,8 @@ def _keep_redis_startable(files: Files, status: int) -> None:
 def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str) -> Iterator[Command]:
     """Return the commands of coordinator and workers, with the settings for one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
+    tokens.make_file(files.report_key)
+    report_port = _report_port(files)
     defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
         "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds all pods of a job or none by itself
@@ -301,11 +304,15 @@ def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str
         "TORCHQ_PORT_FIRST": str(first),
         "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
     }
-    # A stack uses its own cluster and Redis, even if the user's settings name others.
+    # A stack uses its own cluster, Redis and port for reports, even if the settings of the user name others, or the
+    # environment of a pod in which it starts.
     forced = {
         "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
         "TORCHQ_CONTEXT": "",
         "TORCHQ_REDIS_URL": redis_url,
+        "TORCHQ_REPORT_PORT": str(report_port),
+        "TORCHQ_REPORT_KEY_FILE": str(files.report_key),
+        "TORCHQ_REPORT_URL": f"http://127.0.0.1:{report_port}",
     }
     environment = {**os.environ, **defaults, **options.environment, **forced}
     names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
@@ -336,15 +343,24 @@ def _capacity(options: StackOptions) -> list[str]:
     return [text for flag, value in options_by_flag.items() if value for text in (flag, value)]
 
 
-def _default_port(files: Files) -> int:
+def _report_port(files: Files) -> int:
+    """Return the port of the last start, which running pods know; if another program uses it, any free port."""
+    port = _noted_port(files.report_port)
+    if option_checks.is_free(port):
+        return port
+    files.report_port.unlink(missing_ok=True)
+    return _noted_port(files.report_port)
+
+
+def _noted_port(note: Path) -> int:
     """Return the port of the last start, so that kubeconfigs stay valid; at the first start any free port."""
     with contextlib.suppress(OSError, ValueError):
-        if 0 < (noted_port := int(files.port.read_text())) < 65_536:
+        if 0 < (noted_port := int(note.read_text())) < 65_536:
             return noted_port
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    files.port.write_text(str(port))
+    note.write_text(str(port))
     return port
 
 

@@ -45,6 +45,10 @@ class Files:
         """The note that all parts have started: JSON with the supervisor, as in `lock`, and all process ids."""
         self.port = data / "port"
         """The API server's port, stored so that kubeconfigs stay valid over restarts."""
+        self.report_port = data / "report-port"
+        """The coordinator's port for reports, stored because running pods know it."""
+        self.report_key = data / "report.key"
+        """The key of the tokens with which pods report; mode 0600."""
         self.redis_url = data / REDIS_URL_NOTE
         """The URL of the stack's own Redis, for commands; missing if the stack uses another one."""
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection
 from functools import partial
 
+from coordinator.reports import tokens
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
@@ -19,7 +20,7 @@ from queues.redis import connection
 from queues.work import WorkSettings
 from reconcilers.errors import ReconcileError
 from reconcilers.reconcile import Reconciler
-from reconcilers.settings import ReconcileSettings
+from reconcilers.settings import ReconcileSettings, ReportAccess
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,13 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         longest_grace=settings.longest_grace,
         most_writes=settings.most_writes,
         parallel=settings.parallel_writes,
+        reports=_report_access(settings),
     )
+
+
+def _report_access(settings: Settings) -> ReportAccess | None:
+    key = tokens.read(settings.report_key_file) if settings.report_url else None
+    return None if key is None else ReportAccess(settings.report_url.rstrip("/"), key.token)
 
 
 def work_settings(settings: Settings) -> WorkSettings:

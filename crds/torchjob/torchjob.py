@@ -82,6 +82,17 @@ class TorchJob(StrictModel):
         return self.spec.worker_count if target is None else target.workers
 
     @property
+    def save_request(self) -> int:
+        """The number of the request to save before workers are removed; 0 if there is none.
+
+        The status does not tell whether the workers have saved; the removal begins once they have.
+        """
+        scaling, granted = self.status.scaling, self.admission.workers if self.admission is not None else None
+        if scaling is None or scaling.victims or granted is None or not self.spec.scheduling_policy.checkpoint_seconds:
+            return 0
+        return int(scaling.since.timestamp()) if max(scaling.to, self.wanted_workers) < granted else 0
+
+    @property
     def pod_measurements(self) -> Mapping[str, Amounts]:
         """For each task type, the measured requests of one pod where they exceed its template.
 

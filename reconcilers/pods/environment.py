@@ -23,6 +23,7 @@ from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.tasks import MOST_TASKS
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.task_members import PodMember
+from reconcilers.settings import ReportAccess
 
 Variables = Mapping[str, str | Mapping[str, Any]]
 """Variables by name. A value that is not text is the variable's `valueFrom`."""
@@ -118,6 +119,23 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
     most = policy.num_max_replicas
     least = {"TORCHQ_MIN_WORKERS": str(policy.num_min_replicas or FEWEST_WORKERS)}
     return least if most is None else {**least, "TORCHQ_MAX_WORKERS": str(most)}
+
+
+def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
+    """Return what a pod needs to report about its training; nothing if pods do not report.
+
+    The token is in the spec of the pod and not in a Secret. It lets nobody do more than forge the reports of this job,
+    and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of each job,
+    and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
+    """
+    if access is None:
+        return {}
+    return {
+        "TORCHQ_REPORT_URL": access.url,
+        "TORCHQ_REPORT_TOKEN": access.token(job.metadata.uid),
+        "TORCHQ_JOB": f"{job.metadata.namespace}/{job.metadata.name}",
+        "TORCHQ_POD": pod,
+    }
 
 
 def rendezvous_id(job: TorchJob) -> str:

@@ -248,7 +248,8 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if spec.get("hostNetwork"):
         # With the default policy, a pod on the host's network does not resolve services.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
-    env = _variables(blueprint, member)
+    reports = environment.report_variables(blueprint.job, member.name, blueprint.settings.reports)
+    env = {**_variables(blueprint, member), **reports}
     for container in containers.all_containers(spec):
         environment.add_variables(container, env)
         container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")

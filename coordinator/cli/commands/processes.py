@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from coordinator.cli.session import Session, pass_session, start_log
-from coordinator.http import server
+from coordinator.http import report_port, server
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
@@ -20,7 +20,10 @@ from coordinator.local import supervisor
 from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import COORDINATOR, WORKER
-from coordinator.settings import parse_pool
+from coordinator.reports import tokens
+from coordinator.reports.store import RedisReports
+from coordinator.reports.tokens import ReportKey
+from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from kube import threads
 from kube.stop import Stop
@@ -69,8 +72,20 @@ def coordinator(session: Session, health_port: int | None) -> None:
         probe=RedisStore(probe),
         rebuilt=gc_tuning.freeze_objects,
     )
-    with server.serving(coordinator, settings.health_port, _queries(coordinator)):
+    reports = connection.connect(settings.redis_url, client_name="torchq-reports")
+    with (
+        server.serving(coordinator, settings.health_port, _queries(coordinator)),
+        report_port.serving(coordinator, _report_key(settings), RedisReports(reports)),
+    ):
         _serve(coordinator, _status_writer(session, coordinator), session.cluster.close)
+
+
+def _report_key(settings: Settings) -> ReportKey | None:
+    """Return the key of the tokens of reports; None if there is none. Raises SettingsError."""
+    key = tokens.read(settings.report_key_file)
+    if key is None and settings.report_key_file:
+        log.warning("there is no file %s (report_key_file): pods do not report", settings.report_key_file)
+    return key
 
 
 def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWriter:

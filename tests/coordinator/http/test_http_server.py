@@ -30,12 +30,12 @@ class Place:
         self.port = 0
 
     def quick(self, question: Question) -> Answer | None:
-        return (200, b"ok\n", "text/plain") if question[0] == "/healthz" else None
+        return Answer(200, b"ok\n", "text/plain") if question.path == "/healthz" else None
 
     def slow(self, question: Question) -> Answer:
-        self.begun.append(question[0])
+        self.begun.append(question.path)
         assert self.gate.wait(SECONDS)
-        return 200, self.body, "text/plain"
+        return Answer(200, self.body, "text/plain")
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS, source_address=(source, 0))

@@ -11,7 +11,7 @@ from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import gangs, lifecycle
 from reconcilers.pods import manifests, task_members
-from reconcilers.settings import ReconcileSettings
+from reconcilers.settings import ReconcileSettings, ReportAccess
 from tests.support.reconcilers.builders import ADMISSION, KEY, RESERVATION, job, task, template
 
 PREFIX = "train.distributed.io"
@@ -378,3 +378,16 @@ class TestHostNetwork:
         own["spec"] |= {"hostNetwork": True, "dnsPolicy": "None"}
         assert make(job({"Master": {"template": own}}))["digits-master-0"]["spec"]["dnsPolicy"] == "None"
         assert "dnsPolicy" not in make(job())["digits-master-0"]["spec"]
+
+
+def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    without, reporting = make(job()), make(job(), reports=access)
+    added = {
+        "TORCHQ_REPORT_URL": "http://10.0.0.1:8090",
+        "TORCHQ_REPORT_TOKEN": f"token of {KEY.uid}",
+        "TORCHQ_JOB": "team/digits",
+    }
+    for name, pod in reporting.items():
+        assert environment(pod) == environment(without[name]) | added | {"TORCHQ_POD": name}
+    assert not [name for pod in without.values() for name in environment(pod) if name.startswith("TORCHQ_")]

@@ -1,0 +1,77 @@
+"""The body of a report, as an untrusted client sends it, and the report in it.
+
+One rule: pure. Whatever the bytes are, the result is a report within its bounds or InvalidReport with the field and the
+reason. Fields that are not known are ignored, because the training code may be newer than the coordinator.
+"""
+
+import math
+import re
+from typing import Any
+
+import orjson
+
+from coordinator.reports.values import Report
+from crds.integers import LARGEST
+
+MOST_BYTES = 8 * 1024
+"""The most bytes of a report."""
+MOST_GAUGES = 16
+LONGEST_NAME = 253
+_GAUGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+class InvalidReport(ValueError):
+    """The body is no report; the message says why."""
+
+
+def parse(body: bytes) -> Report:
+    """Return the report in a body. Raises InvalidReport."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise InvalidReport("the body is not JSON (NaN and Infinity are not)") from None
+    if not isinstance(fields, dict):
+        raise InvalidReport("the body is not a JSON object")
+    pod, step = fields.get("pod"), _whole(fields, "step")
+    if not isinstance(pod, str) or not 0 < len(pod) <= LONGEST_NAME:
+        raise InvalidReport("pod: must be the name of the pod")
+    if step is None:
+        raise InvalidReport("step: is missing")
+    samples = _number(fields, "samplesPerSecond")
+    if samples is not None and samples < 0:
+        raise InvalidReport("samplesPerSecond: must not be negative")
+    return Report(
+        pod=pod,
+        step=step,
+        samples_per_second=samples,
+        loss=_number(fields, "loss"),
+        gauges=_gauges(fields.get("gauges")),
+        checkpoint=_whole(fields, "checkpoint"),
+    )
+
+
+def _whole(fields: dict[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None or (type(value) is int and 0 <= value <= LARGEST):
+        return value
+    raise InvalidReport(f"{name}: must be a whole number from 0 to {LARGEST}")
+
+
+def _number(fields: dict[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise InvalidReport(f"{name}: must be a finite number")
+    return float(value)
+
+
+def _gauges(value: Any) -> dict[str, float]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or len(value) > MOST_GAUGES:
+        raise InvalidReport(f"gauges: must be an object with at most {MOST_GAUGES} names")
+    if not all(_GAUGE.fullmatch(name) for name in value):
+        raise InvalidReport("gauges: a name has at most 63 letters, digits and _, and begins with no digit")
+    numbers = ((name, _number(value, name)) for name in value)
+    return {name: number for name, number in numbers if number is not None}

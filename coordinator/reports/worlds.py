@@ -1,0 +1,40 @@
+"""The world of a pod: what its training code may ask about the pods with which it trains.
+
+One rule: pure, from the job as it is stored. The numbers are those that the workers of torchq use.
+
+    size         the number of pods in the world, each once, whatever the number of processes in it
+    rank         the rank of the pod; null if torchrun chooses the ranks, or if the pod is in no world
+    min, max     the bounds of the number of workers; null if they are fixed, or if there is no upper bound
+    generation   the number of restarts of the whole job
+    target       the number of workers that the job is to have
+    checkpoint   only while the workers are asked to save: the number of the request, which a report answers
+"""
+
+from typing import Any
+
+from crds.torchjob.tasks import WORKER
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.pods import environment, task_members
+from reconcilers.pods.grants import Grant
+from reconcilers.pods.task_members import PodMember
+
+
+def document(job: TorchJob, pod: str) -> dict[str, Any]:
+    """Return the world of a pod of a job; without a name of a pod, that of its workers."""
+    members = Grant(job, job.admission).members if job.admission is not None else {}
+    member = members.get(pod) or next((each for each in members.values() if each.task_type == WORKER), None)
+    policy = job.spec.torch_elastic_policy if job.spec.is_elastic else None
+    asked = {"checkpoint": job.save_request} if job.save_request else {}
+    return {
+        "size": member.world_size if member is not None else 0,
+        "rank": _rank(job, member) if member is not None and member.name == pod else None,
+        "min": None if policy is None else policy.num_min_replicas or environment.FEWEST_WORKERS,
+        "max": None if policy is None else policy.num_max_replicas,
+        "generation": job.status.restart_generation,
+        "target": job.wanted_workers,
+        **asked,
+    }
+
+
+def _rank(job: TorchJob, member: PodMember) -> int | None:
+    return None if member.task_type in task_members.meeting_tasks(job.spec) else member.rank
