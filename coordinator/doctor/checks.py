@@ -138,7 +138,7 @@ def _reservation(inspection: Inspection, stored: Reservation, expected: Reservat
     if job is not None and job.admission is not None:
         differs = [
             f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
-            for name in ("queue", "attempt", "charge", "port", "size", "grown")
+            for name in ("queue", "attempt", "charge", "port", "size", "grown", "idle")
             if getattr(stored, name) != getattr(expected, name)
         ]
         if differs:
@@ -238,7 +238,7 @@ def _of_kind(kind: Kind, entries: Iterable[Entry]) -> dict[JobKey, Entry]:
 def _entry(stored: Entry, expected: Entry) -> Found:
     differs = [
         f"{name} {_text(getattr(stored, name))} instead of {_text(getattr(expected, name))}"
-        for name in ("queue", "priority", "submitted", "attempt", "demand", "size", "grown", "returning")
+        for name in ("queue", "priority", "submitted", "attempt", "demand", "size", "grown", "idle", "returning")
         if getattr(stored, name) != getattr(expected, name)
     ]
     if differs:

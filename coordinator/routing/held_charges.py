@@ -1,7 +1,8 @@
 """The comparison of what the store holds for an admitted job with what the job's status says.
 
 One rule: pure. The store is never charged less than the status says, so a store that holds less has lost data. It may
-hold more: a worker has yet to write a growth, or the rest is to be freed.
+hold more: a worker has yet to write a growth, or the rest is to be freed. How many workers are idle growth takes no
+room, so a difference there alone is no loss: a payment raises the number of growths.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,8 @@ def is_short(admission: Admission, held: Reservation | None) -> bool:
 
 
 def is_unwritten_growth(admission: Admission, held: Reservation | None) -> bool:
-    """Return whether the store has granted a growth that no worker has written yet."""
+    """Return whether the store has granted a growth that no worker has written yet, or taken a payment for idle
+    workers."""
     return held is not None and held.attempt == admission.attempt and held.grown > (admission.grown or 0)
 
 

@@ -3,8 +3,9 @@
 One rule: a job gives its idle growth first, never goes below its least, and changes its size in its steps.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from crds.keys import JobKey
 from queues.resizing.shares import Shares
 from queues.resizing.values import ElasticJob
 
@@ -41,10 +42,12 @@ def fulfilment(job: ElasticJob, workers: int) -> float:
     return (workers - job.least) / max(1, job.most - job.least)
 
 
-def ranked(jobs: Iterable[ElasticJob], shares: Shares) -> Sequence[ElasticJob]:
-    """Return jobs in the order in which equally fulfilled ones grow: those with smaller workers first, then the older
-    ones. They give back in the opposite order."""
-    return sorted(jobs, key=lambda job: (shares.size(job.unit), job.submitted, job.key))
+def rank(job: ElasticJob, shares: Shares) -> tuple[float, float, JobKey]:
+    """Return the order in which equally fulfilled jobs grow: those with smaller workers first, then the older ones.
+
+    They give back in the opposite order.
+    """
+    return shares.size(job.unit), job.submitted, job.key
 
 
 def by_queue(jobs: Iterable[ElasticJob], shares: Shares) -> dict[str, list[Giver]]:
@@ -55,8 +58,8 @@ def by_queue(jobs: Iterable[ElasticJob], shares: Shares) -> dict[str, list[Giver
         if not job.busy and not job.leaving and job.workers > job.least and (job.idle or job.autoscale)
     ]
     found: dict[str, list[Giver]] = {}
-    for rank, job in enumerate(ranked(able, shares)):
-        giver = Giver(job, rank)
+    for place, job in enumerate(sorted(able, key=lambda job: rank(job, shares))):
+        giver = Giver(job, place)
         if giver.idle or giver.paid:
             found.setdefault(job.queue, []).append(giver)
     return found

@@ -6,7 +6,10 @@ One rule: pure. A plan reads the picker's working copy after a round of picks, a
 from collections.abc import Iterable
 
 from queues.picking.picker import Picker
+from queues.resizing import reasons
+from queues.resizing.free_room import FreeRoom
 from queues.resizing.giving_back import GivingBack
+from queues.resizing.growth import Growth
 from queues.resizing.room import Room
 from queues.resizing.shares import Shares
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan
@@ -28,18 +31,24 @@ def plan(
     """Return who grows and who gives back now. `idle_since` is that of the plan before; `with_kept` asks for the
     reasons of the jobs that are not resized.
     """
-    del with_kept
     queues = picker.queues(now)
-    jobs = [job for job in jobs if job.queue in queues]
-    room = Room(picker, queues, jobs)
-    giving_back = GivingBack(picker, queues, jobs, room, Shares(room, picker.cost))
+    known = [job for job in jobs if job.queue in queues]
+    room = Room(picker, queues, known)
+    shares = Shares(room, picker.cost)
+    giving_back = GivingBack(picker, queues, known, room, shares)
     giving_back.serve()
+    resizes, needed = giving_back.resizes, giving_back.needed()
+    asked = {resize.key for resize in resizes}
+    closed = {name for name, queue in queues.items() if not queue.spec.open}
+    growth = Growth(FreeRoom(picker, queues, room), shares, now, idle_since)
+    resizes += growth.grow((job for job in known if job.key not in asked), closed)
     return Plan(
-        resizes=giving_back.resizes,
+        resizes=resizes,
         claims=giving_back.claims,
         hasten=giving_back.hasten,
-        needed=giving_back.needed(),
-        idle_since=idle_since,
+        needed=needed,
+        kept=reasons.sentences(growth.kept) if with_kept else (),
+        idle_since=growth.idle_since,
     )
 
 

@@ -73,6 +73,11 @@ class Room:
         """Return the cohort of a queue; None if it has none."""
         return self._picker.cohort(queue.spec.cohort) if queue.spec.cohort else None
 
+    def cohort_used(self, cohort: str) -> Amounts:
+        """Return what all members of a cohort use."""
+        found = self._picker.cohort(cohort)
+        return self._cohort_used.get(cohort, NOTHING if found is None else found.used)
+
     def claims(self, cohort: str) -> Mapping[str, int]:
         """Return what the members of a cohort claim, without the claims that are satisfied."""
         if cohort not in self._claims:
@@ -135,7 +140,7 @@ class Room:
         if cohort is None:
             return NOTHING
         own, lack = self.used(queue.spec.name), NOTHING
-        used = self._cohort_used.get(queue.spec.cohort, cohort.used)
+        used = self.cohort_used(queue.spec.cohort)
         for name, quota in queue.spec.quota.items():
             amount = demand.get(name, 0)
             if amount > 0:

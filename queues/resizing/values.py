@@ -20,6 +20,7 @@ KeptCode = str
     Off              autoscale is off, and nothing has to be given back
     BelowWish        the job has fewer workers than its owner wants; further ones come by its queue's order
     AtMost           the job has all the workers that it may have
+    QueueHeld        the queue is on hold
     Resting          its last resize is too recent
     NoRoom           no step fits into room that is free of every claim
     NotIdleYet       there is room, but not for long enough

@@ -307,11 +307,13 @@ def test_every_job_that_waits_for_more_workers_has_an_entry_and_no_other_admitte
         ("stray-entry", str(KEY))
     ]
     assert of_growth(replace(GROWTH, grown=0)) == [("wrong-entry", str(KEY))]
+    assert of_growth(replace(GROWTH, idle=1)) == [("wrong-entry", str(KEY))]
 
 
 def test_a_charge_is_compared_with_the_grant_unless_a_worker_has_yet_to_write_it() -> None:
     more = {"cpu": 3000, "jobs": 1}
     sums = {"usage": {"a": more}, "pool_usage": more}
+    assert of_growth(reservations={KEY: replace(HELD, size=2, grown=1, idle=1)}) == [("wrong-reservation", str(KEY))]
     larger = replace(HELD, size=2, grown=1, charge=more)
     assert of_growth(reservations={KEY: larger}, **sums) == [("wrong-reservation", str(KEY))]
     grown = {"reservations": {KEY: replace(larger, size=3, grown=2)}, **sums}

@@ -10,7 +10,7 @@ from queues.charge_changes import LoweredCharge
 from queues.values import Reservation
 from tests.support.coordinator.builders import KEY, admission, pod
 
-WRITTEN = admission(charge={"cpu": 3000, "pods": 3, "jobs": 1}, attempt=2, workers=3, grown=1)
+WRITTEN = admission(charge={"cpu": 3000, "pods": 3, "jobs": 1}, attempt=2, workers=3, grown=1, idle=1)
 
 
 def held(**changes: Any) -> Reservation:
@@ -39,12 +39,20 @@ LOWERED = LoweredCharge(key=KEY, attempt=2, grown=1, size=3, charge=WRITTEN.char
         (held(charge=MORE), False),
         (held(charge={"cpu": 3000, "pods": 2, "jobs": 1}), True),
         (held(charge={"cpu": 3000, "jobs": 1}), True),
+        (held(idle=2), False),
+        (held(idle=0), False),
+        (held(grown=2, idle=0), False),
     ],
 )
 def test_a_store_that_holds_less_than_the_status_says_has_lost_data(
     reservation: Reservation | None, short: bool
 ) -> None:
     assert held_charges.is_short(WRITTEN, reservation) == short
+
+
+def test_a_payment_that_no_worker_has_written_is_like_a_growth_that_none_has_written() -> None:
+    assert held_charges.is_unwritten_growth(WRITTEN, held(grown=2, idle=0))
+    assert held_charges.find_surplus(WRITTEN, held(grown=2, idle=0)) is None
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,10 @@ class Scene:
         """Return the plan after a round of picks."""
         return plan.plan(self.picker(now), self.jobs, now, idle_since, with_kept=with_kept)
 
+    def unpicked_plan(self) -> Plan:
+        """Return the plan, with all reasons, after a round that picked nothing."""
+        return plan.plan(Picker(self.snapshot(), BY_GPU), self.jobs, START, with_kept=True)
+
     def sizes(self, now: float = START) -> dict[str, int]:
         """Return the new sizes of the jobs that a plan resizes, by name."""
         return {resize.key.name: resize.workers for resize in self.plan(now).resizes}
