@@ -162,7 +162,8 @@ class Resized(LenientModel):
     at: Time
     """The time at which it ended."""
     seconds: Tally = 0
-    """The number of seconds from the grant until all added workers ran; 0 if workers were only removed."""
+    """The number of seconds from the last grant until all added workers ran, also after later removals; 0: none were
+    added."""
 
 
 class Hang(LenientModel):

@@ -51,6 +51,11 @@ class Following:
         return self.job.admission.workers if self.job.admission is not None else None
 
     @property
+    def paid(self) -> int | None:
+        """The number of those workers that are not idle growth; None if the job is not admitted."""
+        return None if self.granted is None or self.job.admission is None else self.granted - self.job.admission.idle
+
+    @property
     def victims(self) -> tuple[str, ...]:
         """The names of the workers that are being removed."""
         return self.job.status.victims
@@ -114,9 +119,13 @@ class Following:
         if self.granted is None:  # a job that had no workers either when the request began has nothing to wait for
             return not request.adds or request.status.indexes is None
         if request.adds:
-            return self.granted == wanted and self.job.status.scaling is None and self.all_run
+            return self.paid == wanted and self.job.status.scaling is None and self.all_run
         has_named = request.names is None or request.status.phase == "Scaling"
-        return has_named and self.granted <= wanted and not self.victims and self.all_run
+        return has_named and self.granted <= self._most(wanted) and not self.victims and self.all_run
+
+    def _most(self, wanted: int) -> int:
+        """Return how many workers the job may have when it requests so many: idle growth stays."""
+        return max(wanted, self.job.wanted_workers)
 
     def _moved(self) -> tuple[str, ...]:
         """Return the names of the workers that are being added or removed."""
@@ -147,6 +156,6 @@ class Following:
 
     def _finish_rollback(self) -> RequestPlan:
         """Return the failure of a request once the workers that it has added are gone or named as victims."""
-        if self.granted is not None and self.granted - len(self.victims) > self.size:
+        if self.granted is not None and self.granted - len(self.victims) > self._most(self.size):
             return RequestPlan()
         return self.fail(self.request.status.reason, self.request.status.message)

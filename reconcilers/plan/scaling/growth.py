@@ -4,9 +4,10 @@ One rule: pure. A growth is granted by the store, then written, and only then ar
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from crds.torchjob import grant
-from crds.torchjob.status import Admission, Scaling
+from crds.torchjob.status import Admission, Resized, Scaling
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import status
 from reconcilers.plan.scale_requests.current import UnderWay
@@ -27,14 +28,21 @@ def rest_of_admission(
 
 
 def take_up(job: Resize) -> ScalingStep | None:
-    """Write what the store has granted beyond the admission, as far as it is still wanted."""
+    """Write what the store has granted beyond the admission, as far as it is still wanted.
+
+    A grant of no further worker is the payment for idle ones.
+    """
     held, admission = job.held, job.run.admission
     if held is None or held.grown <= job.grown:
         return None
-    to = _acceptable(job, held.size)
-    if to <= job.granted:
-        declined = admission.model_copy(update={"grown": held.grown, "declined": held.grown})
-        return job.write(_after_declining(job), admission=declined)
+    if held.size <= job.granted:
+        paid = {"grown": held.grown, "idle": min(admission.idle, held.idle), "declined": 0}
+        return job.write(job.scaling, admission=admission.model_copy(update=paid))
+    to = max(_acceptable(job, held.size), job.granted)
+    idle = max(0, held.idle - (held.size - to))
+    if to == job.granted:
+        declined = {"grown": held.grown, "declined": held.grown, "idle": idle}
+        return job.write(_after_declining(job), admission=admission.model_copy(update=declined))
     change = {
         "workers": to,
         "indexes": grant.format_indexes(grants.add_indexes(admission, job.granted, to)),
@@ -43,9 +51,10 @@ def take_up(job: Resize) -> ScalingStep | None:
         ),
         "grown": held.grown,
         "declined": held.grown if to < held.size else 0,
+        "idle": idle,
     }
     since = job.scaling.since if job.scaling is not None else job.now
-    scaling = job.change(from_workers=job.base, since=since, deadline=job.now + job.join_time, not_before=None)
+    scaling = job.change(to, from_workers=job.base, since=since, deadline=job.now + job.join_time, not_before=None)
     return job.write(scaling, admission=admission.model_copy(update=change))
 
 
@@ -57,14 +66,14 @@ def _after_declining(job: Resize) -> Scaling | None:
     scaling = job.scaling
     if scaling is None or job.victims:
         return scaling
-    if job.has_ended or (job.wish <= job.granted and not job.is_joining):
+    if job.has_ended or (job.to(job.granted) <= job.granted and not job.is_joining):
         return None
     return job.change(from_workers=job.base, since=scaling.since, deadline=scaling.deadline)
 
 
 def _acceptable(job: Resize, size: int) -> int:
     """Return how many workers of a larger reservation are still wanted."""
-    to = min(size, job.wish)
+    to = min(size, job.wanted)
     is_part = to < job.wish and job.is_all_or_none
     return job.granted if job.has_ended or job.victims or is_part else to
 
@@ -77,7 +86,9 @@ def follow_join(job: Resize) -> ScalingStep | None:
     if not job.missing and not (job.joining and job.has_ended):
         waits, tries = job.wish > job.granted and not job.has_ended, scaling.tries if scaling.not_before else 0
         rest = job.change(from_workers=job.granted, since=scaling.since, tries=tries) if waits else None
-        return job.write(rest, (resize_events.scaled(scaling, scaling.from_workers, job.granted, job.now),), join=True)
+        target = job.target if job.run.admission.idle else None
+        ended = resize_events.ended(scaling, job.granted, target, job.now, scaling.from_workers)
+        return job.write(rest, (ended,), join=True, resized=Resized(at=job.now, seconds=job.seconds_since_grant))
     if job.has_ended:
         victims = tuple(job.joining) or _late_workers(job, scaling)
         return job.write(job.change(from_workers=job.base, since=scaling.since, victims=victims))
@@ -90,9 +101,11 @@ def _give_up(job: Resize, scaling: Scaling) -> ScalingStep | None:
     if not victims:  # they wait for a pod that is never removed, or that is being replaced
         return None
     pause = timedelta(seconds=status.pause(job.run.job, tries, job.settings.admission_backoff))
-    change = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
+    change: dict[str, Any] = {"since": scaling.since, "victims": victims, "tries": tries, "not_before": job.now + pause}
     change["deadline"] = scaling.deadline if job.joining else None  # the others at their gates join later
-    return job.write(job.change(from_workers=job.base, **change), (resize_events.not_joined(victims, job.join_time),))
+    again = job.wish > job.granted - len(victims)
+    event = resize_events.not_joined(victims, job.join_time, again=again)
+    return job.write(job.change(from_workers=job.base, **change), (event,))
 
 
 def _late_workers(job: Resize, scaling: Scaling) -> tuple[str, ...]:

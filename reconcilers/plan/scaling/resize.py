@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from crds.torchjob import conditions
-from crds.torchjob.status import Admission, Scaling, TorchJobStatus
+from crds.torchjob.status import IDLE, Admission, Resized, Scaling, Target, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
@@ -73,6 +73,23 @@ class Resize:
         """The number of workers that the owner requests."""
         return self.run.wanted.spec.worker_count
 
+    @cached_property
+    def target(self) -> Target | None:
+        """The number of workers that the coordinator has decided on; None if there is none, or if it is over.
+
+        It is over once the owner wants as many workers by himself, unless workers are to be given back.
+        """
+        target = self.run.wanted.target
+        if target is None or target.workers > self.wish:
+            return target
+        gives_back = target.reason != IDLE and target.workers < self.granted
+        return target if gives_back and (self.victims or self.workers.choose(1)) else None
+
+    @property
+    def wanted(self) -> int:
+        """The number of workers that the job is to have."""
+        return self.wish if self.target is None else self.target.workers
+
     @property
     def scaling(self) -> Scaling | None:
         """The change under way."""
@@ -130,7 +147,7 @@ class Resize:
     @cached_property
     def save(self) -> SaveRequest:
         """The request to save that a removal waits for."""
-        if self.scaling is None or self.victims or max(self.scaling.to, self.wish) >= self.granted:
+        if self.scaling is None or self.victims or max(self.scaling.to, self.wanted) >= self.granted:
             return SaveRequest()
         return checkpoints.pending(self.run.wanted, self.scaling, self.now)
 
@@ -144,7 +161,7 @@ class Resize:
         """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
         they train."""
         is_running = self.run.job.status.phase == "Running" and not (self.victims or self.has_ended)
-        asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wish < self.granted
+        asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wanted < self.granted
         return asks and is_running and not frozenset(names) <= frozenset((*self.missing, *self.joining))
 
     @property
@@ -176,15 +193,29 @@ class Resize:
         end = max(scaling.deadline, ran.last_transition_time + self.join_time)
         return (end - self.now).total_seconds()
 
-    def change(self, **fields: Any) -> Scaling:
-        """Return the change to the requested number. The request and its failed tries count until that changes."""
-        scaling = self.scaling
+    @property
+    def seconds_since_grant(self) -> int:
+        """The number of seconds since workers were granted that have yet to run."""
+        deadline = self.scaling.deadline if self.scaling is not None else None
+        return 0 if deadline is None else max(0, round((self.now - deadline + self.join_time).total_seconds()))
+
+    def to(self, granted: int) -> int:
+        """Return the number that a change is about once so many workers are granted.
+
+        Only the owner's workers are requested of the queue: the coordinator grants the others without a request.
+        """
+        return self.wanted if self.wanted < granted else max(self.wish, granted)
+
+    def change(self, granted: int | None = None, **fields: Any) -> Scaling:
+        """Return the change once so many workers are granted: now, or by the same write. The request and its failed
+        tries count until the number changes."""
+        scaling, to = self.scaling, self.to(self.granted if granted is None else granted)
         kept: dict[str, Any] = {}
-        if scaling is not None and scaling.to == self.wish:
+        if scaling is not None and scaling.to == to:
             kept = {"request": scaling.request, "tries": scaling.tries, "not_before": scaling.not_before}
-        elif self.asked is not None and self.asked.to == self.wish:
+        elif self.asked is not None and self.asked.to == to == self.wish:
             kept = {"request": self.asked.label}
-        return Scaling(**{"to": self.wish, **kept, **fields})
+        return Scaling(**{"to": to, **kept, **fields})
 
     def write(
         self,
@@ -193,9 +224,12 @@ class Resize:
         admission: Admission | None = None,
         *,
         join: bool = False,
+        **fields: Target | Resized | None,
     ) -> ScalingStep:
-        """Return the write of a change, and of an admission; with `join`, workers that wait for their rank get it."""
-        update = {"scaling": scaling, "admission": admission or self.run.job.status.admission}
+        """Return the write of a change, of an admission and of other fields of the status; with `join`, workers that
+        wait for their rank get it. A target that is over is removed by the way."""
+        granted = admission or self.run.job.status.admission
+        update = {"scaling": scaling, "admission": granted, "target": self.target, **fields}
         after = status.observe_generation(self.run.job).model_copy(update=update)
         in_place = self.settings.in_place in REQUESTING_DRIVERS
         return ScalingStep(changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place), events)

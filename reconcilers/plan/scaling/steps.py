@@ -11,6 +11,10 @@ One rule: pure. Each step follows from the status, the reservation and the pods,
     the time to join is over                                victims: the workers that did not join
     a removal of running workers, where the job can save    the change; the victims once the workers have saved
     another number of workers is wanted than granted        the change, as the request that the queue waits with
+    the target of the coordinator is over                   no target; usually with one of the others
+
+The coordinator may want another number of workers than the owner (`status.target`). What it wants beyond the owner's
+number is granted without a request, and paid for when the owner wants it, too.
 
 A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
 InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.worlds`). Once a worker has succeeded nothing
@@ -26,20 +30,30 @@ def next_step(job: Resize) -> ScalingStep | None:
     if job.run.admission.workers is None or job.run.admission.grown is None:
         return None
     return (
-        growth.take_up(job) or removal.finish(job) or removal.begin(job) or growth.follow_join(job) or _follow_wish(job)
+        growth.take_up(job)
+        or removal.finish(job)
+        or removal.begin(job)
+        or growth.follow_join(job)
+        or _follow_wish(job)
+        or _end_target(job)
     )
 
 
 def _follow_wish(job: Resize) -> ScalingStep | None:
     """Write that more workers are wanted, or that no more are wanted."""
-    scaling = job.scaling
+    scaling, to = job.scaling, job.to(job.granted)
     if job.victims or job.save.remaining is not None:
         return None
-    if not job.is_joining and (job.wish <= job.granted or job.has_ended):
+    if not job.is_joining and (to <= job.granted or job.has_ended):
         return job.write(None) if scaling is not None else None
-    if scaling is not None and scaling.to == job.wish:
+    if scaling is not None and scaling.to == to:
         return None
     # Who asks for more is as old as the new request; who asks for less does not lose his place.
-    since = scaling.since if scaling is not None and job.wish < scaling.to else job.now
+    since = scaling.since if scaling is not None and to < scaling.to else job.now
     deadline = scaling.deadline if scaling is not None else None
     return job.write(job.change(from_workers=job.base, since=since, deadline=deadline))
+
+
+def _end_target(job: Resize) -> ScalingStep | None:
+    """Remove a target that is over."""
+    return job.write(job.scaling) if job.run.job.status.target is not None and job.target is None else None

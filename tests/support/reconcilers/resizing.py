@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crds import labels
+from crds import labels, timestamps
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods.grants import Grant
@@ -82,6 +82,29 @@ class Resizing(Simulation):
         if is_due and admission.workers < size <= scaling.to and held.grown == admission.grown:
             self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1)
 
+    def aim(self, workers: int | None, reason: str = "Idle", message: str = "for other/next") -> None:
+        """Write the size that the coordinator has decided on; None: it has changed its mind."""
+        assert self.manifest is not None
+        wish, since = self.known.spec.worker_count, timestamps.format_time(self.now.timestamp())
+        target = {"workers": workers, "reason": reason, "message": message, "since": since, "wish": wish}
+        self.manifest["status"]["target"] = target if workers is not None else None
+        self._touch_job()
+
+    def grow_idle(self, size: int) -> None:
+        """Grant idle growth, as the coordinator does after it has written the target."""
+        self.aim(size)
+        held = self.reservation
+        assert held is not None
+        idle = held.idle + size - held.size
+        self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1, idle=idle)
+
+    def pay(self, count: int) -> None:
+        """Commit the payment for idle workers that the owner wants now."""
+        held = self.reservation
+        assert held is not None
+        assert count <= held.idle
+        self.reservation = replace(held, grown=held.grown + 1, idle=held.idle - count)
+
     def revoke(self, size: int) -> None:
         """Take back the room of workers without pods, as a rebuild does."""
         held = self.reservation
@@ -95,7 +118,8 @@ class Resizing(Simulation):
         if held is None or admission is None or admission.workers is None or held.grown != admission.grown:
             return
         if len(self.occupying) <= admission.workers < held.size:
-            self.reservation = replace(held, size=admission.workers, charge=admission.charge)
+            idle = max(0, held.idle - (held.size - admission.workers))
+            self.reservation = replace(held, size=admission.workers, charge=admission.charge, idle=idle)
 
     @property
     def occupying(self) -> list[PodView]:

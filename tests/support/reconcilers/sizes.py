@@ -24,9 +24,9 @@ def charge(size: int) -> dict[str, int]:
     return {"jobs": 1, "pods": size, "cpu": 1000 * size}
 
 
-def held(size: int, grown: int = 0) -> Reservation:
-    """Return a reservation for a number of workers."""
-    return replace(RESERVATION, charge=charge(size), size=size, grown=grown)
+def held(size: int, grown: int = 0, idle: int = 0) -> Reservation:
+    """Return a reservation for a number of workers, some of which are not paid for."""
+    return replace(RESERVATION, charge=charge(size), size=size, grown=grown, idle=idle)
 
 
 def granted(phase: str, size: int, wish: int, indexes: str | None = None, **scaling: Any) -> dict[str, Any]:
