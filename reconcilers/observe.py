@@ -85,6 +85,9 @@ class Observer:
     """The reader of pod groups; None if groups are unknown."""
     requests: RequestReader | None = None
     """The reader of scale requests; None if there are none."""
+    reported_saves: Callable[[JobKey], int] | None = None
+    """The function that returns the latest request to save that a report of a job answers; None if pods do not
+    report."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -111,7 +114,13 @@ class Observer:
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),
+            reported_save=self._reported_save(job),
         )
+
+    def _reported_save(self, job: TorchJob | InvalidJob | None) -> int:
+        if self.reported_saves is None or not isinstance(job, TorchJob) or not job.save_request:
+            return 0
+        return self.reported_saves(job.key)
 
     def _groups(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
         admission = job.admission if isinstance(job, TorchJob) else None

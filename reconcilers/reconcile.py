@@ -37,13 +37,14 @@ RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caches:
-    """The caches of a worker process beside that of pods; None where there are no such objects."""
+    """What a worker process can read beside pods; None where there are no such objects."""
 
     queues: QueueCache | None = None
     nodes: NodeCache | None = None
     recreations: RecreateCache | None = None
     groups: GroupCache | None = None
     requests: RequestCache | None = None
+    reported_saves: Callable[[JobKey], int] | None = None
 
 
 NO_CACHES = Caches()
@@ -78,6 +79,7 @@ class Reconciler:
             clock,
             GroupReader(cluster, caches.groups, clock),
             RequestReader(cluster, caches.requests),
+            caches.reported_saves,
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}

@@ -91,6 +91,8 @@ class Observation:
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
     requests: tuple[RequestView, ...] = ()
     """The scale requests for the job, oldest first; without a job of this name, the request that is observed alone."""
+    reported_save: int = 0
+    """The number of the latest request to save that a report of a pod answers; read only while a request is open."""
     size_refused: str = ""
     """The message with which the API server refused a number of workers in the last attempt; empty if it did not."""
     refused: str = ""

@@ -5,17 +5,21 @@ One rule: this module only connects the parts, and decides nothing.
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 
 from coordinator.reports import tokens
+from coordinator.reports.store import RedisReports
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
+from crds.keys import JobKey
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.dispatch import rq_worker
 from queues.dispatch.redis_work import RedisWork
+from queues.errors import QueueError
 from queues.redis import connection
 from queues.work import WorkSettings
 from reconcilers.errors import ReconcileError
@@ -62,7 +66,7 @@ def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCa
         cluster,
         caches.pods,
         selected,
-        caches=caches.reconcile_caches,
+        caches=replace(caches.reconcile_caches, reported_saves=_reported_saves(settings, selected)),
     )
 
 
@@ -90,6 +94,23 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         parallel=settings.parallel_writes,
         reports=_report_access(settings),
     )
+
+
+def _reported_saves(settings: Settings, selected: ReconcileSettings) -> Callable[[JobKey], int] | None:
+    """Return the function that reads which request to save the reports of a job answer; None if pods do not report."""
+    if selected.reports is None:
+        return None
+    store = RedisReports(connection.connect(settings.redis_url, client_name=f"torchq-reports-{os.getpid()}"))
+
+    def read(key: JobKey) -> int:
+        try:
+            found = store.read([key]).get(key)
+        except QueueError as error:  # the removal waits no longer than without reports
+            log.warning("the reports of %s cannot be read: %s", key, error)
+            return 0
+        return found.checkpoint if found is not None else 0
+
+    return read
 
 
 def _report_access(settings: Settings) -> ReportAccess | None:

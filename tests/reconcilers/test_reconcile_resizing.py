@@ -7,7 +7,10 @@ import pytest
 
 from crds import labels
 from crds.api_resources import EVENTS, PODS, TORCHJOBS
+from crds.keys import JobKey
 from crds.torchjob.status import TorchJobStatus
+from reconcilers.reconcile import Caches, Reconciler
+from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task
 from tests.support.reconcilers.sizes import charge
@@ -122,3 +125,31 @@ def test_removal_goes_on_where_the_worker_may_not_ask_to_save(resized: Bench) ->
     scaling = resized.job.status.scaling
     assert scaling is not None
     assert (scaling.victims, resized.counting.calls["patch TorchJob"] > 0) == (("digits-worker-1",), True)
+
+
+def test_a_report_answers_the_request_to_save_and_is_read_only_meanwhile(resized: Bench) -> None:
+    asked: list[JobKey] = []
+    saved = {resized.key: 0}
+
+    def read(key: JobKey) -> int:
+        asked.append(key)
+        return saved[key]
+
+    settings = ReconcileSettings(in_place="local", admission_timeout=0.0, most_seconds=60.0)
+    with Reconciler(resized.counting, resized.pods, settings, caches=Caches(reported_saves=read)) as reconciler:
+        resized.reconciler = reconciler
+        resized.reconcile()
+        assert asked == [], "nobody is asked to save"
+        resized.change(torchTaskSpecs={"Worker": {"numTasks": 1}}, schedulingPolicy={"checkpointSeconds": 600})
+        resized.reconcile(times=2)
+        scaling = resized.job.status.scaling
+        assert scaling is not None
+        for number, victims in ((-1, ()), (0, ("digits-worker-1",))):
+            saved[resized.key] = int(scaling.since.timestamp()) + number
+            resized.reconcile()
+            now = resized.job.status.scaling
+            assert now is not None
+            assert now.victims == victims
+        asked.clear()
+        resized.reconcile()
+        assert asked == [], "the removal has begun"

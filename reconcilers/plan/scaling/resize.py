@@ -51,6 +51,8 @@ class Resize:
     """The scale request that is under way."""
     settings: ReconcileSettings
     now: datetime
+    reported_save: int = 0
+    """The number of the latest request to save that a report of the job's pods answers; 0 if there is none."""
 
     @property
     def granted(self) -> int:
@@ -149,7 +151,7 @@ class Resize:
         """The request to save that a removal waits for."""
         if self.scaling is None or self.victims or max(self.scaling.to, self.wanted) >= self.granted:
             return SaveRequest()
-        return checkpoints.pending(self.run.wanted, self.scaling, self.now)
+        return checkpoints.pending(self.run.wanted, self.scaling, self.now, self.reported_save)
 
     @property
     def next_change(self) -> float | None:
@@ -247,6 +249,7 @@ def find_resize(run: Active, observation: Observation, settings: ReconcileSettin
         asked=current.under_way(observation),
         settings=settings,
         now=now,
+        reported_save=observation.reported_save,
     )
 
 

@@ -1,8 +1,8 @@
 """The request to save before workers of a running job are removed, which interrupts the training of all others.
 
 One rule: pure. A request is an annotation of the job, with a number that follows from the status alone; whoever can
-save answers with the same number in another annotation. Without an answer, the removal goes on after
-`schedulingPolicy.checkpointSeconds`.
+save answers with the same number in another annotation, or a pod of the job in a report. Without an answer, the removal
+goes on after `schedulingPolicy.checkpointSeconds`.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,13 @@ class SaveRequest:
     """The seconds for which the removal waits for the answer; None if it need not wait."""
 
 
-def pending(job: TorchJob, scaling: Scaling, now: datetime) -> SaveRequest:
-    """Return the request to save for a removal that was recorded in the status."""
+def pending(job: TorchJob, scaling: Scaling, now: datetime, reported: int = 0) -> SaveRequest:
+    """Return the request to save for a removal that was recorded in the status; `reported` is the number of the latest
+    request that a report answers."""
     number, notes = int(scaling.since.timestamp()), job.metadata.annotations
     limit = timedelta(seconds=job.spec.scheduling_policy.checkpoint_seconds)
     remaining = (scaling.since + limit - now).total_seconds()
-    if remaining <= 0 or integers.parse(notes.get(labels.CHECKPOINT_COMPLETED), 0) >= number:
+    if remaining <= 0 or max(reported, integers.parse(notes.get(labels.CHECKPOINT_COMPLETED), 0)) >= number:
         return SaveRequest()
     if notes.get(labels.CHECKPOINT_REQUESTED) == str(number):
         return SaveRequest((), remaining)
