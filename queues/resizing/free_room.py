@@ -4,9 +4,10 @@ One rule: what is used now counts as used, and what is promised counts as well. 
 workers that have not ended, nor that of waiting jobs to which it is given back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from crds.resources import amounts
+from queues.picking.known_entries import Shape, shape
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
 from queues.resizing.room import Room
@@ -28,15 +29,29 @@ class FreeRoom:
         self._room = room
         self.found: dict[Place, int] = {}
         """What was found free in the places that were asked for."""
+        self._in_pool: dict[tuple[int, Shape], list[Need] | None] = {}
+
+    def exhausted(self) -> list[str]:
+        """Return the resources of which the pool has nothing left."""
+        return [name for name in self._room.capacity if name != amounts.OTHERS and self._free_of_pool(name) <= 0]
 
     def needs(self, job: ElasticJob) -> list[Need] | None:
         """Return what one step of a job takes of each place that limits it; None if one of them has less."""
-        needs: list[Need] = []
-        for place, amount in self._limiting(job):
-            if self.found.get(place, amount) < amount or self._free(place) < amount:
-                return None
-            needs.append((place, amount))
-        return needs
+        kind = job.step, shape(job.unit)
+        if kind not in self._in_pool:
+            self._in_pool[kind] = self._needs_of_pool(job)
+        needs = self._in_pool[kind]
+        spec = self._queues[job.queue].spec
+        if needs is None or not spec.quota:
+            return needs
+        further: list[Need] = []
+        for name in spec.quota:
+            if (amount := job.unit.get(name, 0) * job.step) > 0:
+                if not spec.cohort or name in spec.borrowing:
+                    further.append(((f"queue:{spec.name}", name), amount))
+                if spec.cohort:
+                    further.append(((f"cohort:{spec.cohort}", name), amount))
+        return None if any(self._free(place) < amount for place, amount in further) else needs + further
 
     def any_waiting_job_fits(self) -> bool:
         """Return whether the next round can pick a job."""
@@ -47,30 +62,20 @@ class FreeRoom:
             for job in queue.eligible
         )
 
-    def _limiting(self, job: ElasticJob) -> Iterator[Need]:
-        """Yield what a step takes of each place that may limit it, whether there is room or not."""
-        spec, unit, step = self._queues[job.queue].spec, job.unit, job.step
-        for name, amount in unit.items():
-            if amount > 0 and amounts.limit_for(self._room.capacity, name) is not None:
-                yield ("", name), amount * step
-        for name in spec.quota:
-            amount = unit.get(name, 0) * step
-            if amount > 0:
-                if not spec.cohort or name in spec.borrowing:
-                    yield (f"queue:{spec.name}", name), amount
-                if spec.cohort:
-                    yield (f"cohort:{spec.cohort}", name), amount
+    def _needs_of_pool(self, job: ElasticJob) -> list[Need] | None:
+        limited = (name for name in job.unit if amounts.limit_for(self._room.capacity, name) is not None)
+        needs: list[Need] = [(("", name), amount * job.step) for name in limited if (amount := job.unit[name]) > 0]
+        return None if any(self._free(place) < amount for place, amount in needs) else needs
 
     def _free(self, place: Place) -> int:
         if place not in self.found:
-            limit, name = place
-            kind, _, owner = limit.partition(":")
+            kind, _, owner = place[0].partition(":")
             if not kind:
-                self.found[place] = self._free_of_pool(name)
+                self.found[place] = self._free_of_pool(place[1])
+            elif kind == "queue":
+                self.found[place] = self._free_of_queue(owner, place[1])
             else:
-                self.found[place] = (
-                    self._free_of_queue(owner, name) if kind == "queue" else self._free_of_cohort(owner, name)
-                )
+                self.found[place] = self._free_of_cohort(owner, place[1])
         return self.found[place]
 
     def _free_of_pool(self, name: str) -> int:

@@ -11,7 +11,7 @@ Room that comes back belongs to its job: in the pool by the reservation, in quot
 Workers that are on their way out count as gone, so that one waiting job never makes others give twice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crds.keys import JobKey
 from queues.picking.known_entries import Shape, shape
@@ -20,13 +20,11 @@ from queues.picking.queue_state import QueueState
 from queues.resizing import givers
 from queues.resizing.givers import Giver
 from queues.resizing.room import Room
+from queues.resizing.search import Search
 from queues.resizing.shares import Shares
-from queues.resizing.table import Table, TableRow, Waiting
+from queues.resizing.table import Waiting
 from queues.resizing.values import ElasticJob, Resize
-from queues.resizing.victims import Victims
 
-_LOOKS = 4_000
-"""The most looks at elastic jobs in one plan. The waiting jobs behind are served by the next plans."""
 _SHAPES = 4
 """The most different demands of one queue that are considered in one plan."""
 
@@ -42,21 +40,22 @@ class GivingBack:
         self._queues = queues
         self._jobs = jobs
         self._room = room
+        self._shares = shares
         self._present = Room(picker, queues, ())
         """What is used now, by workers on their way out, too."""
-        self._givers = givers.by_queue(jobs, shares)
-        self._table = Table(room, self._givers, shares)
-        self._looks = _LOOKS
         self._asked: dict[Giver, Waiting] = {}
         self.claims: dict[str, JobKey] = {}
         self.hasten: dict[str, JobKey] = {}
 
     def serve(self) -> None:
         """Find room for as many waiting jobs as possible."""
-        if not self._givers and not any(job.leaving for job in self._jobs):
+        waiting = [queue for queue in self._queues.values() if queue.first is not None and queue.spec.open]
+        givers_by_queue = givers.by_queue(self._jobs, self._shares) if waiting else {}
+        if not givers_by_queue and not any(job.leaving for job in self._jobs if waiting):
             return
-        lines = [self._line(queue) for queue in self._in_order()]
-        while lines:
+        self._search = Search(self._room, givers_by_queue, self._shares)
+        lines = [self._line(queue) for queue in self._in_order(waiting)]
+        while lines and not self._search.is_tired:
             lines = [line for line in lines if next(line, False)]
 
     @property
@@ -71,12 +70,13 @@ class GivingBack:
     def _takes_back(self, job: ElasticJob) -> bool:
         """Return whether the job's leaving workers could stay; if so, count them as used."""
         queue, unit = self._queues[job.queue], {name: amount * job.leaving for name, amount in job.unit.items()}
-        if self._room.lacks(queue, unit):
+        if not self._room.fits(queue, unit):
             return False
         self._room.charge(job.queue, job.unit, job.leaving)
         return True
 
-    def _in_order(self) -> Sequence[QueueState]:
+    def _in_order(self, waiting: Iterable[QueueState]) -> Sequence[QueueState]:
+        """Return the queues some of whose jobs may get room, in the order in which they are served."""
         holder = self._picker.reservation_holder
         leaving = {str(job.leaving_for) for job in self._jobs if job.leaving and job.leaving_for is not None}
 
@@ -85,8 +85,8 @@ class GivingBack:
             expected = first is not None and first.waiting.ticket[0] in leaving
             return name != holder, not expected, -self._picker.behind(name), name
 
-        waiting = [queue for queue in self._queues.values() if queue.first is not None and queue.spec.open]
-        return sorted(waiting, key=order)
+        able = (queue for queue in waiting if queue.spec.name == holder or self._search.may_serve(queue))
+        return sorted(able, key=order)
 
     def _line(self, queue: QueueState) -> Iterator[bool]:
         """Serve the jobs of a queue in order, and yield after each."""
@@ -104,7 +104,11 @@ class GivingBack:
 
     def _serve(self, waiting: Waiting) -> bool:
         """Return whether a job gets room. If so, the room is charged."""
-        served = self._fits(waiting) or self._find_room(waiting)
+        served = self._room.fits(waiting.queue, waiting.demand)
+        if not served and (asked := self._search.find(waiting)):
+            served = True
+            for giver in asked:
+                self._asked.setdefault(giver, waiting)
         if served:
             self._protect(waiting)
             self._charge(waiting)
@@ -112,50 +116,17 @@ class GivingBack:
             self._room.reserve(waiting.demand)
         return served
 
-    def _fits(self, waiting: Waiting) -> bool:
-        return self._room.lacks(waiting.queue, waiting.demand) is None
-
-    def _fits_within(self, waiting: Waiting) -> bool:
-        """Return whether a job fits, and borrows nothing."""
-        return self._fits(waiting) and self._covers(waiting)
-
-    def _find_room(self, waiting: Waiting) -> bool:
-        for rows in self._table.attempts(waiting) if self._looks > 0 else ():
-            victims = Victims(self._room, waiting.key)
-            enough = all(self._ask(victims, waiting, row) for row in rows)
-            self._looks -= victims.looked_at
-            if enough:
-                victims.spare(self._fits_within if rows[0].within_quota else self._fits, waiting)
-                for giver in victims.givers:
-                    self._asked.setdefault(giver, waiting)
-                return True
-            victims.undo()
-        return False
-
-    def _covers(self, waiting: Waiting) -> bool:
-        return self._room.covers(waiting.queue, waiting.demand)
-
-    def _ask(self, victims: Victims, waiting: Waiting, row: TableRow) -> bool:
-        """Ask the tiers of a row, and return whether its limit lacks nothing any more."""
-
-        def lacking() -> Mapping[str, int]:
-            if row.within_quota:
-                return self._room.beyond_quota(waiting.queue, waiting.demand)
-            return self._room.lacking(row.limit, waiting.queue, waiting.demand)
-
-        def counts(queue: str, name: str) -> bool:
-            return self._room.counts(row.limit, queue, name)
-
-        return not lacking() or any(victims.take(tier, lacking, counts) for tier in row.tiers)
-
     def _charge(self, waiting: Waiting) -> None:
-        if waiting.queue.spec.cohort and self._covers(waiting):
+        if waiting.queue.spec.cohort and self._room.covers(waiting.queue, waiting.demand):
             self._room.satisfy(waiting.queue, waiting.demand)
         self._room.charge(waiting.queue.spec.name, waiting.demand)
+        self._search.charge(waiting.demand)
 
     def _protect(self, waiting: Waiting) -> None:
         """Keep the room of a first job that has to wait for workers to end."""
-        limit = self._present.lacks(waiting.queue, waiting.demand) if waiting.is_first else None
+        if not waiting.is_first or self._present.fits(waiting.queue, waiting.demand):
+            return
+        limit = self._present.lacks(waiting.queue, waiting.demand)
         name = waiting.queue.spec.name
         if limit in ("quota", "cohort"):
             self.claims[name] = waiting.key

@@ -6,7 +6,7 @@ One rule: pure. A plan reads the picker's working copy after a round of picks, a
 from collections.abc import Iterable
 
 from queues.picking.picker import Picker
-from queues.resizing import reasons
+from queues.resizing import growth, reasons
 from queues.resizing.free_room import FreeRoom
 from queues.resizing.giving_back import GivingBack
 from queues.resizing.growth import Growth
@@ -39,16 +39,17 @@ def plan(
     giving_back.serve()
     resizes, needed = giving_back.resizes, giving_back.needed()
     asked = {resize.key for resize in resizes}
-    closed = {name for name, queue in queues.items() if not queue.spec.open}
-    growth = Growth(FreeRoom(picker, queues, room), shares, now, idle_since)
-    resizes += growth.grow((job for job in known if job.key not in asked), closed)
+    growing = [job for job in known if growth.may_grow(job) and job.key not in asked]
+    grown = Growth(FreeRoom(picker, queues, room), shares, now, idle_since)
+    if growing:
+        resizes += grown.grow(growing, {name for name, queue in queues.items() if not queue.spec.open})
     return Plan(
         resizes=resizes,
         claims=giving_back.claims,
         hasten=giving_back.hasten,
         needed=needed,
-        kept=reasons.sentences(growth.kept) if with_kept else (),
-        idle_since=growth.idle_since,
+        kept=reasons.kept(known, {resize.key for resize in resizes}, grown.kept) if with_kept else (),
+        idle_since=grown.idle_since,
     )
 
 

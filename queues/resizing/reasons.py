@@ -3,10 +3,10 @@
 One rule: a sentence has no numbers, so that it stays true until the code changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from crds.keys import JobKey
-from queues.resizing.values import Kept, KeptCode
+from queues.resizing.values import ElasticJob, Kept, KeptCode
 
 _SENTENCES: Mapping[KeptCode, str] = {
     "Off": "its autoscale is Off, and no waiting job needs its idle growth",
@@ -21,6 +21,16 @@ _SENTENCES: Mapping[KeptCode, str] = {
 }
 
 
-def sentences(codes: Mapping[JobKey, KeptCode]) -> tuple[Kept, ...]:
-    """Return the reasons with their sentences. A code that this module does not know has none."""
-    return tuple(Kept(key, code, _SENTENCES.get(code, "")) for key, code in codes.items())
+def kept(jobs: Iterable[ElasticJob], resized: Collection[JobKey], codes: Mapping[JobKey, KeptCode]) -> tuple[Kept, ...]:
+    """Return why each job that is not resized is not. `codes` are the reasons of jobs that could grow one day."""
+    found = ((job.key, codes.get(job.key) or _obstacle(job)) for job in jobs if job.key not in resized)
+    return tuple(Kept(key, code, _SENTENCES.get(code, "")) for key, code in found)
+
+
+def _obstacle(job: ElasticJob) -> KeptCode:
+    """Return why a job does not grow whatever room there is."""
+    if not job.autoscale:
+        return "Off"
+    if job.leaving:
+        return "Leaving"
+    return "BelowWish" if job.workers < job.wanted else "AtMost"

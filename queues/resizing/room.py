@@ -33,11 +33,12 @@ class Room:
         self._cohort_used: dict[str, dict[str, int]] = {}
         self._claims: dict[str, dict[str, int]] = {}
         self._idle: dict[str, dict[str, int]] = {}
+        self._held: dict[str, dict[str, int]] = {}
         for job in jobs:
             if job.idle > job.leaving:
-                self.charge_idle(job.queue, job.unit, job.idle - job.leaving)
+                amounts.increase(self._idle.setdefault(job.queue, {}), job.unit, job.idle - job.leaving)
             if job.leaving:
-                self.charge(job.queue, job.unit, -job.leaving)
+                self.give(job, job.leaving, idle=False)
 
     def used(self, queue: str) -> Amounts:
         """Return what a queue uses."""
@@ -48,9 +49,19 @@ class Room:
         """Return what the idle growth of a queue uses."""
         return self._idle.get(queue, NOTHING)
 
-    def charge_idle(self, queue: str, unit: Amounts, workers: int) -> None:
-        """Count workers of a queue as idle growth, or not any more if the number is below 0."""
-        amounts.increase(self._idle.setdefault(queue, {}), unit, workers)
+    def held(self, queue: str) -> Amounts:
+        """Return what the running jobs of a queue use."""
+        held = self._held.get(queue)
+        return self.queues[queue].used if held is None else held
+
+    def give(self, job: ElasticJob, workers: int, *, idle: bool) -> None:
+        """Count workers of a job as gone; as there again if the number is below 0. `idle`: they are idle growth."""
+        if job.queue not in self._held:
+            self._held[job.queue] = dict(self.queues[job.queue].used)
+        amounts.increase(self._held[job.queue], job.unit, -workers)
+        if idle:
+            amounts.increase(self._idle[job.queue], job.unit, -workers)
+        self.charge(job.queue, job.unit, -workers)
 
     def charge(self, queue: str, demand: Amounts, times: int = 1) -> None:
         """Count a demand of a queue as used, or as free if `times` is below 0."""
@@ -61,7 +72,9 @@ class Room:
         amounts.increase(self.pool_used, demand, times)
         cohort = self.cohort(state)
         if cohort is not None:
-            used = self._cohort_used.setdefault(state.spec.cohort, dict(cohort.used))
+            if state.spec.cohort not in self._cohort_used:
+                self._cohort_used[state.spec.cohort] = dict(cohort.used)
+            used = self._cohort_used[state.spec.cohort]
             limited = {name: demand[name] for name in state.spec.quota if name in demand}
             amounts.increase(used, limited, times)
 
@@ -105,6 +118,12 @@ class Room:
     def counts(self, limit: Limit, queue: str, name: str) -> bool:
         """Return whether a queue's use of a resource counts for a limit that lacks the resource."""
         return limit != "cohort" or name in self.queues[queue].spec.quota
+
+    def fits(self, queue: QueueState, demand: Amounts) -> bool:
+        """Return whether no limit lacks room for a demand of a queue."""
+        if not amounts.fits(demand, self.pool_used, self.capacity):
+            return False
+        return not queue.spec.quota or not (self._lacking_quota(queue, demand) or self._lacking_cohort(queue, demand))
 
     def lacks(self, queue: QueueState, demand: Amounts) -> Limit | None:
         """Return the first limit that lacks room for a demand of a queue."""

@@ -21,13 +21,13 @@ class Shares:
         self._capacity = {name: amount for name, amount in counted.items() if amount > 0}
 
     def above(self, queue: str) -> float:
-        """Return how far a queue is above its share with all that it uses."""
-        return self.size(self._room.used(queue)) - self._share(queue)
+        """Return how far a queue is above its share with all that its running jobs use."""
+        return self.size(self._room.held(queue)) - self._share(queue)
 
     def paid_above(self, queue: str) -> float:
         """Return how far a queue is above its share with what it has paid for."""
-        used, idle = self._room.used(queue), self._room.idle(queue)
-        return self.size({name: used.get(name, 0) - idle.get(name, 0) for name in self._capacity}) - self._share(queue)
+        held, idle = self._room.held(queue), self._room.idle(queue)
+        return self.size({name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}) - self._share(queue)
 
     def size(self, used: Amounts) -> float:
         """Return which part of the pool an amount is."""

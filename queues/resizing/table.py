@@ -33,6 +33,8 @@ A pool of 12, with queues a and b of equal weights. `idle` is part of the worker
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from crds.keys import JobKey
@@ -86,6 +88,10 @@ class Table:
         self._givers = givers
         self._shares = shares
 
+    @cached_property
+    def _idle_of_all(self) -> Tier:
+        return Tier(self._all(), "idle", first=self._shares.above)
+
     def attempts(self, waiting: Waiting) -> Iterator[Sequence[TableRow]]:
         """Yield the rows to try, one after the other, until the job fits."""
         claims = waiting.is_first and self._room.covers(waiting.queue, waiting.demand)
@@ -110,10 +116,12 @@ class Table:
             yield Tier(members, "paid", self._room.borrows)
 
     def _pool(self, waiting: Waiting) -> Iterator[Tier]:
-        everybody = [giver for givers in self._givers.values() for giver in givers]
-        yield Tier(everybody, "idle", first=self._shares.above)
+        yield self._idle_of_all
         if waiting.has_reservation and self._shares.paid_above(waiting.queue.spec.name) <= 0:
-            yield Tier(everybody, "paid", lambda queue: self._shares.paid_above(queue) > 0, self._shares.paid_above)
+            yield Tier(self._all(), "paid", lambda queue: self._shares.paid_above(queue) > 0, self._shares.paid_above)
+
+    def _all(self) -> Iterator[Giver]:
+        return chain.from_iterable(self._givers.values())
 
     def _idle_of(self, waiting: Waiting) -> Tier:
         return Tier(self._of(waiting), "idle")

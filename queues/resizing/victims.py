@@ -9,7 +9,7 @@ gives everything, and one whose step is its size gives all or nothing.
 
 import heapq
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
@@ -22,15 +22,49 @@ Part = Literal["idle", "paid"]
 _Turn = tuple[float, float, int, Giver]
 
 
-class Tier(NamedTuple):
-    """Jobs that may be asked next, and for what."""
+class Tier:
+    """Jobs that may be asked next, and for what. The most fulfilled job gives first.
 
-    givers: Iterable[Giver]
-    part: Part
-    may: Callable[[str], bool] = lambda _: True
-    """Whether a queue may be asked for one more step."""
-    first: Callable[[str], float] = lambda _: 0.0
-    """The order of the queues, the greatest first. It does not rise while the queue gives."""
+    One tier can serve the searches for several waiting jobs.
+    """
+
+    def __init__(
+        self,
+        givers: Iterable[Giver],
+        part: Part,
+        may: Callable[[str], bool] = lambda _: True,
+        first: Callable[[str], float] = lambda _: 0.0,
+    ) -> None:
+        """`may` returns whether a queue may be asked for one more step. `first` is the order of the queues, the
+        greatest first; it falls while the queue gives, and changes by nothing else.
+        """
+        self.part: Part = part
+        self.may = may
+        self._first = first
+        self._turns = [self._turn(giver) for giver in givers if getattr(giver, part)]
+        self.looked_at = len(self._turns)
+        """How many jobs were looked at. It bounds the time of a plan."""
+        heapq.heapify(self._turns)
+
+    def next(self) -> Giver | None:
+        """Remove and return the job that gives first; None if no job has anything to give."""
+        turns = self._turns
+        while turns:
+            turn = heapq.heappop(turns)
+            giver = turn[-1]
+            if not getattr(giver, self.part):
+                continue
+            if (present := self._turn(giver)) == turn:
+                return giver
+            heapq.heappush(turns, present)
+        return None
+
+    def add(self, giver: Giver) -> None:
+        """Put a job back that `next` has removed, or that has more to give again."""
+        heapq.heappush(self._turns, self._turn(giver))
+
+    def _turn(self, giver: Giver) -> _Turn:
+        return -self._first(giver.job.queue), -giver.fulfilment, -giver.rank, giver
 
 
 class Victims:
@@ -40,9 +74,7 @@ class Victims:
         """`key` is the waiting job, which gives nothing to itself."""
         self._room = room
         self._key = key
-        self._steps: list[tuple[Giver, Part]] = []
-        self.looked_at = 0
-        """How many jobs were looked at. It bounds the time of a plan."""
+        self._steps: list[tuple[Giver, Tier]] = []
 
     @property
     def givers(self) -> list[Giver]:
@@ -52,54 +84,48 @@ class Victims:
     def take(self, tier: Tier, lacking: Callable[[], Amounts], counts: Callable[[str, str], bool]) -> bool:
         """Take steps of a tier until nothing lacks any more, and return whether that is so.
 
-        The most fulfilled job gives first. `counts` returns whether a queue's use of a resource counts for the limit.
+        `counts` returns whether a queue's use of a resource counts for the limit.
         """
-        able = (giver for giver in tier.givers if getattr(giver, tier.part) and giver.job.key != self._key)
-        lack, turns = lacking(), [self._turn(tier, giver) for giver in able]
-        self.looked_at += len(turns)
-        heapq.heapify(turns)
-        while lack and turns:
-            turn = heapq.heappop(turns)
-            giver, queue = turn[-1], turn[-1].job.queue
-            helps = any(giver.job.unit.get(name, 0) > 0 and counts(queue, name) for name in lack)
-            if not helps or not tier.may(queue):
-                continue
-            if (present := self._turn(tier, giver)) != turn:
-                heapq.heappush(turns, present)
+        lack, aside = lacking(), []
+        while lack and (giver := tier.next()) is not None:
+            job = giver.job
+            helps = any(job.unit.get(name, 0) > 0 and counts(job.queue, name) for name in lack)
+            if not helps or job.key == self._key or not tier.may(job.queue):
+                aside.append(giver)
                 continue
             self._give(giver, tier.part, 1)
-            self._steps.append((giver, tier.part))
-            if getattr(giver, tier.part):
-                heapq.heappush(turns, self._turn(tier, giver))
+            self._steps.append((giver, tier))
+            tier.add(giver)
             lack = lacking()
+        for giver in aside:
+            tier.add(giver)
         return not lack
 
     def undo(self) -> None:
         """Give all steps back."""
-        for giver, part in self._steps:
-            self._give(giver, part, -1)
-        self._steps.clear()
+        while self._steps:
+            self._give_back(len(self._steps) - 1)
 
     def spare(self, fits: Callable[[W], bool], waiting: W) -> None:
         """Give back every step without which the waiting job fits as well, the last one first."""
         for index in range(len(self._steps) - 1, -1, -1):
-            giver, part = self._steps[index]
-            self._give(giver, part, -1)
-            if fits(waiting):
-                del self._steps[index]
-            else:
-                self._give(giver, part, 1)
+            giver, tier = self._steps[index]
+            self._give(giver, tier.part, -1)
+            fitting = fits(waiting)
+            self._give(giver, tier.part, 1)
+            if fitting:
+                self._give_back(index)
+
+    def _give_back(self, index: int) -> None:
+        giver, tier = self._steps.pop(index)
+        self._give(giver, tier.part, -1)
+        tier.add(giver)
 
     def _give(self, giver: Giver, part: Part, times: int) -> None:
-        workers, job = times * giver.job.step, giver.job
+        workers = times * giver.job.step
         giver.workers -= workers
-        self._room.charge(job.queue, job.unit, -workers)
         if part == "idle":
             giver.idle -= workers
-            self._room.charge_idle(job.queue, job.unit, -workers)
         else:
             giver.paid -= workers
-
-    @staticmethod
-    def _turn(tier: Tier, giver: Giver) -> _Turn:
-        return -tier.first(giver.job.queue), -giver.fulfilment, -giver.rank, giver
+        self._room.give(giver.job, workers, idle=part == "idle")
