@@ -130,6 +130,14 @@ class Settings(pydantic.BaseModel):
         default=False,
         description="create pods before the gang scheduler admits their group, so that a cluster autoscaler sees them",
     )
+    autoscale: Literal["off", "on"] = Field(
+        default="on",
+        description="whether elastic jobs with `autoscale: Idle` get idle room and give it back; off stops it at once, "
+        "and jobs keep their sizes",
+    )
+    idle_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=30.0, description="how long room must have been idle before such a job grows into it"
+    )
     in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
         default="auto",
         description="how containers of healthy pods are restarted with their job; auto: kruise if its "

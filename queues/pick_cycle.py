@@ -5,12 +5,13 @@ One rule: the working copy saves time and is never the truth. After any error th
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 from queues import errors
+from queues.charge_changes import IdleGrowth
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import Picker
 from queues.resizing import plan
@@ -115,14 +116,18 @@ class PickCycle:
         picked = sum(batch.committed.picked for batch in done)
         return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
 
-    def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan:
-        """Return who grows and who gives back after the last round; an empty plan if that round did not stand.
+    def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
+        """Return who grows and who gives back after the last round; None if that round did not stand.
 
         `idle_since` is that of the plan before.
         """
+        return None if self._picker is None else plan.plan(self._picker, jobs, now, idle_since)
+
+    def grow_idle(self, growths: Sequence[IdleGrowth]) -> list[Refusal]:
+        """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises what the store raises."""
         if self._picker is None:
-            return Plan(idle_since=idle_since)
-        return plan.plan(self._picker, jobs, now, idle_since)
+            return ["revision"] * len(growths)
+        return self._store.grow_idle(growths, *self._picker.version)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
         """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may

@@ -4,10 +4,13 @@ One rule: other jobs cost nothing here, neither memory nor time.
 """
 
 import threading
+from collections.abc import Iterable
 
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
 
 
 class AutoscaledJobs:
@@ -39,3 +42,14 @@ class AutoscaledJobs:
 def of(job: JobView) -> Autoscaling | None:
     """Return what the coordinator needs to decide about the number of workers of a job; None if it never does."""
     return job.workers.autoscaling if job.workers is not None else None
+
+
+def idle_usage(jobs: Iterable[JobView]) -> dict[str, Amounts]:
+    """Return by queue what the idle growth of jobs uses."""
+    usage: dict[str, dict[str, int]] = {}
+    for job in jobs:
+        scaling = of(job)
+        if job.workers is not None and job.admission is not None and scaling is not None and scaling.idle:
+            taken = amounts.scale(job.workers.share, scaling.idle)
+            amounts.increase(usage.setdefault(job.admission.queue, {}), taken)
+    return dict(usage)

@@ -33,7 +33,7 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
         TableColumn("LAG", _lag, lambda queue: _status(queue).get("lag")),
         TableColumn("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
         TableColumn("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
-        TableColumn("BORROWING", lambda queue: _amounts(queue["spec"].get("borrowingLimit")), wide=True),
+        TableColumn("BORROWING", lambda queue: format_amounts(queue["spec"].get("borrowingLimit")), wide=True),
         TableColumn("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
         TableColumn("FIRST", lambda queue: _status(queue).get("first") or "-", wide=True),
     )
@@ -47,7 +47,7 @@ def pick_columns() -> tuple[TableColumn, ...]:
         TableColumn("JOB", lambda pick: pick["job"]),
         TableColumn("COST", lambda pick: pick["cost"]),
         TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
-        TableColumn("DEMAND", lambda pick: _amounts(pick["demand"])),
+        TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
         TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
         TableColumn("UID", lambda pick: pick["uid"], wide=True),
     )
@@ -117,7 +117,8 @@ def _part(queue: Document, name: str) -> float | None:
     return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
-def _amounts(amounts: dict[str, Any] | None) -> str:
+def format_amounts(amounts: dict[str, Any] | None) -> str:
+    """Format amounts by name in one word."""
     return ",".join(f"{name}={amount}" for name, amount in (amounts or {}).items()) or "-"
 
 

@@ -1,4 +1,4 @@
-"""The workers that an admitted job waits for, beside those that it has.
+"""The number of workers of an admitted job, and the workers that it waits for beside those that it has.
 
 One rule: the object says how many there are, and a coordinator says why they wait. If none answers, the text says so.
 """
@@ -6,6 +6,8 @@ One rule: the object says how many there are, and a coordinator says why they wa
 from coordinator.cli import api_client, job_ref
 from coordinator.cli.session import USER_ERRORS, Session
 from coordinator.query.documents import Document
+from crds.torchjob.status import IDLE
+from crds.torchjob.tasks import WORKER
 from kube.api import Manifest
 
 
@@ -29,6 +31,40 @@ def counts_of(item: Manifest) -> dict[str, int]:
     scaling = status.get("scaling") or {}
     is_growing = bool(granted and not scaling.get("victims")) and not job_ref.is_finished(item)
     return {"granted": granted, "wanted": max(granted, scaling.get("to") or 0) if is_growing else granted}
+
+
+def size_of(item: Manifest) -> Document:
+    """Return the size of an admitted job that the coordinator may resize: what it has, what its owner wants, and its
+    bounds; empty for any other job."""
+    status, policy = item.get("status") or {}, item["spec"].get("torchElasticPolicy") or {}
+    admission, worker = status.get("admission") or {}, item["spec"]["torchTaskSpecs"]
+    target: Document = status.get("target") or {}
+    granted, idle = admission.get("workers"), admission.get("idle", 0)
+    concerned = policy.get("autoscale") == "Idle" or idle or target
+    if not (granted and concerned and WORKER in worker) or job_ref.is_finished(item):
+        return {}
+    wanted = worker[WORKER].get("numTasks", 1)
+    since = target["since"] if target.get("reason") == IDLE else (status.get("resized") or {}).get("at")
+    return {
+        "workers": granted,
+        "wanted": wanted,
+        "idle": idle,
+        "idleSince": since if idle else None,
+        "min": policy.get("numMinReplicas") or wanted,
+        "max": policy.get("numMaxReplicas") or wanted,
+        "target": target if target.get("workers", granted) != granted else None,
+    }
+
+
+def format_size(size: Document) -> str:
+    """Format the size of a job, as in `6 workers: 4 wanted, 2 idle growth since ...; min 2, max 8`."""
+    parts = [f"{size['wanted']} wanted"]
+    if size["idle"]:
+        since = f" since {size['idleSince']}" if size["idleSince"] else ""
+        parts.append(f"{size['idle']} idle growth{since}")
+    text = f"{size['workers']} workers: {', '.join(parts)}; min {size['min']}, max {size['max']}"
+    target = size["target"]
+    return text + (f"; to become {target['workers']}: {target.get('message') or target['reason']}" if target else "")
 
 
 def format_rest(rest: Document) -> str:

@@ -37,8 +37,10 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     yield "Phase", document["phase"]
     if document["waits"]:
         yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
+    if document.get("size"):
+        yield "Workers", job_growth.format_size(document["size"])
     if document.get("workers"):
-        yield "Workers", job_growth.format_rest(document["workers"])
+        yield "More" if document.get("size") else "Workers", job_growth.format_rest(document["workers"])
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"

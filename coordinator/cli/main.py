@@ -20,6 +20,7 @@ COMMANDS = {
     "submit": "coordinator.cli.commands.job:submit",
     "job": "coordinator.cli.commands.job:job",
     "queue": "coordinator.cli.commands.queue:queue",
+    "scale": "coordinator.cli.commands.scale:scale",
     "next": "coordinator.cli.commands.inspect:forecast",
     "status": "coordinator.cli.commands.inspect:status",
     "top": "coordinator.cli.commands.inspect:top",

@@ -7,6 +7,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/jobs/NAMESPACE/NAME/why     position of a job and why it waits; ?uid= asks for the job of that uid only
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
+    /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
     /v1/status                      leader, workers, counters, waits
 """
 
@@ -34,7 +35,7 @@ from queues.values import Entry
 LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
-KNOWN_PATHS = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why or /v1/status"
+KNOWN_PATHS = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why, /v1/scale/plan or /v1/status"
 
 
 class InvalidQuery(ValueError):
@@ -60,6 +61,8 @@ class QueueApi:
     """A function that returns the limits that decide whether a job could ever run. Raises StaleCaches."""
     suppose: Callable[[Entry], Document]
     """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
+    scale_plan: Callable[[], Document]
+    """A function that returns the plan of resizes as it would be now. Raises QueueError and StaleCaches."""
     clock: Callable[[], float] = time.time
 
     def answer(self, path: str) -> tuple[int, Document]:
@@ -87,6 +90,8 @@ class QueueApi:
                 return self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1")
             case ["v1", "jobs", namespace, name, "why"]:
                 return self._why(namespace, name, query.get("uid", ""))
+            case ["v1", "scale", "plan"]:
+                return self.scale_plan()
             case ["v1", "status"]:
                 return self._status()
         raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")

@@ -22,16 +22,20 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from coordinator.autoscale import dry_run
+from coordinator.cache import autoscaled_jobs
 from coordinator.cache.views import JobView
 from coordinator.errors import CoordinatorError
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
+from coordinator.query.documents import Document
 from coordinator.query.queries import IDENTITY, StoreQueries
 from coordinator.routing import eligibility, queue_specs
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
 from coordinator.settings import parse_pool
+from crds.resources.amounts import Amounts
 
 ANY_PORT = -1
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -188,8 +192,32 @@ def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
         return eligibility.with_hint(eligibility.of(job, rules, time.time()), job, rules)
 
     return QueueApi(
-        queries, watches.jobs.get, ApiStatus(coordinator), eligibility_of, lambda: limits(coordinator), queries.suppose
+        queries,
+        watches.jobs.get,
+        ApiStatus(coordinator),
+        eligibility_of,
+        lambda: limits(coordinator),
+        queries.suppose,
+        lambda: scale_plan(coordinator, queries),
     )
+
+
+def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
+    """Return the plan of resizes as it would be now. Raises StaleCaches if the caches may be outdated."""
+    _check_caches(coordinator)
+    watches, leading = coordinator.watches, coordinator.leadership.leading
+    return dry_run.describe(watches, coordinator.memory, coordinator.settings, queries.snapshot, leading=leading)
+
+
+def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:
+    """Return by queue what the idle growth of its jobs uses."""
+    return autoscaled_jobs.idle_usage(coordinator.watches.autoscaled.values())
+
+
+def _check_caches(coordinator: Coordinator) -> None:
+    watches = coordinator.watches
+    if not watches.synced or watches.failing:
+        raise StaleCaches(watches.failing or "the coordinator has not read the cluster yet")
 
 
 def limits(coordinator: Coordinator) -> ClusterLimits:
@@ -197,9 +225,8 @@ def limits(coordinator: Coordinator) -> ClusterLimits:
 
     A coordinator that does not lead knows the limits, too.
     """
+    _check_caches(coordinator)
     watches, settings = coordinator.watches, coordinator.settings
-    if not watches.synced or watches.failing:
-        raise StaleCaches(watches.failing or "the coordinator has not read the cluster yet")
     return ClusterLimits(
         rules=replace(watches.rules(), implicit=settings.implicit_queues),
         specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},

@@ -1,10 +1,11 @@
-"""The leader's control loop: one rebuild, then flush, cycle and dispatch in a loop.
+"""The leader's control loop: one rebuild, then flush, cycle, resize and dispatch in a loop.
 
 One rule: one thread does the steps in this order, and each step is safe to repeat. A step that fails is done again from
 the newest state.
 
     flush     keys that changed -> route -> entries put or removed, keys offered (`coordinator.leader.router`)
     cycle     snapshot -> choose -> commit (`queues.pick_cycle`)
+    resize    who grows into idle room, who gives back -> targets, idle growth (`coordinator.autoscale.autoscaler`)
     dispatch  ready keys -> leased -> RQ
 """
 
@@ -13,6 +14,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from coordinator.autoscale.autoscaler import Autoscaler
+from coordinator.autoscale.memory import Memory
+from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
@@ -57,6 +61,9 @@ class ControlLoop:
     counts: Counts = field(default_factory=Counts)
     notify: Callable[[JobView, Eligibility | None], object] = lambda *_: None
     """Called with a job and the reason that its status should give for its waiting; None: no reason."""
+    targets: TargetWriter | None = None
+    """What writes the targets of jobs; None: no job is resized."""
+    memory: Memory | None = None
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
@@ -64,6 +71,7 @@ class ControlLoop:
     _configuration: QueueConfiguration = field(init=False)
     _rebuild: StoreRebuild = field(init=False)
     _router: Router = field(init=False)
+    _autoscaler: Autoscaler = field(init=False)
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
@@ -82,6 +90,17 @@ class ControlLoop:
             self._rebuild.is_charged,
             self.clock,
             self.notify,
+        )
+        self._autoscaler = Autoscaler(
+            watches,
+            store,
+            self._pick_cycle,
+            settings,
+            self._configuration.rules,
+            self.clock,
+            self._router.is_lowering,
+            self.targets,
+            self.memory or Memory(settings),
         )
 
     def rebuild(self, epoch: int) -> None:
@@ -108,13 +127,14 @@ class ControlLoop:
         self.unsettled = True
 
     def step(self) -> bool:
-        """Flush, cycle and dispatch once; return whether anything happened."""
+        """Flush, cycle, resize and dispatch once; return whether anything happened."""
         quota_judgement.judge_due(self.watches, self._configuration.rules, self.clock)
         flushed = self.flush() + self._router.offer_next()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
         self._pick_cycle.charge(self.watches.raised.take(self.settings.cost))
         picked = self.cycle() if self.unsettled or self._is_cycle_due() else 0
+        self.unsettled |= self._autoscaler.step()
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched
         return bool(flushed or picked or dispatched)

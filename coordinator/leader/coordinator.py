@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
+from coordinator.autoscale.memory import Memory
+from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
@@ -67,6 +69,8 @@ class Coordinator:
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
     reasons: ReasonWriter = field(init=False)
+    targets: TargetWriter = field(init=False)
+    memory: Memory = field(init=False)
 
     def __post_init__(self, leases: Cluster | None) -> None:
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
@@ -80,6 +84,8 @@ class Coordinator:
             after=settings.reason_after,
             implicit=settings.implicit_queues,
         )
+        self.memory = Memory(settings)
+        self.targets = TargetWriter(self.cluster, self.watches, lambda: self.leadership.leading)
         self.leadership = LeaderElection(
             leases or self.cluster,
             identity=identity(),
@@ -140,7 +146,11 @@ class Coordinator:
             pause=self.stop.wait,
             counts=self.counts,
             notify=self.reasons.note,
+            targets=self.targets,
+            memory=self.memory,
         )
+        self.targets.clear()
+        self.memory.clear()
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
             self._forget()

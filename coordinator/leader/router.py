@@ -107,6 +107,10 @@ class Router:
             raise
         return Flushed(len(dirty), freed)
 
+    def is_lowering(self, key: JobKey) -> bool:
+        """Return whether a part of a job's charge is still to be freed."""
+        return key in self._charge_lowering
+
     def offer_next(self) -> int:
         """Offer the jobs that only need a write of their status and whose turn has come; return how many.
 

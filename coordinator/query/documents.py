@@ -46,6 +46,16 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
     ]
 
 
+def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> list[Document]:
+    """Return queues with the part of their usage that is idle growth, where there is any."""
+    return [
+        item | {"status": item["status"] | {"idleUsage": figures.format_amounts(usage[item["metadata"]["name"]])}}
+        if item["metadata"]["name"] in usage
+        else item
+        for item in items
+    ]
+
+
 def _is_busy(view: QueueSnapshot) -> bool:
     return bool(view.waiting or view.usage.get(JOBS))
 

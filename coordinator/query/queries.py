@@ -11,13 +11,14 @@ from coordinator.errors import CoordinatorError
 from coordinator.query import documents
 from coordinator.query.documents import Document
 from crds.keys import JobKey
+from crds.resources.amounts import Amounts
 from queues.picking import forecast, read_depth
 from queues.picking.forecast import Forecast
 from queues.picking.snapshot_cache import SnapshotCache
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from queues.store import QueueReader
-from queues.values import Entry, QueuePosition
+from queues.values import Entry, QueuePosition, Snapshot
 
 IDENTITY = "Torchq-Identity"
 """The HTTP header that names the coordinator process that made the answer."""
@@ -58,6 +59,11 @@ def no_policies() -> Mapping[str, str]:
     return {}
 
 
+def no_idle_usage() -> Mapping[str, Amounts]:
+    """Return no usage by idle growth: only the jobs say what it is."""
+    return {}
+
+
 class StoreQueries:
     """Queries that are answered from the store; safe to share between threads."""
 
@@ -68,18 +74,22 @@ class StoreQueries:
         rules: PickRules,
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
+        idle_usage: Callable[[], Mapping[str, Amounts]] = no_idle_usage,
     ) -> None:
-        """Create queries on a store. `policies` returns the stop policies of queues, where they are known."""
+        """Create queries on a store. `policies` returns the stop policies of queues, and `idle_usage` what idle growth
+        uses of each queue, where they are known."""
         self._store = store
         self._stats = stats
         self._rules = rules
         self._policies = policies
         self._clock = clock
+        self._idle_usage = idle_usage
         self._snapshots = SnapshotCache(store, clock)
 
     def queues(self) -> list[Document]:
         """See `Queries`."""
-        return documents.queues(self._snapshots.read(), self._clock(), self._rules.cost, self._policies())
+        found = documents.queues(self._snapshots.read(), self._clock(), self._rules.cost, self._policies())
+        return documents.with_idle_usage(found, self._idle_usage())
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
@@ -87,6 +97,10 @@ class StoreQueries:
         if queue is None:
             raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name} in the queues")
         return queue
+
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of every queue with its first jobs. Raises QueueError."""
+        return self._snapshots.read()
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See `Queries`."""

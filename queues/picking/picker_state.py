@@ -133,6 +133,11 @@ class PickerState:
         return self._cohorts.get(name)
 
     @property
+    def version(self) -> tuple[int, int]:
+        """The epoch of the leader, and the revision of the settings that it knows."""
+        return self._snapshot.epoch, self._snapshot.revision
+
+    @property
     def reservation_holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
         return "" if self._reservation.holder is None else self._reservation.holder.spec.name

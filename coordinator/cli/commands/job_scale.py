@@ -188,8 +188,10 @@ def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str
             return f"job {name} holds no room now; it wants {workers} workers from its next admission on"
         status = item["status"]
         granted = status["admission"].get("workers") or workers
-        if granted == workers and not status.get("scaling") and _is_observed(item):
-            return f"job {name} has {workers} workers"
+        has_more = granted > workers and granted == (status.get("target") or {}).get("workers")
+        if (granted == workers or has_more) and not status.get("scaling") and _is_observed(item):
+            more = f", and {granted - workers} more while nobody else can use their room" if has_more else ""
+            return f"job {name} has {workers} workers{more}"
         if time.monotonic() > deadline:
             raise ScaleFailed(
                 f"job {name} has {granted} of {workers} workers after {timeout:.0f} s; it still wants all of them"

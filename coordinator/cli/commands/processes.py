@@ -102,6 +102,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         lambda: stats.read(redis),
         coordinator.settings.rules,
         lambda: server.stop_policies(coordinator),
+        idle_usage=lambda: server.idle_usage(coordinator),
     )
 
 
@@ -110,11 +111,12 @@ def _serve(coordinator: Coordinator, writer: QueueStatusWriter, close: Callable[
     may interrupt it anywhere, and must not block on a lock of a working thread."""
     stop = Stop()
     stop.listen()
-    with ThreadPoolExecutor(3, thread_name_prefix="desk") as pool:
+    with ThreadPoolExecutor(4, thread_name_prefix="desk") as pool:
         futures = [
             pool.submit(coordinator.run),
             pool.submit(writer.run, coordinator.stop, lambda: coordinator.leadership.leading),
             pool.submit(coordinator.reasons.run, coordinator.stop, lambda: coordinator.leadership.leading),
+            pool.submit(coordinator.targets.run, coordinator.stop),
         ]
         try:
             while not (stop() or any(future.done() for future in futures)):

@@ -106,6 +106,8 @@ def show(session: Session, name: str, form: str | None) -> None:
         return
     spec, status = item["spec"], item.get("status") or {}
     facts = [(column.title.capitalize(), column.text(item)) for column in columns.queue_columns(output.now())]
+    if status.get("idleUsage"):
+        facts.append(("Idle growth", columns.format_amounts(status["idleUsage"]) + " of the usage"))
     facts += [
         ("Namespaces", ", ".join(spec.get("namespaces") or ()) or "any"),
         ("Aging", f"{spec.get('agingSeconds', 600)} s of waiting for one step of priority"),

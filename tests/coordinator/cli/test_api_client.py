@@ -28,7 +28,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support import ports
 from tests.support.coordinator.command import Torchq, table
-from tests.support.coordinator.desk import manifest
+from tests.support.coordinator.desk import manifest, task
 from tests.support.queues.builders import entries, key, spec
 from tests.support.waiting import SECONDS
 
@@ -73,7 +73,8 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 
 @contextmanager
 def answering(desk: Coordinator, store: Store) -> Iterator[int]:
-    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk))
+    usage = {"idle_usage": lambda: server.idle_usage(desk)}
+    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **usage)
     with server.serving(desk, server.ANY_PORT, reading) as port:
         yield port
 
@@ -110,6 +111,29 @@ def test_each_path_answers_with_json(desk: Coordinator) -> None:
     found = fetch(desk, "/v1/status")
     assert (found["leader"], found["picks"], found["workers"]) == (desk.leadership.identity, 10, {"w": 8})
     assert found["waits"]["admissions"] == 0
+
+
+def test_scale_plan_shows_why_an_elastic_job_is_not_resized(
+    desk: Coordinator, embedded_cluster: KubernetesCluster, namespace: str, asked: Torchq
+) -> None:
+    assert "no running job" in asked("scale", "plan").output
+    policy = {"numMinReplicas": 1, "numMaxReplicas": 4, "autoscale": "Idle"}
+    tasks = {"Worker": task(2)}
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a", tasks=tasks, torchElasticPolicy=policy), namespace)
+    amounts = {"jobs": 1, "pods": 3, "cpu": 3000}
+    admission = {"queue": "a", "attempt": 1, "epoch": 1, "charge": amounts, "workers": 3, "grown": 1, "idle": 1}
+    status = {"phase": "Admitted", "attempt": 1, "admission": admission}
+    made = embedded_cluster.patch(TORCHJOBS, "train", {"status": status}, namespace, subresource="status")
+    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), SECONDS)
+    (found,) = json.loads(asked("scale", "plan", "-o", "json").output)["unchanged"]
+    counts = {name: found[name] for name in ("workers", "wanted", "idle", "min", "max")}
+    assert counts == {"workers": 3, "wanted": 2, "idle": 1, "min": 1, "max": 4}
+    assert (found["job"], found["code"]) == (f"{namespace}/train", "NotRunning")
+    assert asked("scale", "plan").output.splitlines()[1].split()[:9] == [
+        *(f"{namespace}/train", "a", "3", "2", "1", "1", "4", "-", "NotRunning")
+    ]
+    assert fetch(desk, "/v1/queues/a")["status"]["idleUsage"] == {"cpu": "1", "pods": "1"}
+    assert "Idle growth:   cpu=1,pods=1 of the usage" in asked("queue", "show", "a").output
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import job_details, job_text
+from coordinator.cli import job_details, job_growth, job_text
 from coordinator.cli import text as cli_text
 from coordinator.cli.job_details import JobContext
 from crds import labels
@@ -361,3 +361,36 @@ def test_json_output_names_the_pods_in_back_off() -> None:
         "restarts"
     ]
     assert (found["notBefore"], found["waiting"]) == ("2026-01-01T00:01:00Z", ["train-worker-1"])
+
+
+@pytest.mark.parametrize(
+    ("status", "policy", "text"),
+    [
+        ({"workers": 4}, {"autoscale": "Off"}, ""),
+        ({"workers": 4}, {}, "4 workers: 4 wanted; min 2, max 8"),
+        (
+            {"workers": 6, "idle": 2, "target": {"workers": 6, "reason": "Idle", "since": NOW, "wish": 4}},
+            {},
+            f"6 workers: 4 wanted, 2 idle growth since {NOW}; min 2, max 8",
+        ),
+        (
+            {
+                "workers": 6,
+                "idle": 2,
+                "resized": {"at": NOW},
+                "target": {"workers": 4, "reason": "GiveBack", "message": "for team/big", "since": NOW, "wish": 4},
+            },
+            {"autoscale": "Off"},
+            f"6 workers: 4 wanted, 2 idle growth since {NOW}; min 2, max 8; to become 4: for team/big",
+        ),
+    ],
+)
+def test_the_size_of_a_job_names_what_its_owner_wants_and_what_is_idle_growth(
+    status: dict[str, Any], policy: dict[str, Any], text: str
+) -> None:
+    given = {"numMinReplicas": 2, "numMaxReplicas": 8, "autoscale": "Idle", **policy}
+    item = manifest("train", "a", tasks={"Worker": task(4)}, torchElasticPolicy=given)
+    counts = {name: status.pop(name) for name in ("workers", "idle") if name in status}
+    item["status"] = {"phase": "Running", "admission": {**ADMISSION, **counts}, **status}
+    size = job_growth.size_of(item)
+    assert (job_growth.format_size(size) if size else "") == text

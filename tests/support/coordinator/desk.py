@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from coordinator.autoscale.memory import Memory
+from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
@@ -80,6 +82,8 @@ class Desk:
             clock,
             elapsed=clock,
         )
+        self.targets = TargetWriter(self.watching, self.watches, elapsed=clock)
+        self.memory = Memory(self.settings)
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
@@ -113,6 +117,8 @@ class Desk:
             clock=self.clock,
             pause=self.paused.append,
             notify=self.reasons.note,
+            targets=self.targets,
+            memory=self.memory,
         )
 
     def begin(self, epoch: int = 1) -> None:
@@ -161,6 +167,7 @@ class Desk:
             self.work.register("worker", 8)
             self.settling.step(1.0)
             busy = self.term.step()
+            self.targets.step()
             if not (worker and self.run_worker()) and not busy:
                 self.watches.wake.wait(0.005)
                 self.watches.wake.clear()

@@ -1,0 +1,149 @@
+"""The leader's step that changes the numbers of workers: it plans, claims room, writes targets and grants idle growth.
+
+One rule: one thread, after a round of picks, at most once in INTERVAL_SECONDS. What it remembers only delays a change,
+so a new leader that remembers nothing harms nobody.
+
+A growth has two steps. The target is written first, so that a worker process takes up what the store grants. The store
+grants it once the watch shows the target, and only if the newest plan still wants it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from coordinator.autoscale.memory import Memory
+from coordinator.autoscale.target_writer import TargetWriter
+from coordinator.cache import autoscaled_jobs
+from coordinator.cache.routing_rules import RoutingRules
+from coordinator.cache.views import JobView
+from coordinator.cache.watches import Watches
+from coordinator.routing import elastic_jobs, held_charges, targets
+from coordinator.routing.elastic_jobs import Circumstances
+from coordinator.routing.targets import Decision
+from coordinator.settings import Settings
+from crds.keys import JobKey
+from crds.resources import amounts
+from queues.charge_changes import IdleGrowth
+from queues.pick_cycle import PickCycle
+from queues.resizing.values import ElasticJob, Plan
+from queues.store import QueueStore
+from queues.values import Reservation
+
+INTERVAL_SECONDS = 1.0
+"""The least number of seconds between two plans."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Autoscaler:
+    """The changes of numbers of workers during one term of the leader."""
+
+    watches: Watches
+    store: QueueStore
+    pick_cycle: PickCycle
+    settings: Settings
+    rules: Callable[[], RoutingRules]
+    clock: Callable[[], float]
+    is_lowering: Callable[[JobKey], bool]
+    """Returns whether a part of a job's charge is still to be freed."""
+    writer: TargetWriter | None
+    memory: Memory
+    _planned_at: float = float("-inf")
+
+    def step(self) -> bool:
+        """Plan and act if a plan is due; return whether the next round of picks may find something new."""
+        now = self.clock()
+        if self.writer is None or abs(now - self._planned_at) < INTERVAL_SECONDS:
+            return False
+        if not len(self.watches.autoscaled):
+            return False
+        self._planned_at = now
+        jobs = {job.key: job for job in self.watches.autoscaled.values()}
+        circumstances = self._circumstances(jobs, now)
+        plan = self._plan(self._elastic(jobs.values(), circumstances), now)
+        if plan is None:
+            return False
+        self.memory.update(jobs, plan.idle_since, now)
+        return self._grow(self._decide(jobs, plan, circumstances))
+
+    def _circumstances(self, jobs: Mapping[JobKey, JobView], now: float) -> Circumstances:
+        doubtful = [key for key, job in jobs.items() if self.is_lowering(key) or _is_growth_written(job)]
+        return Circumstances(
+            rules=self.rules(),
+            now=now,
+            idle_seconds=self.settings.idle_seconds,
+            held=self.store.reservations(doubtful) if doubtful else {},
+            requested=self.watches.requests.has,
+            find=self.watches.jobs.get,
+            refused=self.memory.refused,
+            late=self.memory.late,
+        )
+
+    def _elastic(self, jobs: Iterable[JobView], circumstances: Circumstances) -> list[ElasticJob]:
+        """Return the jobs as a plan takes them. A job that causes an error is skipped."""
+        found = []
+        for job in jobs:
+            try:
+                elastic = elastic_jobs.of(job, circumstances)
+            except Exception as error:
+                self.watches.skip(job.key, error)
+                continue
+            if elastic is not None:
+                found.append(elastic)
+        return found
+
+    def _plan(self, jobs: list[ElasticJob], now: float) -> Plan | None:
+        """Return the newest plan, which is empty where autoscaling is off; None if the last round of picks did not
+        stand."""
+        if self.settings.autoscale == "off":
+            return Plan()
+        return self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since)
+
+    def _decide(self, jobs: Mapping[JobKey, JobView], plan: Plan, circumstances: Circumstances) -> list[IdleGrowth]:
+        """Hand the new targets to the writer; return the growths that the store is to grant."""
+        resizes, growths, now = {resize.key: resize for resize in plan.resizes}, [], circumstances.now
+        for key, job in jobs.items():
+            held = circumstances.held.get(key)
+            if self.writer is None or self.writer.is_under_way(key) or _is_unwritten(job, held):
+                continue
+            decision = targets.decide(job, resizes.get(key), plan.needed, now)
+            if decision.writes:
+                self.writer.put(job, decision.target)
+            else:
+                self.writer.keep(key)
+            if decision.late:
+                self.memory.refuse(job, now)
+            if decision.grow:
+                growths.append(_growth(job, decision))
+        return growths
+
+    def _grow(self, growths: list[IdleGrowth]) -> bool:
+        """Let the store grant growths; return whether it granted one. What it refuses is judged anew."""
+        refusals = self.pick_cycle.grow_idle(growths) if growths else []
+        for growth, refused in zip(growths, refusals, strict=True):
+            if refused:
+                log.debug("idle growth of %s refused: %s", growth.key, refused)
+        return not all(refusals)
+
+
+def _is_growth_written(job: JobView) -> bool:
+    """Return whether the target of a job says that it grows."""
+    scaling, admission = autoscaled_jobs.of(job), job.admission
+    target = scaling.in_force if scaling is not None else None
+    return target is not None and admission is not None and target.workers > (admission.workers or 0)
+
+
+def _is_unwritten(job: JobView, held: Reservation | None) -> bool:
+    return job.admission is not None and held_charges.is_unwritten_growth(job.admission, held)
+
+
+def _growth(job: JobView, decision: Decision) -> IdleGrowth:
+    assert job.admission is not None
+    assert job.workers is not None
+    return IdleGrowth(
+        key=job.key,
+        attempt=job.admission.attempt,
+        grown=job.admission.grown or 0,
+        workers=decision.grow,
+        charge=amounts.scale(job.workers.share, decision.grow),
+    )

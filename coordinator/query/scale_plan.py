@@ -1,0 +1,77 @@
+"""The document of a plan of resizes: which elastic jobs would grow, which would give back to whom, and which would not.
+
+One rule: pure; names are written as in Kubernetes. The plan comes from the function with which the leader plans.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.query.documents import Document, job_name
+from crds.keys import JobKey
+from queues.resizing.values import ElasticJob, Kept, Plan, Resize
+
+SENTENCES = {
+    "NotRunning": "the job does not run",
+    "Suspended": "its owner suspends it",
+    "Resizing": "its number of workers changes",
+    "Restarting": "pods of it restart, or wait to be restarted",
+    "ScaleRequest": "a request of its owner is under way",
+    "QueueDrained": "its queue drains",
+    "NotCarriedOut": "no worker process has begun with its last change in time",
+    "LeavesLate": "workers that it gives back do not end in time",
+}
+"""What keeps a job from any change (`coordinator.routing.elastic_jobs`), for people."""
+
+
+def document(
+    plan: Plan, jobs: Iterable[ElasticJob], obstacles: Mapping[JobKey, tuple[str, str]], *, on: bool, leading: bool
+) -> Document:
+    """Return a plan as `torchq scale plan` shows it. `obstacles` are the codes and sentences of what keeps jobs from
+    growing."""
+    by_key = {job.key: job for job in jobs}
+    kept = {reason.key: reason for reason in plan.kept}
+    resizes = {resize.key: resize for resize in plan.resizes}
+    return {
+        "autoscale": "on" if on else "off",
+        "fromLeader": leading,
+        "resizes": [_resize(resize, by_key[resize.key]) for resize in plan.resizes],
+        "claims": [{"queue": queue, "job": job_name(key)} for queue, key in sorted(plan.claims.items())],
+        "unchanged": [
+            _unchanged(job, kept.get(key), obstacles.get(key, ("", "")))
+            for key, job in sorted(by_key.items())
+            if key not in resizes
+        ],
+    }
+
+
+def _resize(resize: Resize, job: ElasticJob) -> Document:
+    return {
+        **_size(job),
+        "to": resize.workers,
+        "reason": resize.reason,
+        "for": None if resize.for_key is None else job_name(resize.for_key),
+        "forQueue": resize.for_queue,
+        "message": resize.message,
+    }
+
+
+def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str]) -> Document:
+    code, sentence = (kept.code, kept.sentence) if kept is not None else ("", "")
+    if job.busy:
+        code, sentence = job.busy, SENTENCES.get(job.busy, sentence)
+    elif obstacle[0] and code in ("", "Resting"):
+        code, sentence = obstacle
+    return {**_size(job), "code": code, "message": sentence}
+
+
+def _size(job: ElasticJob) -> Document:
+    return {
+        "job": job_name(job.key),
+        "uid": job.key.uid,
+        "queue": job.queue,
+        "workers": job.workers,
+        "wanted": job.wanted,
+        "idle": job.idle,
+        "leaving": job.leaving,
+        "min": job.least,
+        "max": job.most,
+    }

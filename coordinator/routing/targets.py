@@ -1,0 +1,115 @@
+"""What the leader does about the target of one job, from the newest plan of resizes.
+
+One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. What a
+worker process has begun with is left alone.
+
+    target                          newest plan                 decision
+    none                            resizes the job             write the target
+    more workers than granted       lets it grow so far         the store grants the growth
+    more workers than granted       lets it grow less far       write the smaller target
+    more workers than granted       does not let it grow        withdraw the target
+    fewer workers than granted      a waiting job needs them    -
+    fewer workers than granted      otherwise                   withdraw the target
+    any, for too long               any                         withdraw the target, and say so
+    what the job has                resizes the job             write the target
+    what its owner wants at least   any other                   withdraw the target
+    void                            any                         - (a worker process removes it)
+
+A job keeps its size when its target is withdrawn: if it has more workers than its owner wants, the size that it has
+becomes the target.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from coordinator.cache.autoscaling import Autoscaling
+from coordinator.cache.views import JobView
+from crds.keys import JobKey
+from crds.torchjob.status import GIVE_BACK, IDLE, Target
+from queues.resizing.values import Resize
+
+CARRY_OUT_SECONDS = 120.0
+"""How long a target may be there before a worker process begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is done about the target of one job; nothing by default."""
+
+    writes: bool = False
+    target: Target | None = None
+    """The target that is written; None: the target is removed."""
+    grow: int = 0
+    """How many workers the store is to add."""
+    late: bool = False
+    """Whether the target is withdrawn because no worker process has begun with it in time."""
+
+
+NOTHING_TO_DO = Decision()
+
+
+def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now: float) -> Decision:
+    """Return what is done about the target of a job. `resize` is what the newest plan says of the job, and `needed`
+    the jobs that still have to give back."""
+    scaling = job.workers.autoscaling if job.workers is not None else None
+    if scaling is None or scaling.void or job.finished or job.deleting:
+        return NOTHING_TO_DO
+    if job.admission is None or job.admission.workers is None:
+        return Decision(writes=True) if scaling.target is not None and not job.suspended else NOTHING_TO_DO
+    if scaling.change == "Resizing":
+        return NOTHING_TO_DO
+    if resize is not None and not _is_written(scaling.target, resize, job.admission.workers):
+        return Decision(writes=True, target=_target(job, resize, now))
+    return _judge(job, scaling, job.admission.workers, resize, job.key in needed, now)
+
+
+def _judge(
+    job: JobView, scaling: Autoscaling, granted: int, resize: Resize | None, is_needed: bool, now: float
+) -> Decision:
+    """Return what is done about a target that the newest plan does not replace."""
+    target = scaling.target
+    if target is None:
+        return NOTHING_TO_DO
+    withdrawal, is_late = withdrawn(job, granted, now), now - target.since.timestamp() > CARRY_OUT_SECONDS
+    if target.workers == granted:
+        return Decision(writes=True) if _wanted(job) >= granted else NOTHING_TO_DO
+    if is_late:
+        return Decision(writes=True, target=withdrawal, late=True)
+    if target.workers > granted:
+        return Decision(grow=target.workers - granted) if resize is not None else _write(withdrawal)
+    is_wanted = target.reason != GIVE_BACK or is_needed or resize is not None
+    return NOTHING_TO_DO if is_wanted else _write(withdrawal)
+
+
+def withdrawn(job: JobView, granted: int, now: float) -> Target | None:
+    """Return the target with which a job keeps the size that it has; None if its owner wants as many workers."""
+    wanted = _wanted(job)
+    if granted <= wanted:
+        return None
+    return Target(workers=granted, reason=IDLE, since=_moment(now), wish=wanted)
+
+
+def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:
+    """Return whether a target says what a plan wants; of a growth it may say less."""
+    if target is None or target.reason != resize.reason:
+        return False
+    return target.workers == resize.workers or granted < target.workers < resize.workers
+
+
+def _target(job: JobView, resize: Resize, now: float) -> Target:
+    return Target(
+        workers=resize.workers, reason=resize.reason, message=resize.message, since=_moment(now), wish=_wanted(job)
+    )
+
+
+def _write(target: Target | None) -> Decision:
+    return Decision(writes=True, target=target)
+
+
+def _wanted(job: JobView) -> int:
+    return job.workers.wanted if job.workers is not None else 0
+
+
+def _moment(now: float) -> datetime:
+    return datetime.fromtimestamp(int(now), UTC)
