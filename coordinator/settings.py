@@ -15,6 +15,7 @@ import pydantic
 from pydantic import Field
 
 from coordinator.errors import SettingsError
+from coordinator.node_settings import NodeRules, Seconds
 from crds.resources import quantities, resource_names
 from queues import rules
 from queues.redis import url
@@ -27,10 +28,9 @@ PASSWORD_ON_COMMAND_LINE = (
     "--redis: every user of the machine can read a password on a command line; "
     "set TORCHQ_REDIS_URL, or put the URL into a file and name it with --redis-url-file"
 )
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class Settings(pydantic.BaseModel):
+class Settings(NodeRules):
     """What an admin may set. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -158,14 +158,6 @@ class Settings(pydantic.BaseModel):
         "as long each time, until it has run for 10 minutes; 0: never",
     )
     longest_restart_backoff: Seconds = Field(default=360.0, description="longest wait before such a restart")
-    node_failures: int = Field(
-        default=3, ge=1, le=1_000, description="after this many failures of its pods on a node, a job avoids that node"
-    )
-    dead_node_grace: Seconds = Field(
-        default=60.0,
-        description="how long a node may be silent, and a pod on it exceed its own grace, before the pod is deleted "
-        "without an answer of the node",
-    )
     longest_grace: Seconds = Field(
         default=3600.0,
         description="how long a pod that a worker deletes may take to end, whatever its terminationGracePeriodSeconds; "

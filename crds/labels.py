@@ -53,6 +53,11 @@ RANK = f"{GROUP}/rank"
 """Annotation on a pod of an elastic job whose ranks torchq chooses: the rank with which its containers start next."""
 WORLD_SIZE = f"{GROUP}/world-size"
 """Annotation on such a pod: the number of pods that have ranks."""
+LEFT_NODES = f"{GROUP}/left-nodes"
+"""Annotation on a pod: the nodes that pods of its job had left when it was created, separated by commas.
+
+The pod avoids them. If it is bound to one of them all the same, it stays there, so that no pod is moved for ever.
+"""
 RESTART_CONTAINERS = f"{GROUP}/restart-containers"
 """Annotation on a pod: the restart generation for which its node has to restart its containers in place.
 

@@ -111,6 +111,7 @@ class Observer:
             requests=self._requests(task.key, manifest, uncached=isinstance(job, TorchJob) and _begins_to_scale(job)),
             dead_nodes=health.dead,
             leaving_nodes=self._leaving(job, pods),
+            departures=self._departures(job, pods),
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),
@@ -149,7 +150,13 @@ class Observer:
     def _leaving(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> frozenset[str]:
         """Return the nodes that are about to lose pods of the job; computed only if the job may have to lose some."""
         has_range = isinstance(job, TorchJob) and (job.spec.is_elastic or job.spec.worker_range is not None)
-        return node_view.leaving(self.nodes, pods) if has_range else frozenset()
+        return node_view.leaving(self.nodes, pods, self.settings.leaving_taints) if has_range else frozenset()
+
+    def _departures(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> Mapping[str, str]:
+        """Return the nodes that pods of an admitted job leave early."""
+        if not isinstance(job, TorchJob) or job.admission is None:
+            return {}
+        return node_view.departures(self.nodes, pods, job, self.settings.leaving_taints)
 
     def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""

@@ -55,6 +55,8 @@ class ReconcileSettings:
     """The longest such wait."""
     node_failures: int = 3
     """The number of failures of a job's pods on a node after which the job avoids the node."""
+    leaving_taints: frozenset[str] = frozenset()
+    """The keys of the taints of nodes that are about to go away; pods leave such nodes early."""
     dead_node_grace: float = 60.0
     """How long a node may be silent, and how long a pod may outlive its own grace, before the pod is deleted without
     the node."""

@@ -4,7 +4,7 @@ One rule: all are frozen. An observation holds everything that `plan` may know, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crds.api_resources import Resource
@@ -81,7 +81,9 @@ class Observation:
     dead_nodes: frozenset[str] = frozenset()
     """The dead nodes among those of the job's pods: deleted, or not ready for longer than the grace."""
     leaving_nodes: frozenset[str] = frozenset()
-    """The nodes of an elastic job's pods that are not ready or closed for new pods."""
+    """The nodes of an elastic job's pods that are not ready, closed for new pods, or about to go away."""
+    departures: Mapping[str, str] = field(default_factory=dict)
+    """The nodes that pods of the job leave before they lose them, each with the reason."""
     next_dead: float | None = None
     """Seconds until the next silent node counts as dead; None if no node is silent."""
     ready_again: float | None = None

@@ -6,6 +6,7 @@ server has accepted becomes a view: an object with a wrong value must neither be
 
 import logging
 import sys
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -168,6 +169,7 @@ class NodeView:
 
     name: str
     ready: bool
+    """Whether the node takes new pods: it is ready, open, and not about to go away."""
     allocatable: Amounts
     embedded: bool = False
     """Whether the node belongs to an embedded cluster, which never has a second node."""
@@ -315,16 +317,24 @@ def _cached_demand(text: bytes) -> Amounts:
     return demand.pod_demand(dict(zip(names, orjson.loads(text), strict=True)))
 
 
-def node_view(manifest: Manifest) -> NodeView:
-    """Trim a node."""
-    status = manifest.get("status") or {}
+def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeView:
+    """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
+    status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
     return NodeView(
         name=manifest["metadata"]["name"],
         ready=any(
             condition["type"] == "Ready" and condition["status"] == "True"
             for condition in status.get("conditions") or []
         )
-        and not (manifest.get("spec") or {}).get("unschedulable", False),
+        and not spec.get("unschedulable", False)
+        and not any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ()),
         allocatable=demand.read_resources(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
     )
+
+
+def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these."""
+    if before is None or not before.ready or (after is not None and after.ready):
+        return frozenset()
+    return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name)

@@ -6,6 +6,7 @@ One rule: an event becomes only a key. The step that handles the key reads the n
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import views
@@ -24,7 +25,6 @@ from coordinator.cache.views import ForeignView, JobPods, JobView, NodeView, Pod
 from crds import labels
 from crds.api_resources import NODES, PODS, TORCHJOBS, Resource
 from crds.keys import JobKey
-from crds.tenantqueue import TenantQueue
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
@@ -53,6 +53,7 @@ class Watches:
         nodes: bool,
         clock: Callable[[], float] = time.monotonic,
         foreign: Iterable[Resource] = (),
+        leaving_taints: frozenset[str] = frozenset(),
     ) -> None:
         self._cluster = cluster
         self.errors = ObjectErrors()
@@ -68,11 +69,11 @@ class Watches:
         self.quota_jobs = QuotaJobs(clock)
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
-        self.pods = self._informer(
-            PODS, views.pod_view, self._pod_changed, lambda pod: pod.job.uid if pod.job else None
-        )
+        self.pods = self._informer(PODS, views.pod_view, self._pod_changed, _job_uid)
         self.rule_watches = RuleWatches(self._informer, self)
-        self.nodes = self._informer(NODES, views.node_view, self._node_changed) if nodes else None
+        self.queues = self.rule_watches.queues
+        node_view = partial(views.node_view, leaving_taints=leaving_taints)
+        self.nodes = self._informer(NODES, node_view, self._node_changed) if nodes else None
         self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
@@ -87,11 +88,6 @@ class Watches:
         index: Callable[[T], str | None] | None = None,
     ) -> Informer[T]:
         return Informer(self._cluster, resource, trim=trim, on_change=on_change, index=index, errors=self.errors)
-
-    @property
-    def queues(self) -> Informer[TenantQueue]:
-        """The informer of TenantQueues."""
-        return self.rule_watches.queues
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -263,6 +259,12 @@ class Watches:
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
             self.touch_settings()
+            for key in views.losing_jobs(before, after, self.pods.values()):
+                self._mark_soon(key)
+
+
+def _job_uid(pod: PodView) -> str | None:
+    return pod.job.uid if pod.job else None
 
 
 def _subject(key: JobKey) -> str:

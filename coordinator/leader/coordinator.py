@@ -74,8 +74,13 @@ class Coordinator:
 
     def __post_init__(self, leases: Cluster | None) -> None:
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
-        self.watches = Watches(self.cluster, nodes=self.settings.pool == "nodes", foreign=kinds)
         store, settings = self.probe or self.store, self.settings
+        self.watches = Watches(
+            self.cluster,
+            nodes=settings.pool == "nodes",
+            foreign=kinds,
+            leaving_taints=settings.taints_of_leaving_nodes,
+        )
         self.reasons = ReasonWriter(
             self.cluster,
             self.watches,

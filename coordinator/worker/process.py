@@ -88,6 +88,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         restart_backoff=settings.restart_backoff,
         longest_restart_backoff=settings.longest_restart_backoff,
         node_failures=settings.node_failures,
+        leaving_taints=settings.taints_of_leaving_nodes,
         dead_node_grace=settings.dead_node_grace,
         longest_grace=settings.longest_grace,
         most_writes=settings.most_writes,

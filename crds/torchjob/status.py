@@ -7,6 +7,7 @@ back to its queue, in the patch that removes the admission. It removes outdated 
 job.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -34,6 +35,10 @@ WorkerIndexes = Annotated[str, Field(max_length=65_536, pattern=f"^{_INDEXES}(,{
 
 def _is_zero(value: int) -> bool:
     return value == 0
+
+
+def _is_empty(value: Mapping[str, object]) -> bool:
+    return not value
 
 
 class QuotaRefusal(LenientModel):
@@ -181,6 +186,15 @@ class Hang(LenientModel):
     """The pods that have not reported while others did."""
 
 
+class Departure(LenientModel):
+    """A pod that was deleted because it was about to lose its node, and that does not run elsewhere yet."""
+
+    node: NodeName = ""
+    """The node that it left; pods that are created meanwhile avoid the node."""
+    since: Time
+    """The time at which it was deleted."""
+
+
 class TaskStatus(LenientModel):
     """The numbers of pods of one task, by state."""
 
@@ -256,6 +270,11 @@ class TorchJobStatus(LenientModel):
     """The latest of these restarts in which pods had to be replaced, not restarted in place."""
     replacing: Annotated[tuple[Setback, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """Failures of single pods that are counted already, while these pods are being replaced."""
+    departed: Annotated[dict[PodName, Departure], Field(max_length=MOST_AT_ONCE, exclude_if=_is_empty)] = Field(
+        default_factory=dict
+    )
+    """The pods that left their nodes before they could lose them, by name, until they run elsewhere. Leaving a node
+    counts neither as a restart nor as a disruption."""
     training_restarts: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
     """The number of pods that an elastic job has lost or given up since the last restart of all its pods. Each time,
     torchrun restarts the training processes of the others, which counts towards `maxRestarts`."""

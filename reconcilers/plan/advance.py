@@ -13,7 +13,7 @@ from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
-from reconcilers.plan import backoff, progress, status
+from reconcilers.plan import backoff, departures, progress, status
 from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
@@ -75,8 +75,9 @@ class Advance:
     def status(self) -> TorchJobStatus:
         """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""
         job = self.run.job
-        stages = self._stages()
-        return backoff.forget_if_stable(self._phase(job).model_copy(update={"stages": stages}), self.now)
+        gone = departures.remaining(job, self.run.members, self.run.pods)
+        update = {"stages": self._stages(), "departed": gone}
+        return backoff.forget_if_stable(self._phase(job).model_copy(update=update), self.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         blocker = self.groups.blocker

@@ -4,7 +4,7 @@ One rule: pure, a ladder. A failure is counted before anything is done about it,
 anything else is created.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -15,7 +15,8 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, failures, progress, rendezvous, restart_counts, restarts, status
+from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, restarts, status
+from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
@@ -62,6 +63,9 @@ class RecoveryContext:
         resumed = self._resume()
         if resumed is not None:
             return resumed
+        leaving = departures.unhandled(self.job, self._leaving)
+        if leaving:
+            return self._depart(leaving)
         faults = self._faults()
         if faults:
             return self._set_back(faults)
@@ -84,6 +88,13 @@ class RecoveryContext:
         return self._continue()
 
     @cached_property
+    def _leaving(self) -> tuple[LeavingPod, ...]:
+        """The pods that leave their nodes before they lose them; the failures that follow from that are not judged."""
+        behind = progress.completed_tasks(self.job)
+        needed = [pod for pod in self.pods if pod.task not in behind]
+        return departures.find(self.job, needed, self.observation.departures)
+
+    @cached_property
     def _restarts(self) -> Restarts:
         outdated = any(pod.restart != self.job.status.restart_generation for pod in self.pods)
         places = static_world.places(self.job, self.job.admission, self.members) if outdated else {}
@@ -94,6 +105,7 @@ class RecoveryContext:
             leads=self._leads() if outdated else frozenset(),
             deletion=self.deletion,
             settings=self._effective_settings,
+            leaving=frozenset(entry.pod.uid for entry in self._leaving),
             waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
 
@@ -123,7 +135,7 @@ class RecoveryContext:
         dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind)
         faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
-        return [*faults, *self._missing_pod_faults()]
+        return [*faults, *_missing_pod_faults(self.job, self.members, self.pods)]
 
     def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
@@ -135,34 +147,9 @@ class RecoveryContext:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
-    def _missing_pod_faults(self) -> list[PodFault]:
-        """Return faults for pods of a running job that were deleted without a trace.
-
-        Only faults that concern the other pods count. Any other missing pod is created again without a report.
-        """
-        if self.job.status.phase != "Running" or len(self.pods) == len(self.members):
-            return []
-        names = {pod.name for pod in self.pods}
-        state = progress.assess(self.job, self.pods)
-        over = state.passed | state.closed
-        expected = {name: pod for name, pod in self.members.items() if not pod.joins and pod.task_type not in over}
-        missing = [member for name, member in expected.items() if name not in names]
-        replaced = {mark.partition("/")[0] for mark in self.job.status.replacing} - {pod.uid for pod in self.pods}
-        if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
-            return []
-        return [
-            fault
-            for member in missing
-            if self._all_were_there(member.task_type)
-            if failures.is_whole(
-                self.job, (fault := failures.missing_pod_fault(self.job, member.name, member.task_type)).pod
-            )
-        ]
-
-    def _all_were_there(self, task_type: str) -> bool:
-        counts = self.job.status.task_statuses.get(task_type)
-        count = self.job.spec.torch_task_specs[task_type].num_tasks
-        return counts is not None and counts.active + counts.succeeded >= count
+    def _depart(self, leaving: Sequence[LeavingPod]) -> Recovery:
+        after = departures.depart(self.job, leaving, self.pods, self.now)
+        return Recovery(after, actions=(departures.event(leaving), *self._first_step(after)))
 
     def _set_back(self, faults: list[PodFault]) -> Recovery:
         job, now = self.job, self.now
@@ -262,6 +249,35 @@ class RecoveryContext:
         )
         times = (job_step.requeue_after, pod_step.requeue_after, self.deletion.next_change(self.pods))
         return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))
+
+
+def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], pods: tuple[PodView, ...]) -> list[PodFault]:
+    """Return faults for pods of a running job that were deleted without a trace.
+
+    Only faults that concern the other pods count. Any other missing pod is created again without a report.
+    """
+    if job.status.phase != "Running" or len(pods) == len(members):
+        return []
+    names = {pod.name for pod in pods}
+    state = progress.assess(job, pods)
+    over = state.passed | state.closed
+    expected = {name: pod for name, pod in members.items() if not pod.joins and pod.task_type not in over}
+    missing = [member for name, member in expected.items() if name not in names]
+    replaced = {mark.partition("/")[0] for mark in job.status.replacing} - {pod.uid for pod in pods}
+    if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
+        return []
+    return [
+        fault
+        for member in missing
+        if _all_were_there(job, member.task_type)
+        if failures.is_whole(job, (fault := failures.missing_pod_fault(job, member.name, member.task_type)).pod)
+    ]
+
+
+def _all_were_there(job: TorchJob, task_type: str) -> bool:
+    counts = job.status.task_statuses.get(task_type)
+    count = job.spec.torch_task_specs[task_type].num_tasks
+    return counts is not None and counts.active + counts.succeeded >= count
 
 
 def is_about_requests(blocker: Blocker | None) -> bool:

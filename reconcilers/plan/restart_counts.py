@@ -65,6 +65,11 @@ def renew_restarts(job: TorchJob, now: datetime) -> TorchJobStatus:
     return _restart_job(job, rendezvous.why_restarted(job), now)
 
 
+def restart_elsewhere(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
+    """Restart the whole job because pods leave their nodes, which is not counted."""
+    return _restart_job(job, message, now)
+
+
 def replace_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
     """Mark single pods for replacement, which is not counted."""
     return _restart_pods(job, tuple(marks), pods)

@@ -92,6 +92,8 @@ class Restarts:
     """The names of the pods that other pods connect to."""
     deletion: PodDeletion
     settings: ReconcileSettings
+    leaving: frozenset[str] = frozenset()
+    """The uids of the pods that leave their nodes, so that they are replaced."""
     waits: bool = False
     """Whether the job backs off: healthy pods are not restarted yet."""
 
@@ -167,7 +169,7 @@ class Restarts:
 
         The pod's node has to start again what a request ends. If it does not, no container of the pod would be left.
         """
-        is_up = pod.started and pod.node not in self.deletion.dead
+        is_up = pod.started and pod.node not in self.deletion.dead and pod.uid not in self.leaving
         return is_up and (
             self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._is_self_healing(pod))
         )
@@ -187,20 +189,16 @@ class Restarts:
             return (*named, *(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods))
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
-            labels.RESTART_REQUESTED_AT: timestamps.format_time(self._now),
+            labels.RESTART_REQUESTED_AT: timestamps.format_time(self.deletion.now),
         }
         return (PatchPodMetadata(pods, {"annotations": annotations | _rendezvous(self.job)}),)
-
-    @property
-    def _now(self) -> float:
-        return self.deletion.now
 
     def _in_place(self, pod: PodView) -> bool:
         return self.can_restart(pod) and pod.restart >= self.job.status.recreate_generation
 
     def _stays(self, pod: PodView) -> bool:
         """Return whether a pod is the rendezvous store and keeps running."""
-        is_alive = pod.running and pod.node not in self.deletion.dead
+        is_alive = pod.running and pod.node not in self.deletion.dead and pod.uid not in self.leaving
         return _is_store(self.job, pod) and is_alive and pod.restart >= self.job.status.recreate_generation
 
     def _purpose(self, request: str) -> str:
@@ -247,7 +245,7 @@ class Restarts:
         return self._check_timeout(newest.created, why)
 
     def _check_timeout(self, since: float | None, failed: str) -> RestartProgress:
-        remaining = self.settings.in_place_timeout - (self._now - since) if since is not None else 0.0
+        remaining = self.settings.in_place_timeout - (self.deletion.now - since) if since is not None else 0.0
         if failed:
             return RestartProgress("Failed", failed)
         # A user may have written the time: one far in the future would never pass.

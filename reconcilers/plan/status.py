@@ -68,6 +68,7 @@ def enter_status(
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a waiting or suspended job, which holds nothing."""
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
+    empty["departed"] = {}
     empty["task_statuses"] = count_pods(job, ())
     empty |= backoff.clear()
     if phase == "Suspended" and job.status.queue is not None:  # the job waits for its owner alone
@@ -88,6 +89,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "node_failures": {},
         "excluded_nodes": (),
         "replacing": (),
+        "departed": {},
         "training_restarts": 0,
         "target": None,
         **backoff.clear(),
@@ -213,7 +215,7 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
     after = enter(job, "Admitted", reason, message, now)
     number = after.restart_generation + 1
     update: dict[str, Any] = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
-    update |= {"start_time": None, "scaling": None, "target": None, "training_restarts": 0}
+    update |= {"start_time": None, "scaling": None, "target": None, "training_restarts": 0, "departed": {}}
     return after.model_copy(update=update | backoff.clear())
 
 
@@ -254,7 +256,7 @@ def is_about_groups(status: TorchJobStatus) -> bool:
 def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job at its end."""
     return enter(job, phase, reason, message, now).model_copy(
-        update={"completion_time": now, "scaling": None, "target": None} | backoff.clear()
+        update={"completion_time": now, "scaling": None, "target": None, "departed": {}} | backoff.clear()
     )
 
 

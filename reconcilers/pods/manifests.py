@@ -39,6 +39,8 @@ LOOPBACK = "127.0.0.1"
 HOSTNAME = "kubernetes.io/hostname"
 AVOIDANCE_WEIGHT = 100
 """The weight of the preference for nodes that are not avoided: the highest that Kubernetes allows."""
+MOST_LEFT = 64
+"""The number of nodes that a pod avoids because others have left them."""
 RESTART_ON_FAILURE = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
 _SORTED = orjson.OPT_SORT_KEYS
 
@@ -69,6 +71,11 @@ class Blueprint:
     def charges(self) -> Mapping[str, str]:
         """The part of the job's charge that one pod of each task type takes, as JSON."""
         return {name: orjson.dumps(share, option=_SORTED).decode() for name, share in self.job.shares.items()}
+
+    @cached_property
+    def left_nodes(self) -> Sequence[str]:
+        """The nodes that pods of the job have left and do not run elsewhere yet, in the order of their names."""
+        return sorted({gone.node for gone in self.job.status.departed.values() if gone.node})[:MOST_LEFT]
 
     @property
     def shared_address(self) -> bool:
@@ -235,6 +242,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
         annotations[labels.START] = start_gate.OPEN
     if blueprint.meets_others(member):
         annotations[labels.RENDEZVOUS_ID] = environment.rendezvous_id(job)
+    if blueprint.left_nodes:
+        annotations[labels.LEFT_NODES] = ",".join(blueprint.left_nodes)
     folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
     return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
 
@@ -244,6 +253,8 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     spec: dict[str, Any] = orjson.loads(blueprint.specs[member.task_type])
     set_restart_policy(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
     avoid_nodes(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.fits_elsewhere)
+    # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
+    avoid_nodes(spec, blueprint.left_nodes, strictly=False)
     _prioritize(spec, blueprint, member)
     if spec.get("hostNetwork"):
         # With the default policy, a pod on the host's network does not resolve services.

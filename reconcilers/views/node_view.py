@@ -1,10 +1,10 @@
-"""A node as a reconcile sees it: whether it exists, and whether it is silent.
+"""A node as a reconcile sees it: whether it exists, whether it is silent, and whether its pods have to leave it.
 
 One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
 been on it for a while. The cache of nodes may be behind the cache of pods.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
@@ -14,9 +14,12 @@ from crds.api_resources import NODES
 from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
+from crds.torchjob.torchjob import TorchJob
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
+from reconcilers.views import taints
 from reconcilers.views.pod_view import PodView
+from reconcilers.views.taints import Taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class NodeView:
     """Whether new pods may be scheduled to the node."""
     allocatable: Amounts = field(default_factory=dict)
     """What pods may request from the node in total, including what is in use."""
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeCache(Protocol):
@@ -71,6 +75,7 @@ def trim(manifest: Manifest) -> NodeView:
         since=timestamps.seconds_or_none(ready.get("lastTransitionTime")),
         open=not (manifest.get("spec") or {}).get("unschedulable"),
         allocatable=_allocatable(manifest),
+        taints=taints.read(manifest.get("spec") or {}),
     )
 
 
@@ -98,12 +103,64 @@ def node_health(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, 
     return NodeHealth(frozenset(name for name, seconds in silent.items() if seconds <= 0), min(waiting, default=None))
 
 
-def leaving(nodes: NodeCache | None, pods: Iterable[PodView]) -> frozenset[str]:
-    """Return the nodes of some pods that are about to lose their pods: not ready, or closed for new pods."""
+def leaving(nodes: NodeCache | None, pods: Iterable[PodView], leaving_taints: Collection[str]) -> frozenset[str]:
+    """Return the nodes of some pods that are about to lose their pods: not ready, closed for new pods, or tainted."""
+    return frozenset(
+        node.name for node in _nodes_of(nodes, pods) if not (node.ready and node.open) or _taint(node, leaving_taints)
+    )
+
+
+def departures(
+    nodes: NodeCache | None, pods: Iterable[PodView], job: TorchJob, leaving_taints: Collection[str]
+) -> Mapping[str, str]:
+    """Return the nodes that pods of a job leave before they lose them, each with the reason.
+
+    A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
+    the other nodes could hold the job with its least number of workers. Otherwise they would be deleted for nothing.
+    """
+    found = _nodes_of(nodes, pods)
+    doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
+    cordoned = {node.name: "is cordoned" for node in found if not node.open and node.name not in doomed}
+    if cordoned and not _could_run(_others(nodes, {*doomed, *cordoned}, leaving_taints), job):
+        return doomed
+    return doomed | cordoned
+
+
+def _nodes_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> list[NodeView]:
+    """Return the existing nodes of some pods, by name."""
     if nodes is None or not nodes.synced:
-        return frozenset()
-    known = (nodes.get("", name) for name in {pod.node for pod in pods if pod.node})
-    return frozenset(node.name for node in known if node is not None and not (node.ready and node.open))
+        return []
+    names = sorted({pod.node for pod in pods if pod.node})
+    return [node for name in names if (node := nodes.get("", name)) is not None]
+
+
+def _taint(node: NodeView, leaving_taints: Collection[str]) -> str:
+    """Return the first taint of a node that announces its end; empty if there is none."""
+    return next((taint.key for taint in node.taints if taint.key in leaving_taints), "")
+
+
+def _others(nodes: NodeCache | None, without: Collection[str], leaving_taints: Collection[str]) -> list[NodeView]:
+    """Return the nodes that take new pods, without some of them."""
+    found = nodes.values() if nodes is not None else []
+    taking = (node for node in found if node.ready and node.open and node.name not in without)
+    return [node for node in taking if not _taint(node, leaving_taints)]
+
+
+def _could_run(nodes: list[NodeView], job: TorchJob) -> bool:
+    """Return whether nodes could hold a job with its least number of workers if they were empty.
+
+    A node that does not tell what it has could hold anything.
+    """
+    usable: dict[str, NodeView] = {}
+    for task in job.spec.torch_task_specs.values():
+        pod, spec = demand.pod_charge(task), task.template["spec"]
+        welcoming = [node for node in nodes if taints.tolerates_all(spec, node.taints)]
+        if not any(not node.allocatable or _covers(node.allocatable, pod) for node in welcoming):
+            return False
+        usable |= {node.name: node for node in welcoming}
+    together = reduce(add, (node.allocatable for node in usable.values()), NOTHING)
+    unknown = any(not node.allocatable for node in usable.values())
+    return unknown or _covers(together, {**job.least_charge, JOBS: 0})
 
 
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:

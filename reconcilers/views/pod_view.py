@@ -16,7 +16,7 @@ from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.pod_requests import Requests
 from reconcilers.views.torchrun import LastOutput
 
-LONGEST_MESSAGE = 144
+LONGEST_MESSAGE = 128
 """The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
 """The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
@@ -111,6 +111,9 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    avoids: str = ""
+    """The nodes that pods of its job had left when it was created, separated by commas; it stays even on one of
+    them."""
     place: str = ""
     """The place in a static world with which its containers start next (`reconcilers.views.pod_place`); empty if its
     ranks do not change."""
@@ -263,6 +266,7 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
+        "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),
         "place": pod_place.read(annotations),
         "requested_restart": annotations.get(labels.RESTART_CONTAINERS, ""),
         "restart_requested_at": timestamps.seconds_or_none(annotations.get(labels.RESTART_REQUESTED_AT)),

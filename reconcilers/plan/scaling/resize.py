@@ -156,8 +156,8 @@ class Resize:
     @property
     def next_change(self) -> float | None:
         """The seconds after which the next write may be due although no event arrives."""
-        is_late = self.seconds_to_join is not None and self.seconds_to_join <= 0
-        return earliest((None if is_late else self.seconds_to_join, self.save.remaining))
+        times = (self.seconds_to_join, *self.seconds_to_place.values())
+        return earliest((*(seconds for seconds in times if seconds is not None and seconds > 0), self.save.remaining))
 
     def may_save(self, names: Collection[str]) -> bool:
         """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
@@ -189,11 +189,25 @@ class Resize:
 
         After a restart of the whole job, their time begins again.
         """
-        scaling, ran = self.scaling, conditions.find(self.run.job.status.conditions, "Running")
-        if scaling is None or scaling.deadline is None or self.run.job.status.phase != "Running" or ran is None:
+        deadline = self.scaling.deadline if self.scaling is not None else None
+        return self._seconds_until(deadline) if deadline is not None else None
+
+    @cached_property
+    def seconds_to_place(self) -> dict[str, float]:
+        """The seconds until the workers of an elastic job have to run that left their nodes, by the name of the pod."""
+        job, missing = self.run.job, frozenset(self.missing if self.run.job.status.departed else ())
+        if not job.spec.is_elastic:
+            return {}
+        times = {name: self._seconds_until(gone.since + self.join_time) for name, gone in job.status.departed.items()}
+        return {name: seconds for name, seconds in times.items() if seconds is not None and name in missing}
+
+    def _seconds_until(self, deadline: datetime) -> float | None:
+        """Return the seconds until workers have to run; None if the job as a whole does not run."""
+        job = self.run.job.status
+        ran = conditions.find(job.conditions, "Running")
+        if job.phase != "Running" or ran is None:
             return None
-        end = max(scaling.deadline, ran.last_transition_time + self.join_time)
-        return (end - self.now).total_seconds()
+        return (max(deadline, ran.last_transition_time + self.join_time) - self.now).total_seconds()
 
     @property
     def seconds_since_grant(self) -> int:

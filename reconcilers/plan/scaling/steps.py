@@ -9,6 +9,7 @@ One rule: pure. Each step follows from the status, the reservation and the pods,
     more workers than are wanted, or than are reserved      victims
     all added workers run, or wait for their rank           the end of the change; the rest goes on waiting
     the time to join is over                                victims: the workers that did not join
+    workers that left their nodes found no other in time    victims: these workers
     a removal of running workers, where the job can save    the change; the victims once the workers have saved
     another number of workers is wanted than granted        the change, as the request that the queue waits with
     the target of the coordinator is over                   no target; usually with one of the others
@@ -21,7 +22,7 @@ InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.worlds`
 grows any more.
 """
 
-from reconcilers.plan.scaling import growth, removal
+from reconcilers.plan.scaling import growth, removal, unplaced
 from reconcilers.plan.scaling.resize import Resize, ScalingStep
 
 
@@ -34,6 +35,7 @@ def next_step(job: Resize) -> ScalingStep | None:
         or removal.finish(job)
         or removal.begin(job)
         or growth.follow_join(job)
+        or unplaced.give_up(job)
         or _follow_wish(job)
         or _end_target(job)
     )

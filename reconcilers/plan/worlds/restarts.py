@@ -53,7 +53,7 @@ class WorldRestarts(Restarts):
 
     def _is_at_gate(self, pod: PodView) -> bool:
         """Return whether a pod is at a start gate that is still closed, or on its way there."""
-        is_up = not (pod.deleting or pod.finished or pod.node in self.deletion.dead)
+        is_up = not (pod.deleting or pod.finished or pod.node in self.deletion.dead or pod.uid in self.leaving)
         return pod.gated and is_up and pod.restart >= self.job.status.recreate_generation
 
     def _may_restart(self, pod: PodView) -> bool:

@@ -68,7 +68,11 @@ class Desk:
         self.settling = Clock()
         """The clock that delays new settings; `until` steps it."""
         self.watches = Watches(
-            self.watching, nodes=self.settings.pool == "nodes", clock=self.settling, foreign=optional_kinds.KINDS
+            self.watching,
+            nodes=self.settings.pool == "nodes",
+            clock=self.settling,
+            foreign=optional_kinds.KINDS,
+            leaving_taints=self.settings.taints_of_leaving_nodes,
         )
         self.paused: list[float] = []
         picking = PickRules(cost=self.settings.cost)

@@ -52,6 +52,7 @@ class Simulation:
     """The pods, and restarts of their main containers, that were counted as restarts of the job."""
     requests: dict[str, RecreateView] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
+    departures: Mapping[str, str] = field(default_factory=dict)
     other_nodes: bool = False
     now: datetime = builders.NOW
     told: int = 0
@@ -75,6 +76,7 @@ class Simulation:
             reservation=self.reservation,
             recreations=tuple(sorted(self.requests.values(), key=lambda each: each.name)),
             dead_nodes=self.dead & {pod.node for pod in pods},
+            departures=self.departures,
             other_nodes=self.other_nodes,
         )
 

@@ -1,0 +1,110 @@
+"""The nodes that pods leave early, and the taints by which they are found."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.views import node_view, taints
+from reconcilers.views.node_view import NodeView
+from reconcilers.views.taints import Taint
+from tests.support.reconcilers.builders import job, pod, task, template
+
+PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
+KEYS = frozenset({"karpenter.sh/disrupted"})
+GONE = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+ROOM = {"cpu": 2000, "pods": 10}
+
+
+class Nodes:
+    synced = True
+    failing = ""
+
+    def __init__(self, *nodes: NodeView) -> None:
+        self._nodes = {node.name: node for node in nodes}
+
+    def get(self, _: str, name: str) -> NodeView | None:
+        return self._nodes.get(name)
+
+    def values(self) -> list[NodeView]:
+        return list(self._nodes.values())
+
+
+def node(name: str, *, ready: bool = True, cordoned: bool = False, **fields: Any) -> NodeView:
+    return NodeView(name, ready, None, not cordoned, fields.pop("room", ROOM), tuple(fields.pop("tainted", ())))
+
+
+ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "InPlaceRestart"}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "expected"),
+    [
+        ((node("n1"), node("n2")), {}, {}),
+        ((node("n1"), node("n2", tainted=[GONE])), {}, {"n2": "has the taint karpenter.sh/disrupted"}),
+        ((node("n1"), node("n2", tainted=[Taint("gpu", "", "NoSchedule")])), {}, {}),
+        # A cordoned node is left only if the others could hold the job.
+        ((node("n1", cordoned=True), node("n2")), {}, {"n1": "is cordoned"}),
+        ((node("n1", cordoned=True),), {}, {}),
+        ((node("n1", cordoned=True), node("n2", cordoned=True)), {}, {}),
+        ((node("n1", cordoned=True), node("n2", ready=False)), {}, {}),
+        ((node("n1", cordoned=True), node("n2", room={"cpu": 1000, "pods": 10})), {}, {}),
+        ((node("n1", cordoned=True), node("n2", room={"cpu": 1000, "pods": 10})), ELASTIC, {"n1": "is cordoned"}),
+        ((node("n1", cordoned=True), node("n2", room={})), {}, {"n1": "is cordoned"}),
+        ((node("n1", cordoned=True), node("n2", tainted=[Taint("gpu", "", "NoSchedule")])), {}, {}),
+        (
+            (node("n1", cordoned=True), node("n2", tainted=[GONE])),
+            {},
+            {"n2": "has the taint karpenter.sh/disrupted"},
+        ),
+        (
+            (node("n1", cordoned=True), node("n2", tainted=[Taint("node.kubernetes.io/not-ready", "", "NoSchedule")])),
+            {},
+            {"n1": "is cordoned"},
+        ),
+        ((node("n1"),), {}, {}),  # n2 is deleted: another matter
+    ],
+)
+def test_departures(nodes: tuple[NodeView, ...], spec: dict[str, Any], expected: dict[str, str]) -> None:
+    of = job({"Worker": task(2)}, **spec)
+    assert node_view.departures(Nodes(*nodes), PODS, of, KEYS) == expected
+
+
+def test_departures_are_unknown_without_a_cache() -> None:
+    unread = Nodes(node("n1", cordoned=True), node("n2"))
+    unread.synced = False
+    of = job({"Worker": task(2)})
+    assert node_view.departures(unread, PODS, of, KEYS) == node_view.departures(None, PODS, of, KEYS) == {}
+
+
+def test_leaving_nodes_include_tainted_ones() -> None:
+    nodes = Nodes(node("n1"), node("n2", tainted=[GONE]))
+    assert node_view.leaving(nodes, PODS, KEYS) == {"n2"}
+    assert node_view.leaving(nodes, PODS, ()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"taints": None}, {"taints": "x"}, {"taints": [None, {"effect": "NoSchedule"}, {"key": 7}]}]
+)
+def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
+    assert taints.read(spec) == ()
+    assert node_view.trim({"metadata": {"name": "n1"}, "spec": spec}).taints == ()
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "gpu", "operator": "Exists"}, True),
+        ({"key": "gpu", "value": "a"}, True),
+        ({"key": "gpu", "value": "b"}, False),
+        ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"key": "gpu", "operator": "Gt", "value": "a"}, False),
+        (None, False),
+    ],
+)
+def test_tolerates_all(toleration: Any, tolerated: bool) -> None:
+    spec = {**template()["spec"], "tolerations": [toleration]}
+    assert (
+        taints.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")]) is tolerated
+    )
