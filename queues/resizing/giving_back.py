@@ -55,8 +55,8 @@ class GivingBack:
             return
         self._search = Search(self._room, givers_by_queue, self._shares)
         lines = [self._line(queue) for queue in self._in_order(waiting)]
-        while lines and not self._search.is_tired:
-            lines = [line for line in lines if next(line, False)]
+        while lines:
+            lines = [line for line in lines if not self._search.is_tired and next(line, False)]
 
     @property
     def resizes(self) -> tuple[Resize, ...]:

@@ -15,7 +15,7 @@ from queues.resizing.table import Givers, Table, TableRow, Waiting
 from queues.resizing.victims import Victims
 
 _SEARCHES = 128
-_LOOKS = 4_000
+_LOOKS = 2_000
 """The most searches in one plan, and the most looks at elastic jobs. The waiting jobs behind are served by the next
 plans."""
 
@@ -56,6 +56,8 @@ class Search:
             victims = Victims(self._room, waiting.key)
             if all(self._ask(victims, waiting, row) for row in rows):
                 victims.spare(self._fits_within if rows[0].within_quota else self._fits, waiting)
+                for job, workers in victims.paid:
+                    amounts.increase(self._least_used, job.unit, -workers)
                 return victims.givers
             victims.undo()
         return ()

@@ -15,11 +15,12 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.resizing.givers import Giver
 from queues.resizing.room import Room
+from queues.resizing.values import ElasticJob
 
 W = TypeVar("W")
 Part = Literal["idle", "paid"]
 """What a job gives: its idle growth, or further workers above its least."""
-_Turn = tuple[float, float, int, Giver]
+_Turn = tuple[float, int, Giver]
 
 
 class Tier:
@@ -33,38 +34,63 @@ class Tier:
         givers: Iterable[Giver],
         part: Part,
         may: Callable[[str], bool] = lambda _: True,
-        first: Callable[[str], float] = lambda _: 0.0,
+        first: Callable[[str], float] | None = None,
     ) -> None:
         """`may` returns whether a queue may be asked for one more step. `first` is the order of the queues, the
-        greatest first; it falls while the queue gives, and changes by nothing else.
+        greatest first; it falls while the queue gives, and changes by nothing else. None: they are asked alike.
         """
         self.part: Part = part
         self.may = may
         self._first = first
-        self._turns = [self._turn(giver) for giver in givers if getattr(giver, part)]
-        self.looked_at = len(self._turns)
+        self._turns: dict[str, list[_Turn]] = {}
+        self.looked_at = 0
         """How many jobs were looked at. It bounds the time of a plan."""
-        heapq.heapify(self._turns)
+        for giver in givers:
+            if getattr(giver, part):
+                self._turns.setdefault(self._line(giver), []).append(_turn(giver))
+                self.looked_at += 1
+        for turns in self._turns.values():
+            heapq.heapify(turns)
+        self._lines = [(self._order(line), line) for line in self._turns]
+        heapq.heapify(self._lines)
 
     def next(self) -> Giver | None:
         """Remove and return the job that gives first; None if no job has anything to give."""
-        turns = self._turns
-        while turns:
-            turn = heapq.heappop(turns)
-            giver = turn[-1]
-            if not getattr(giver, self.part):
-                continue
-            if (present := self._turn(giver)) == turn:
+        while self._lines:
+            order, line = heapq.heappop(self._lines)
+            if (present := self._order(line)) != order:
+                heapq.heappush(self._lines, (present, line))
+            elif (giver := self._next_of(self._turns[line])) is not None:
+                heapq.heappush(self._lines, (order, line))
                 return giver
-            heapq.heappush(turns, present)
         return None
 
     def add(self, giver: Giver) -> None:
         """Put a job back that `next` has removed, or that has more to give again."""
-        heapq.heappush(self._turns, self._turn(giver))
+        line = self._line(giver)
+        heapq.heappush(self._turns[line], _turn(giver))
+        heapq.heappush(self._lines, (self._order(line), line))
 
-    def _turn(self, giver: Giver) -> _Turn:
-        return -self._first(giver.job.queue), -giver.fulfilment, -giver.rank, giver
+    def _next_of(self, turns: list[_Turn]) -> Giver | None:
+        while turns:
+            turn = heapq.heappop(turns)
+            giver = turn[-1]
+            if getattr(giver, self.part):
+                if (present := _turn(giver)) == turn:
+                    return giver
+                heapq.heappush(turns, present)
+        return None
+
+    def _line(self, giver: Giver) -> str:
+        """Return the name of the line in which a job gives: that of its queue, if the queues have an order."""
+        return "" if self._first is None else giver.job.queue
+
+    def _order(self, line: str) -> float:
+        return 0.0 if self._first is None else -self._first(line)
+
+
+def _turn(giver: Giver) -> _Turn:
+    return -giver.fulfilment, -giver.rank, giver
 
 
 class Victims:
@@ -80,6 +106,11 @@ class Victims:
     def givers(self) -> list[Giver]:
         """The jobs that give, in the order in which they were asked."""
         return list(dict.fromkeys(giver for giver, _ in self._steps))
+
+    @property
+    def paid(self) -> list[tuple[ElasticJob, int]]:
+        """The workers that are no idle growth, step by step."""
+        return [(giver.job, giver.job.step) for giver, tier in self._steps if tier.part == "paid"]
 
     def take(self, tier: Tier, lacking: Callable[[], Amounts], counts: Callable[[str, str], bool]) -> bool:
         """Take steps of a tier until nothing lacks any more, and return whether that is so.
