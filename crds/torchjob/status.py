@@ -1,12 +1,13 @@
 """The status of a TorchJob.
 
-One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have (`target`)
-and that it hangs (`hang`); the worker writes everything else, and removes both when they are over. The
-status holds all that a rebuild of the queues needs. A worker writes the other fields of `queue` when it sends a job
-back to its queue, in the patch that removes the admission. It removes outdated fields of `queue` when it admits the
-job.
+One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have
+(`target`), and whether it makes steps (`reported`, `hang`). The worker writes everything else, and removes `target` and
+`hang` when they are over. The status holds all that a rebuild of the queues needs. A worker writes the other fields of
+`queue` when it sends a job back to its queue, in the patch that removes the admission. It removes outdated fields of
+`queue` when it admits the job.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -23,11 +24,11 @@ TaskName = Annotated[str, Field(max_length=63)]
 NodeName = Annotated[str, Field(max_length=253)]
 Setback = Annotated[str, Field(max_length=64)]
 """The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
+Run = Annotated[str, Field(max_length=64)]
+"""A digest that is another one after each restart and each resize of the job (`TorchJobStatus.run`)."""
 MOST_AT_ONCE = 1000
 IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
 """The reasons of a `Target`."""
-REPORT, RESTART = "Report", "Restart"
-"""The actions of a `Hang`."""
 _INDEXES = r"[0-9]{1,4}(-[0-9]{1,4})?"
 WorkerIndexes = Annotated[str, Field(max_length=65_536, pattern=f"^{_INDEXES}(,{_INDEXES})*$")]
 """Indexes of workers as numbers and ranges (`crds.torchjob.grant`)."""
@@ -172,18 +173,27 @@ class Resized(LenientModel):
 
 
 class Hang(LenientModel):
-    """The coordinator's finding that the job makes no steps."""
+    """The coordinator's finding that the job, or one pod of it, makes no steps."""
 
     since: Time
-    """The time of the finding."""
-    run: Annotated[str, Field(max_length=64)] = ""
-    """The run of the job that hangs; the finding is void once the job was restarted or resized."""
-    action: Annotated[str, Field(max_length=64)] = REPORT
-    """Report or Restart, as in the spec's `onHang` at that time."""
+    """The time since which no step was made, by the coordinator's clock."""
+    run: Run
+    """The run of the job in which it hangs; the finding is void once the job was restarted or resized."""
     behind: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """The pods with the lowest steps."""
     silent: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
-    """The pods that have not reported while others did."""
+    """The pods that have stopped to report."""
+    blamed: PodName = ""
+    """The pod that alone is to blame, because others go on; empty if there is none."""
+
+
+class Reported(LenientModel):
+    """What the job has reported since its last restart or resize, as the coordinator has noticed it."""
+
+    run: Run
+    """The run of the job; the field is void in another one."""
+    moved: bool = False
+    """Whether a step has been made. Before the first one, `health.firstStepSeconds` count."""
 
 
 class Departure(LenientModel):
@@ -242,6 +252,7 @@ class TorchJobStatus(LenientModel):
     """The number of workers that the coordinator has decided on; a worker removes it when it is over. It is in force
     unless the owner has lowered the number of workers since."""
     resized: Resized | None = None
+    reported: Reported | None = None
     hang: Hang | None = None
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
     """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
@@ -299,6 +310,23 @@ class TorchJobStatus(LenientModel):
     def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
         return self.phase in FINISHED
+
+    @property
+    def run(self) -> str:
+        """The run of the job: a digest of everything after which its training processes start again. While workers
+        join or leave, it is another one than before and after."""
+        size = (self.admission.workers, self.admission.grown) if self.admission is not None else ()
+        restarts = (self.restart_generation, self.restart_count, self.disruptions, self.training_restarts)
+        parts = (self.attempt, *restarts, self.restart_request, *size, self.is_changing_size, *sorted(self.departed))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    @property
+    def is_changing_size(self) -> bool:
+        """Whether workers join or leave, or are about to leave; not while more workers are only waited for."""
+        admission, scaling = self.admission, self.scaling
+        if admission is None or admission.workers is None or scaling is None:
+            return False
+        return scaling.deadline is not None or bool(scaling.victims) or scaling.to < admission.workers
 
     @property
     def victims(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
 from crds.torchjob import checks, demand, size_limits, submission_order
 from crds.torchjob.jobspec import TorchJobSpec
-from crds.torchjob.status import Admission, Target, TorchJobStatus
+from crds.torchjob.status import Admission, Hang, Target, TorchJobStatus
 
 CLOCK_SKEW = 60.0
 """Maximum number of seconds by which the clock of a user's machine may be ahead."""
@@ -91,6 +91,16 @@ class TorchJob(StrictModel):
         if scaling is None or scaling.victims or granted is None or not self.spec.scheduling_policy.checkpoint_seconds:
             return 0
         return int(scaling.since.timestamp()) if max(scaling.to, self.wanted_workers) < granted else 0
+
+    @property
+    def hang(self) -> Hang | None:
+        """The finding that the job hangs; None if there is none, or if it is void.
+
+        It is void in another run of the job, while the job does not run, and once its health is not watched.
+        """
+        hang, is_watched = self.status.hang, self.spec.health.hang_timeout_seconds > 0
+        is_current = hang is not None and self.status.phase == "Running" and hang.run == self.status.run
+        return hang if is_watched and is_current else None
 
     @property
     def pod_measurements(self) -> Mapping[str, Amounts]:

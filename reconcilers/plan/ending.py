@@ -43,9 +43,15 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
     return bool(decisive) and all(map(job_progress.done, decisive))
 
 
-def finish(job: TorchJob, observation: Observation, after: TorchJobStatus, deletion: PodDeletion) -> Plan:
-    """End the job. The services are deleted first, because their existence is not recorded anywhere else. The status is
-    written next, and the pods that prove it are deleted last."""
+def finish(
+    job: TorchJob,
+    observation: Observation,
+    after: TorchJobStatus,
+    deletion: PodDeletion,
+    before: tuple[Action, ...] = (),
+) -> Plan:
+    """End the job, after some other actions. The services are deleted first, because their existence is not recorded
+    anywhere else. The status is written next, and the pods that prove it are deleted last."""
     pods = observation.pods
     to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
     uids = {pod.uid for pod in to_delete}
@@ -53,7 +59,8 @@ def finish(job: TorchJob, observation: Observation, after: TorchJobStatus, delet
     services = delete_all_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
     groups = gangs.delete_groups(observation.groups)
     return Plan(
-        services
+        before
+        + services
         + status.write(job, after, remaining)
         + deletion.delete(to_delete, shorten=True)
         + groups

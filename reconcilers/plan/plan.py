@@ -173,7 +173,7 @@ def _plan_active(
     # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
     recovery = _recovery_context(active, observation, settings, deletion, now).recover()
     if recovery.after is not None and recovery.ended:
-        return ending.finish(job, observation, recovery.after, deletion)
+        return ending.finish(job, observation, recovery.after, deletion, recovery.before)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
     requeue_after = earliest(
         (

@@ -4,7 +4,7 @@ One rule: pure, a ladder. A failure is counted before anything is done about it,
 anything else is created.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -12,12 +12,13 @@ from functools import cached_property, partial
 from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob import restart_requests
 from crds.torchjob.restart_requests import RestartRequest
-from crds.torchjob.status import StageStatus, TorchJobStatus
+from crds.torchjob.status import Hang, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, restarts, status
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
+from reconcilers.plan.health import hangs
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
 from reconcilers.plan.worlds.restarts import WorldRestarts
@@ -72,6 +73,9 @@ class RecoveryContext:
         request = restart_requests.pending_request(self.job)
         if request is not None:
             return self._restart_on_request(request)
+        hang = self.job.hang
+        if hang is not None and self.pods and (handled := self._handle_hang(hang)) is not None:
+            return handled
         if rendezvous.has_no_restart_left(self.job) and not rendezvous.has_succeeded(self.job, self.pods):
             return self._renew_restarts()
         stuck = self.deletion.stuck_pods(self.pods)
@@ -163,6 +167,20 @@ class RecoveryContext:
         after = restart_counts.count_failure(job, verdict, self.pods, now, self.settings)
         return Recovery(after, actions=self._failure_events(after, verdict.message) + self._first_step(after))
 
+    def _handle_hang(self, hang: Hang) -> Recovery | None:
+        """Report a hang, or restart the job or a pod because of it; None if it is reported already."""
+        job, event = self.job, hangs.event(hang)
+        if job.spec.health.on_hang == "Report":
+            after = hangs.report(job, hang)
+            return Recovery(after, before=(event,)) if after is not None else None
+        verdict = hangs.judge(job, hang, self.pods, self.now)
+        if verdict.permanent:
+            ended = status.finish(job, "Failed", verdict.reason, verdict.message, self.now)
+            return Recovery(ended, ended=True, before=(event,))
+        after = hangs.restart(job, verdict, self.pods, self.now, self.settings)
+        actions = self._failure_events(after, verdict.message) + self._first_step(after)
+        return Recovery(after, before=(event,), actions=actions)
+
     def _resume(self) -> Recovery | None:
         """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
 
@@ -181,19 +199,9 @@ class RecoveryContext:
         return Recovery(after, actions=self._first_step(after))
 
     def _failure_events(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
-        before = self.job.status
-        if after.disruptions > before.disruptions:
-            number = f"disruption {after.disruptions}"
-        else:
-            number = f"restart {after.restart_count} of {self.job.spec.backoff_limit}"
-        when = backoff.describe(after, self.settings, self.now)
-        events = [EmitEvent("Restarting", f"{number}: {message}{when}", warning=True)]
-        for node in restart_counts.new_exclusions(self.job.status, after):
-            times = after.node_failures[node]
-            events.append(
-                EmitEvent("NodeExcluded", f"node {node} is avoided: pods failed there {times} times", warning=True)
-            )
-        return tuple(events)
+        """Return the Events about a counted failure."""
+        more = backoff.describe(after, self.settings, self.now)
+        return (_restart_event(self.job, after, message + more), *_exclusion_events(self.job, after))
 
     def _first_step(self, after: TorchJobStatus) -> tuple[Action, ...]:
         """Return the actions that can follow as soon as the failure is counted."""
@@ -283,6 +291,20 @@ def _all_were_there(job: TorchJob, task_type: str) -> bool:
 def is_about_requests(blocker: Blocker | None) -> bool:
     """Return whether the blocker is about a request to recreate containers; pods are replaced instead in that case."""
     return blocker is not None and blocker.reason.startswith(RECREATE_REQUESTS.kind)
+
+
+def _restart_event(job: TorchJob, after: TorchJobStatus, message: str) -> EmitEvent:
+    number = f"restart {after.restart_count} of {job.spec.backoff_limit}"
+    if after.disruptions > job.status.disruptions:
+        number = f"disruption {after.disruptions}"
+    return EmitEvent("Restarting", f"{number}: {message}", warning=True)
+
+
+def _exclusion_events(job: TorchJob, after: TorchJobStatus) -> Iterator[EmitEvent]:
+    """Yield an Event for each node that is avoided from now on."""
+    for node in restart_counts.new_exclusions(job.status, after):
+        message = f"node {node} is avoided: pods failed there {after.node_failures[node]} times"
+        yield EmitEvent("NodeExcluded", message, warning=True)
 
 
 def _uids_to_delete(actions: Iterable[Action]) -> set[str]:

@@ -31,7 +31,11 @@ def count_failure(
     paused = job.status.model_copy(update=_pause(job, verdict, settings, now))
     updated = job.model_copy(update={"status": paused})
     message = verdict.message + backoff.describe(paused, settings, now)
-    after = _restart_job(updated, message, now) if verdict.whole else _restart_pods(updated, verdict.marks, pods)
+    after = (
+        _restart_job(updated, message, now, verdict.reason)
+        if verdict.whole
+        else _restart_pods(updated, verdict.marks, pods)
+    )
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _count_node_failure(after.node_failures, verdict.node)
     avoided = (node for node, times in failures.items() if times >= settings.node_failures)
@@ -91,8 +95,8 @@ def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     )
 
 
-def _restart_job(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    after = status.enter(job, "Admitted", "Restarting", message, now)
+def _restart_job(job: TorchJob, message: str, now: datetime, reason: str = "Restarting") -> TorchJobStatus:
+    after = status.enter(job, "Admitted", reason, message, now)
     number = job.status.restart_generation + 1
     return after.model_copy(update={"restart_generation": number, "replacing": (), "training_restarts": 0})
 

@@ -165,11 +165,12 @@ class Restarts:
         return tuple(DeleteObject(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
 
     def can_restart(self, pod: PodView) -> bool:
-        """Return whether a pod's containers can be restarted in place.
+        """Return whether a pod's containers can be restarted in place, and are to be.
 
         The pod's node has to start again what a request ends. If it does not, no container of the pod would be left.
         """
-        is_up = pod.started and pod.node not in self.deletion.dead and pod.uid not in self.leaving
+        is_going = pod.uid in self.leaving or pod.uid in self.job.status.replacing
+        is_up = pod.started and pod.node not in self.deletion.dead and not is_going
         return is_up and (
             self.settings.in_place == "local" or (self.settings.in_place == "kruise" and self._is_self_healing(pod))
         )

@@ -18,6 +18,8 @@ from crds.torchjob.status import Admission, PodMeasurements, QueueStatus, TaskSt
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
+from reconcilers.plan.health import finding
+from reconcilers.plan.health.finding import HANGING
 from reconcilers.pods import static_world
 from reconcilers.values import Action, Blocker, WriteStatus
 from reconcilers.views.pod_view import PodView
@@ -39,8 +41,11 @@ NAMESPACE_QUOTA = "NamespaceQuota"
 """Reason: a ResourceQuota of the namespace has no room for the job's pods. They are being deleted, and the job gives
 its resources back."""
 SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
-NOT_BLOCKED = ("Admitted", "Running", "Restarting", *LEAVING)
+NOT_BLOCKED = ("Admitted", "Running", "Restarting", HANGING, *LEAVING)
 """The reasons of the condition Admitted under which the job is not blocked."""
+
+RUNNING = "every task has its minimum of running pods"
+"""The message of a running job."""
 
 LONGEST_BACKOFF = 3600.0
 """The longest wait, in seconds, of a job that did not run in time."""
@@ -111,7 +116,7 @@ def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
 
 def mark_running(job: TorchJob, now: datetime) -> TorchJobStatus:
     """Return the status of a running job, in which every task has its minimum: the history of its wait is dropped."""
-    after = enter(job, "Running", "Running", "every task has its minimum of running pods", now)
+    after = enter(job, "Running", "Running", RUNNING, now)
     return after.model_copy(update={"queue": None})
 
 
@@ -303,7 +308,7 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
     counted = after.model_copy(update={"task_statuses": counts})
-    changed = patch_from(job.status, counted)
+    changed = patch_from(job.status, finding.settle(job, counted, RUNNING))
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
 
 
