@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import orjson
 
-from coordinator.cache import job_waits, pod_grace, worker_counts
+from coordinator.cache import job_health, job_waits, pod_grace, worker_counts
+from coordinator.cache.job_health import JobHealth
 from coordinator.cache.job_waits import WaitState
 from coordinator.cache.worker_counts import WorkerCounts
 from crds import integers, labels, owners, timestamps
@@ -25,6 +26,7 @@ from crds.torchjob.size_limits import LargeObject
 from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
+from reconcilers.views import pod_outcome
 
 FINISHED_PODS = ("Succeeded", "Failed")
 MOST_CONTAINERS = 16
@@ -87,6 +89,8 @@ class JobView:
     """How long the job holds room; None: without a limit."""
     workers: WorkerCounts | None = None
     """None if the job is admitted with all of its workers and never resized."""
+    health: JobHealth | None = None
+    """None if the steps of the job are not watched."""
 
     @property
     def least_charge(self) -> Amounts:
@@ -145,6 +149,8 @@ class PodView:
     """The node that it is bound to."""
     placed: bool = True
     """Whether the pod takes room of a node: it is bound to one, or runs."""
+    running: bool = False
+    """Whether the main container of a job's pod runs, and the pod is not being deleted."""
     demand: Amounts
     """The requests of the pod; empty for a foreign pod that is on no node."""
 
@@ -215,6 +221,7 @@ def job_view(manifest: Manifest) -> JobView:
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
         workers=worker_counts.of(job),
+        health=job_health.of(job),
     )
 
 
@@ -270,8 +277,17 @@ def pod_view(manifest: Manifest) -> PodView:
         node=sys.intern(node),
         placed=placed,
         deleting=deleting,
+        running=job is not None and phase == "Running" and not deleting and _runs(manifest),
         demand=_demand(manifest) if node or job is not None else NOTHING,
     )
+
+
+def _runs(manifest: Manifest) -> bool:
+    """Return whether the main container of a running pod has not ended for good."""
+    try:
+        return pod_outcome.effective_phase(manifest) == "Running"
+    except (KeyError, TypeError, AttributeError, ValueError):  # no node reports such a status
+        return True
 
 
 def foreign_view(manifest: Manifest) -> ForeignView:

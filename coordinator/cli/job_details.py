@@ -55,6 +55,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
         "tasks": _tasks(item, job_context),
         "restarts": _restarts(item) | _backoff(item, job_context),
         "excludedNodes": list(status.get("excludedNodes") or ()),
+        "hang": status.get("hang"),
         "events": [_event(event) for event in _newest(job_context.events)],
         "notes": list(job_context.notes),
     }

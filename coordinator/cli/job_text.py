@@ -35,6 +35,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     yield "Queue", document["queue"]
     yield "Phase", document["phase"]
+    if document["hang"]:
+        yield "Hangs", text.describe_hang(document["hang"])
     if document["waits"]:
         yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
     if document.get("size"):

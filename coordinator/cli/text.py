@@ -11,7 +11,9 @@ from coordinator.cli import columns, job_growth, output
 from coordinator.query.documents import Document
 from crds import timestamps
 from crds.torchjob.conditions import FINISHED
+from crds.torchjob.status import Hang
 from kube.api import Manifest
+from reconcilers.plan.health import finding
 
 LABEL = 14
 
@@ -54,8 +56,15 @@ def describe_settled(
     reason = _condition(status, "Admitted") or "the job holds room"
     message = f"admitted at {since}, attempt {admission.get('attempt')}: {reason}"
     code = blockers[0]["reason"] if blockers else phase or "Admitted"
+    if phase == "Running" and status.get("hang"):
+        code, message = "Hanging", f"{message}; {describe_hang(status['hang'])}"
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
     return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
+
+
+def describe_hang(hang: Document) -> str:
+    """Return the sentence about a hang in the status of a job, as its condition and its Event have it."""
+    return finding.describe(Hang.model_validate(hang))
 
 
 def describe_waiting(item: Manifest, place: Document) -> Document:

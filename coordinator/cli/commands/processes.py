@@ -6,12 +6,15 @@ One rule: a stop signal drains. The process finishes or returns the work it has 
 import logging
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import click
 
 from coordinator.cli.session import Session, pass_session, start_log
+from coordinator.health.health_writer import HealthWriter
 from coordinator.http import report_port, server
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
@@ -73,11 +76,13 @@ def coordinator(session: Session, health_port: int | None) -> None:
         rebuilt=gc_tuning.freeze_objects,
     )
     reports = connection.connect(settings.redis_url, client_name="torchq-reports")
+    health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
     with (
         server.serving(coordinator, settings.health_port, _queries(coordinator)),
-        report_port.serving(coordinator, _report_key(settings), RedisReports(reports)),
+        report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
     ):
-        _serve(coordinator, _status_writer(session, coordinator), session.cluster.close)
+        health.is_open = lambda: port != 0
+        _serve(coordinator, [_status_writer(session, coordinator), coordinator.reasons, health], session.cluster.close)
 
 
 def _report_key(settings: Settings) -> ReportKey | None:
@@ -106,18 +111,21 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
     )
 
 
-def _serve(coordinator: Coordinator, writer: QueueStatusWriter, close: Callable[[], None]) -> None:
+class _Writer(Protocol):
+    """What writes statuses in a thread of its own."""
+
+    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
+        """Write while this process leads, until stopped."""
+
+
+def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:
     """Run until a stop signal. `close` ends all waits for the API server. The main thread only waits: a signal handler
     may interrupt it anywhere, and must not block on a lock of a working thread."""
     stop = Stop()
     stop.listen()
-    with ThreadPoolExecutor(4, thread_name_prefix="desk") as pool:
-        futures = [
-            pool.submit(coordinator.run),
-            pool.submit(writer.run, coordinator.stop, lambda: coordinator.leadership.leading),
-            pool.submit(coordinator.reasons.run, coordinator.stop, lambda: coordinator.leadership.leading),
-            pool.submit(coordinator.targets.run, coordinator.stop),
-        ]
+    with ThreadPoolExecutor(2 + len(writers), thread_name_prefix="desk") as pool:
+        futures = [pool.submit(coordinator.run), pool.submit(coordinator.targets.run, coordinator.stop)]
+        futures += [pool.submit(each.run, coordinator.stop, lambda: coordinator.leadership.leading) for each in writers]
         try:
             while not (stop() or any(future.done() for future in futures)):
                 stop.pause(PAUSE_SECONDS)

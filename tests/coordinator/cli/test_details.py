@@ -323,6 +323,18 @@ def test_why_prints_the_problem_of_the_last_try_of_a_job_that_waits_again() -> N
     assert "last try" not in cli_text.format_why(cli_text.describe_waiting(found, {"state": "absent"}))
 
 
+def test_show_and_why_say_that_a_running_job_hangs() -> None:
+    hang = {"since": NOW, "run": "1", "behind": ["train-worker-1"], "silent": ["train-worker-0", "train-worker-1"]}
+    lists = "furthest behind: train-worker-1; silent: train-worker-0, train-worker-1"
+    sentence = f"no pod makes a step since {NOW}; {lists}"
+    show, why = shown(item(phase="Running", hang=hang), datetime(2026, 1, 1, tzinfo=UTC))
+    assert f"Hangs:      {sentence}\n" in show
+    assert "does not wait: Hanging" in why
+    assert sentence in why
+    calm = shown(item(phase="Running"), datetime(2026, 1, 1, tzinfo=UTC))
+    assert not any("Hang" in text for text in calm)
+
+
 def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
     until = {"restartNotBefore": "2026-01-01T00:01:00Z", "restartCount": 3}
     return item(**until, **({"backingOff": list(pods)} if pods else {}), **status)

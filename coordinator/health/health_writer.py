@@ -1,0 +1,158 @@
+"""The watch over the steps of all jobs whose health is watched, and what their statuses say about it.
+
+One rule: it only reads reports and writes statuses, in a thread of its own; what follows from a hang, workers decide.
+Everything that it remembers is lost with the leadership, and the time begins anew (`coordinator.health.step_watch`).
+
+A status is written with the resourceVersion of the job that was judged, so that a job that has changed since is judged
+again. The hang of an earlier run is no hang: whoever writes the next run removes it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator.cache.job_health import JobHealth
+from coordinator.cache.views import JobView
+from coordinator.cache.watches import Watches
+from coordinator.health import hang_verdict, step_watch
+from coordinator.health.hang_verdict import HangVerdict
+from coordinator.health.step_watch import Look, StepWatch
+from coordinator.reports.store import ReportReader
+from coordinator.reports.values import JobReports
+from crds.api_resources import TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob.status import MOST_AT_ONCE, Hang
+from kube import errors
+from kube.api import Cluster
+from queues.errors import QueueError
+from queues.redis.log_throttle import OutageLog
+from queues.store import QueueReader
+
+LOOK_SECONDS = 5.0
+"""The seconds between two looks."""
+MOST_WRITES = 100
+"""The most statuses that are written after one look; the others are written after the next ones."""
+UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Forbidden)
+"""The errors after which no other write is tried until the next look."""
+ALL = "the health of jobs"
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HealthWriter:
+    """The watched jobs of one leader. One thread uses it."""
+
+    cluster: Cluster
+    watches: Watches
+    store: QueueReader
+    reports: ReportReader
+    is_open: Callable[[], bool] = lambda: True
+    """Returns whether reports can arrive."""
+    clock: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+    _last: Look | None = None
+    _watched: dict[JobKey, StepWatch] = field(default_factory=dict)
+    _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
+
+    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
+        """Look and write while this process leads, until stopped."""
+        while not stop.wait(LOOK_SECONDS):
+            if not (leading() and self.watches.synced):
+                self.forget()
+                continue
+            try:
+                self.look()
+            except Exception as error:
+                self.forget()
+                self.watches.errors.record(ALL, error)
+            else:
+                self.watches.errors.clear(ALL)
+
+    def forget(self) -> None:
+        """Forget everything: whoever looks next begins anew."""
+        self._last, self._watched = None, {}
+
+    def look(self) -> int:
+        """Look at the reports of all watched jobs once; return how many statuses were written."""
+        jobs = {job.key: job for job in self._jobs()}
+        found = self._read(list(jobs)) if jobs and self.is_open() else None
+        if found is None:
+            self.forget()
+            return 0
+        look, reports = found
+        before = self._watched if look.continues(self._last) else {}
+        self._last = look
+        self._watched = {key: self._watch(job, before.get(key), reports.get(key), look) for key, job in jobs.items()}
+        return self._write_all(jobs, look.at)
+
+    def _jobs(self) -> Iterator[JobView]:
+        """Yield the jobs that may make steps now."""
+        for job in self.watches.jobs.values():
+            if job.health is not None and job.health.run:
+                yield job
+
+    def _read(self, keys: list[JobKey]) -> tuple[Look, dict[JobKey, JobReports]] | None:
+        """Return the reports of jobs; None if they cannot be read. The epoch is read last: if it is that of the look
+        before, Redis was not flushed until the reports were read."""
+        try:
+            reports = self.reports.read(keys)
+            return Look(self.elapsed(), self.store.epoch()), reports
+        except QueueError as error:
+            log.debug("health: %s", error)
+            return None
+
+    def _watch(self, job: JobView, before: StepWatch | None, reports: JobReports | None, look: Look) -> StepWatch:
+        assert job.health is not None
+        running = [pod.name for pod in self.watches.job_pods(job.key) if pod.running and pod.attempt == job.attempt]
+        told = reports.pods if reports is not None else {}
+        return step_watch.look(before, job.health.run, running, told, job.health.reported, look.at)
+
+    def _write_all(self, jobs: dict[JobKey, JobView], now: float) -> int:
+        """Judge all jobs, and write the statuses that differ; return how many were written."""
+        written, may_write = 0, True
+        for key, job in jobs.items():
+            assert job.health is not None
+            watch = self._watched[key]
+            verdict = hang_verdict.judge(watch, job.health.rules, now)
+            changes = self._changes(job.health, watch, verdict)
+            self._watched[key] = replace(watch, hung=verdict is not None)
+            if changes and may_write and written < MOST_WRITES:
+                may_write = self._write(job, changes)
+                written += may_write
+        return written
+
+    def _changes(self, health: JobHealth, watch: StepWatch, verdict: HangVerdict | None) -> dict[str, Any]:
+        """Return the fields of the status that do not say what was found."""
+        changes: dict[str, Any] = {}
+        known = health.reported if health.reported is not None and health.reported.run == watch.run else None
+        if known != watch.reported:
+            changes["reported"] = watch.reported.manifest() if watch.reported is not None else None
+        if health.hang is None and verdict is not None:
+            changes["hang"] = self._hang(watch, verdict).manifest()
+        elif health.hang is not None and hang_verdict.is_over(watch, health.hang, verdict):
+            changes["hang"] = None
+        return changes
+
+    def _hang(self, watch: StepWatch, verdict: HangVerdict) -> Hang:
+        since = datetime.fromtimestamp(self.clock() - verdict.seconds, UTC)
+        behind, silent = verdict.behind[:MOST_AT_ONCE], verdict.silent[:MOST_AT_ONCE]
+        return Hang(since=since, run=watch.run, behind=behind, silent=silent, blamed=verdict.blamed)
+
+    def _write(self, job: JobView, changes: dict[str, Any]) -> bool:
+        """Write into the status of one job; return whether others may be written."""
+        key, patch = job.key, {"status": changes}
+        try:
+            self.cluster.patch(
+                TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
+            )
+            self._refused.report_recovery()
+        except UNAVAILABLE_ERRORS as error:
+            self._refused.report_failure(error)
+            return False
+        except errors.ClusterError as error:  # the job has changed, and is judged again at the next look
+            log.debug("health of %s: %s", key, error)
+        return True

@@ -1,0 +1,157 @@
+"""The watch over the steps that the pods of one running job report, by one leader without a break.
+
+One rule: pure. Times are monotonic times of the leader alone. The times and the steps of reports are only compared with
+those of the look before, so that no clock of a pod or of Redis can make a job hang, however it is set.
+
+    the time of a watch begins anew              how that is noticed
+    the job is restarted, resized or suspended   its run is another one, or it is not Running (`JobHealth.run`)
+    a pod joins the others, or is replaced       a pod runs that did not run at the look before
+    Redis is flushed, another process leads      the store has another epoch
+    the leader, Redis or the door for reports    two looks are more than LONGEST_BREAK apart
+    could not be reached
+
+    the limit                                    its default (`crds.torchjob.jobspec.Health`)
+    hangTimeoutSeconds                           0: never
+    firstStepSeconds, until a step has moved     7200
+    since the pods run
+
+That pods have reported, and that a step has moved, since the last restart or resize is in the job's status, so that a
+leader or a Redis that comes later knows it too. Only the time begins anew there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from coordinator.reports.values import PodReport
+from crds.torchjob.status import Reported
+
+LONGEST_BREAK = 30.0
+"""The longest time between two looks, in seconds. After a longer one nobody knows what was reported meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One reading of the reports."""
+
+    at: float
+    """The monotonic time of the leader."""
+    epoch: int
+    """The epoch of the store after the reading; 0 if the store is lost."""
+
+    def continues(self, before: "Look | None") -> bool:
+        """Return whether the looks belong to one watch without a break."""
+        is_same = before is not None and before.epoch == self.epoch != 0
+        return is_same and before is not None and 0.0 <= self.at - before.at <= LONGEST_BREAK
+
+
+@dataclass(frozen=True, slots=True)
+class PodSteps:
+    """What is known about the reports of one running pod."""
+
+    last: PodReport
+    has_reported: bool
+    """Whether a report came since the run began. An older one may be of a pod with the same name."""
+    has_moved: bool
+    """Whether its step has moved since then."""
+    heard: float
+    """When the last report was noticed, or the watch began."""
+    moved: float
+    """When it was noticed that the step had moved, or the watch began."""
+    left: float | None = None
+    """When it was first noticed after that that another pod had gone on; None if none has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepWatch:
+    """What is known about the steps of one job in one run."""
+
+    run: str
+    began: float
+    running: frozenset[str]
+    """The names of the pods that run."""
+    has_reported: bool = False
+    """Whether a pod has reported since the run began."""
+    has_moved: bool = False
+    """Whether a step has moved since then."""
+    moved: float = 0.0
+    """When it was last noticed that a step had moved, or the watch began."""
+    is_resumed: bool = False
+    """Whether steps had moved in this run before the watch began."""
+    pods: Mapping[str, PodSteps] = field(default_factory=dict)
+    """The running pods of which there is a report, by name."""
+    hung: bool = False
+    """Whether the job was found to hang at the look before."""
+
+    @property
+    def reporters(self) -> dict[str, PodSteps]:
+        """The pods that have reported since the run began."""
+        return {name: pod for name, pod in self.pods.items() if pod.has_reported}
+
+    @property
+    def reported(self) -> Reported | None:
+        """What the status of the job should say; None if no pod has reported since the run began."""
+        return Reported(run=self.run, moved=self.has_moved) if self.has_reported else None
+
+
+def look(
+    before: StepWatch | None,
+    run: str,
+    running: Iterable[str],
+    reports: Mapping[str, PodReport],
+    known: Reported | None,
+    now: float,
+) -> StepWatch:
+    """Return the watch after one more look; `before` is None if nobody has watched the job without a break.
+
+    `known` is what the status of the job says about its reports.
+    """
+    names = frozenset(running)
+    present = {name: report for name, report in reports.items() if name in names}
+    if before is None or before.run != run:
+        return _begin(run, names, present, known if known is not None and known.run == run else None, now)
+    if not names <= before.running:
+        return _begin(run, names, present, None, now)
+    pods = {name: pod for name, pod in before.pods.items() if name in names}
+    pods = _leave(pods | {name: _hear(before, name, report, now) for name, report in present.items()}, now)
+    return replace(
+        before,
+        running=names,
+        has_reported=before.has_reported or any(pod.has_reported for pod in pods.values()),
+        has_moved=before.has_moved or any(pod.has_moved for pod in pods.values()),
+        moved=max((before.moved, *(pod.moved for pod in pods.values()))),
+        pods=pods,
+    )
+
+
+def _begin(
+    run: str, names: frozenset[str], present: Mapping[str, PodReport], known: Reported | None, now: float
+) -> StepWatch:
+    """Begin a watch. The reports that are there already count only if the status says that they are of this run."""
+    has_reported, has_moved = known is not None, known is not None and known.moved
+    pods = {name: PodSteps(report, has_reported, has_moved, now, now) for name, report in present.items()}
+    return StepWatch(run, now, names, has_reported, has_moved, now, is_resumed=has_moved, pods=pods)
+
+
+def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodSteps:
+    """Return what is known of a pod after a look. Its first report in a run is no step: it may say where it goes on."""
+    pod = watch.pods.get(name)
+    if pod is not None and _mark(report) == _mark(pod.last):
+        return pod
+    if pod is None or not pod.has_reported:
+        return PodSteps(report, has_reported=True, has_moved=watch.is_resumed, heard=now, moved=now)
+    if _mark(report)[1:] == _mark(pod.last)[1:]:
+        return replace(pod, last=report, heard=now)
+    return PodSteps(report, has_reported=True, has_moved=True, heard=now, moved=now)
+
+
+def _leave(pods: Mapping[str, PodSteps], now: float) -> dict[str, PodSteps]:
+    """Return the pods after a look, where those that stand are left by the others if one of these has gone on."""
+    has_stepped = any(pod.has_moved and pod.moved == now for pod in pods.values())
+    return {
+        name: replace(pod, left=now) if has_stepped and pod.moved < now and pod.left is None else pod
+        for name, pod in pods.items()
+    }
+
+
+def _mark(report: PodReport) -> tuple[float, float, int]:
+    return report.at, report.moved_at, report.step
