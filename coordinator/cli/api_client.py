@@ -23,6 +23,7 @@ from coordinator.leader.election import API_ANNOTATION
 from coordinator.query.documents import Document
 from coordinator.query.queries import IDENTITY, UNKNOWN_PREFIX, Queries, StoreQueries, UnknownObject, parse_document
 from coordinator.rbac.permissions import LEASE, SERVICE
+from coordinator.reports.store import RedisReports
 from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors, hosts
@@ -70,6 +71,11 @@ class RemoteQueries:
         namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
         return parse_document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
 
+    def reports(self, key: JobKey) -> Document:
+        """Return what the pods of a job have reported."""
+        namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
+        return parse_document(self.fetch(f"/v1/jobs/{namespace}/{name}/report?uid={uid}"))
+
     def status(self) -> Document:
         """Return the numbers of the coordinator, the workers and the queues."""
         return parse_document(self.fetch("/v1/status"))
@@ -81,7 +87,7 @@ def find(session: Session) -> Queries:
     settings = session.settings
     if session.resolved_settings.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis_url, client_name="torchq-reader")
-        return StoreQueries(RedisStore(redis), lambda: stats.read(redis), settings.rules)
+        return StoreQueries(RedisStore(redis), lambda: stats.read(redis), settings.rules, reports=RedisReports(redis))
     return RemoteQueries(coordinator(session))
 
 

@@ -1,11 +1,15 @@
-"""The reading of the objects around a job: its pods, the pod groups of its gang, its last events.
+"""The reading of the objects around a job: its pods, the pod groups of its gang, its last events, its reports.
 
 One rule: this module only reads. An object that is forbidden or missing becomes a note, and the rest is shown
 nevertheless.
 """
 
-from coordinator.cli import in_place, output
+from collections.abc import Iterable
+
+from coordinator.cli import api_client, in_place, job_ref, output
 from coordinator.cli.job_details import JobContext
+from coordinator.cli.session import USER_ERRORS, Session
+from coordinator.query.documents import Document
 from crds import labels, owners
 from crds.api_resources import EVENTS, PODS, RESOURCE_QUOTAS
 from crds.torchjob import resource_quota
@@ -16,6 +20,9 @@ from kube import errors
 from kube.api import Manifest
 from kube.client import KubernetesCluster
 from reconcilers.views.pod_group_view import GroupReader
+
+REPORT_VARIABLE = "TORCHQ_REPORT_URL"
+"""The variable of pods that can report."""
 
 
 def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> JobContext:
@@ -81,3 +88,18 @@ def _judge(reader: GroupReader, group: GroupView) -> GroupView:
         return reader.judge(group)
     except errors.Forbidden:
         return group
+
+
+def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> Document:
+    """Return what the pods of a job have reported, which a coordinator knows; empty if they cannot report."""
+    if not any(map(_can_report, pods)):
+        return {}
+    try:
+        return api_client.find(session).reports(job_ref.key(item))
+    except USER_ERRORS as error:
+        return {"unknown": str(error)}
+
+
+def _can_report(pod: Manifest) -> bool:
+    containers = pod["spec"].get("containers") or ()
+    return any(variable.get("name") == REPORT_VARIABLE for each in containers for variable in each.get("env") or ())

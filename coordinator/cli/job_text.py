@@ -43,6 +43,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "Workers", job_growth.format_size(document["size"])
     if document.get("workers"):
         yield "More" if document.get("size") else "Workers", job_growth.format_rest(document["workers"])
+    if training := _training(document.get("training") or {}):
+        yield "Training", training
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"
@@ -55,6 +57,19 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "Charge", ", ".join(f"{name}={amount}" for name, amount in admission.get("charge", {}).items())
     if document["gangScheduler"]:
         yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
+
+
+def _training(reports: Document) -> str:
+    """Format how far a job is; empty if it has reported nothing."""
+    if "unknown" in reports:
+        return f"unknown: {reports['unknown']}"
+    if "step" not in reports:
+        return ""
+    speeds = (("stepsPerSecond", "steps/s"), ("samplesPerSecond", "samples/s"))
+    parts = [f"{reports[name]:.4g} {unit}" for name, unit in speeds if name in reports]
+    pods = len(reports["pods"])
+    last = f"last report at {reports['reportedAt']} ({pods} pod{'s' if pods != 1 else ''})"
+    return ", ".join([f"step {reports['step']} since {reports['since']}", *parts, last])
 
 
 def _restarts(restarts: Document) -> str:

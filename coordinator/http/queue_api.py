@@ -5,6 +5,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/queues                      every queue: settings, figures, first job
     /v1/queues/NAME                 one queue
     /v1/jobs/NAMESPACE/NAME/why     position of a job and why it waits; ?uid= asks for the job of that uid only
+    /v1/jobs/NAMESPACE/NAME/report  what the pods of a job have reported last; ?uid= as above
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
     /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
@@ -35,7 +36,9 @@ from queues.values import Entry
 LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
-KNOWN_PATHS = "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why, /v1/scale/plan or /v1/status"
+KNOWN_PATHS = (
+    "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan or /v1/status"
+)
 
 
 class InvalidQuery(ValueError):
@@ -92,6 +95,8 @@ class QueueApi:
                 return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "scale", "plan"]:
                 return self.scale_plan()
+            case ["v1", "jobs", namespace, name, "report"]:
+                return self._reports(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
                 return self._status()
         raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
@@ -113,6 +118,12 @@ class QueueApi:
             is_too_large = document.get("code") == "ExceedsQuota"
             return document | (self._with_limits(supposition.describe_too_large, job) if is_too_large else {})
         return document | self._absent(job) if document["state"] == "absent" else document
+
+    def _reports(self, namespace: str, name: str, uid: str) -> Document:
+        job = self.find(namespace, name)
+        if job is None or uid not in ("", job.key.uid):
+            raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}")
+        return self.queries.reports(job.key)
 
     def _absent(self, job: JobView) -> Document:
         """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""

@@ -4,12 +4,13 @@ One rule: queries only read. The picker itself makes the forecasts, and they cha
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from coordinator.errors import CoordinatorError
-from coordinator.query import documents
+from coordinator.query import documents, report_documents
 from coordinator.query.documents import Document
+from coordinator.reports.store import ReportReader
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.picking import forecast, read_depth
@@ -50,6 +51,9 @@ class Queries(Protocol):
         """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
         position and why they wait."""
 
+    def reports(self, key: JobKey) -> Document:
+        """Return what the pods of a job have reported (`coordinator.query.report_documents`)."""
+
     def status(self) -> Document:
         """Return the numbers of dispatch and of the queues."""
 
@@ -75,15 +79,19 @@ class StoreQueries:
         policies: Callable[[], Mapping[str, str]] = no_policies,
         clock: Callable[[], float] = time.time,
         idle_usage: Callable[[], Mapping[str, Amounts]] = no_idle_usage,
+        reports: ReportReader | None = None,
+        pods: Callable[[JobKey], Collection[str]] = lambda _: (),
     ) -> None:
-        """Create queries on a store. `policies` returns the stop policies of queues, and `idle_usage` what idle growth
-        uses of each queue, where they are known."""
+        """Create queries on a store. `policies` returns the stop policies of queues, `idle_usage` what idle growth uses
+        of each queue, and `pods` the names of the pods of a job, where they are known."""
         self._store = store
         self._stats = stats
         self._rules = rules
         self._policies = policies
         self._clock = clock
         self._idle_usage = idle_usage
+        self._reports = reports
+        self._pods = pods
         self._snapshots = SnapshotCache(store, clock)
 
     def queues(self) -> list[Document]:
@@ -140,6 +148,11 @@ class StoreQueries:
         picks = self._snapshots.forecast(self._rules, FORECAST_PICKS, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
+
+    def reports(self, key: JobKey) -> Document:
+        """See `Queries`."""
+        found = self._reports.read([key]) if self._reports is not None else {}
+        return report_documents.describe(found.get(key), self._pods(key))
 
     def status(self) -> Document:
         """See `Queries`."""

@@ -112,8 +112,11 @@ def show(session: Session, name: str, form: str | None) -> None:
     pods and the last events."""
     item = job_ref.find(session, name)
     job_context = surroundings.read(session.cluster, item, embedded=session.target.data is not None)
-    document = job_details.describe(item, job_context)
-    document |= {"workers": job_growth.read(session, item), "size": job_growth.size_of(item)}
+    document = job_details.describe(item, job_context) | {
+        "workers": job_growth.read(session, item),
+        "size": job_growth.size_of(item),
+        "training": surroundings.read_reports(session, item, job_context.pods),
+    }
     if form:
         output.print_document({**item, "details": document}, form)
     else:

@@ -108,6 +108,8 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         coordinator.settings.rules,
         lambda: server.stop_policies(coordinator),
         idle_usage=lambda: server.idle_usage(coordinator),
+        reports=RedisReports(redis),
+        pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
     )
 
 

@@ -15,6 +15,7 @@ from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import API_ANNOTATION
 from coordinator.query.queries import StoreQueries, UnknownObject
 from coordinator.rbac.permissions import LEASE
+from coordinator.reports.values import ArrivedReport, Report
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -24,9 +25,11 @@ from queues import errors
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from queues.values import Entry
+from tests.doubles.memory_reports import MemoryReports
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support import ports
+from tests.support.clock import Clock
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, task
 from tests.support.queues.builders import entries, key, spec
@@ -41,6 +44,7 @@ class Store(MemoryStore):
     """A store that can be made unreachable."""
 
     away = False
+    reports: MemoryReports
 
     def snapshot(self, *arguments: Any, **options: Any) -> Any:
         if self.away:
@@ -51,6 +55,7 @@ class Store(MemoryStore):
 @pytest.fixture
 def store() -> Store:
     store = Store(lambda *_: None)
+    store.reports = MemoryReports(Clock())
     store.rebuild(1, [], [*entries("a", 3), *entries("b", 1)])
     store.configure([spec("a", 3), spec("b")], None)
     return store
@@ -73,8 +78,8 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 
 @contextmanager
 def answering(desk: Coordinator, store: Store) -> Iterator[int]:
-    usage = {"idle_usage": lambda: server.idle_usage(desk)}
-    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **usage)
+    more = {"idle_usage": lambda: server.idle_usage(desk), "reports": store.reports}
+    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **more)
     with server.serving(desk, server.ANY_PORT, reading) as port:
         yield port
 
@@ -176,6 +181,21 @@ def test_why_finds_a_job_by_name_without_its_uid(
     store.put([Entry(key=JobKey(namespace, "train", made["uid"]), queue="a", submitted=1.0, demand={"jobs": 1})])
     desk.watches.jobs.wait_for(int(made["resourceVersion"]), 10)
     assert fetch(desk, f"/v1/jobs/{namespace}/train/why")["position"] == 1
+
+
+def test_reports_are_those_of_a_job_that_exists(
+    desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
+    desk.watches.jobs.wait_for(int(made["resourceVersion"]), 10)
+    path = f"/v1/jobs/{namespace}/train/report"
+    assert fetch(desk, path) == {"pods": []}
+    key = JobKey(namespace, "train", made["uid"])
+    store.reports.keep([ArrivedReport(job=key, report=Report(pod="train-worker-0", step=7))])
+    assert fetch(desk, f"{path}?uid={key.uid}")["step"] == 7
+    for absent in (f"{path}?uid=another", f"/v1/jobs/{namespace}/nobody/report"):
+        with pytest.raises(UnknownObject, match="there is no job"):
+            fetch(desk, absent)
 
 
 # Commands.

@@ -406,3 +406,27 @@ def test_the_size_of_a_job_names_what_its_owner_wants_and_what_is_idle_growth(
     item["status"] = {"phase": "Running", "admission": {**ADMISSION, **counts}, **status}
     size = job_growth.size_of(item)
     assert (job_growth.format_size(size) if size else "") == text
+
+
+def test_job_show_tells_how_far_the_training_is() -> None:
+    item = manifest("train") | {"status": {"phase": "Running"}}
+    item["metadata"] |= {"namespace": "team", "uid": "u1", "creationTimestamp": NOW}
+    reports = {
+        "step": 1200,
+        "since": NOW,
+        "stepsPerSecond": 2.12345,
+        "samplesPerSecond": 134.0,
+        "reportedAt": "2026-01-01T00:00:09Z",
+        "pods": [{}, {}],
+    }
+
+    def shown(training: dict[str, Any]) -> list[str]:
+        document = job_details.describe(item, JobContext()) | {"training": training}
+        return [line for line in job_text.format_job(item, document, ()).splitlines() if line.startswith("Training")]
+
+    speeds = "2.123 steps/s, 134 samples/s"
+    assert shown(reports) == [
+        f"Training:   step 1200 since {NOW}, {speeds}, last report at 2026-01-01T00:00:09Z (2 pods)"
+    ]
+    assert shown({"unknown": "no coordinator answers"}) == ["Training:   unknown: no coordinator answers"]
+    assert shown({"pods": []}) == shown({}) == []

@@ -1,0 +1,59 @@
+"""The JSON document of what the pods of a job have reported.
+
+One rule: pure. The numbers of the job are those of the pods that it has now; if none of these has reported, those of
+all that ever did.
+
+    step               the highest step
+    since              when it was first reported
+    stepsPerSecond     the speed at which the pod that reported it first has come there; missing if unknown
+    samplesPerSecond   the sum over the pods; missing if no pod tells it
+    reportedAt         when the last report came
+    pods               the last report of each pod, those included that are gone
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from coordinator.reports.values import JobReports, PodReport
+from crds import timestamps
+
+Document = dict[str, Any]
+
+
+def describe(reports: JobReports | None, existing: Collection[str] = ()) -> Document:
+    """Return the document of a job's reports; `existing` are the names of its pods, as far as they are known."""
+    pods = reports.pods if reports is not None else {}
+    current = {name: report for name, report in pods.items() if name in existing} or pods
+    listed = [_pod(name, report) for name, report in sorted(pods.items())]
+    return (_summary(current) if current else {}) | {"pods": listed}
+
+
+def _summary(pods: Mapping[str, PodReport]) -> Document:
+    first = min(pods.values(), key=lambda report: (-report.step, report.moved_at))
+    samples = [report.samples_per_second for report in pods.values() if report.samples_per_second is not None]
+    return {
+        "step": first.step,
+        "since": timestamps.format_time(first.moved_at),
+        **_known(stepsPerSecond=first.steps_per_second, samplesPerSecond=sum(samples) if samples else None),
+        "reportedAt": timestamps.format_time(max(report.at for report in pods.values())),
+    }
+
+
+def _pod(name: str, report: PodReport) -> Document:
+    return {
+        "pod": name,
+        "step": report.step,
+        "since": timestamps.format_time(report.moved_at),
+        "reportedAt": timestamps.format_time(report.at),
+        **_known(
+            stepsPerSecond=report.steps_per_second,
+            samplesPerSecond=report.samples_per_second,
+            loss=report.loss,
+            gauges=dict(report.gauges) or None,
+            checkpoint=report.checkpoint,
+        ),
+    }
+
+
+def _known(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
