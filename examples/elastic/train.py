@@ -7,6 +7,7 @@ The script runs under `torchrun train.py` and `python train.py`. Changes of the 
   workers. A process computes at once what it gets in the largest world; in a smaller world it accumulates gradients.
 - Rank 0 saves every few steps, on SIGTERM, and when a peer has gone. torchrun sends SIGTERM to all processes when a
   worker joins, and a cluster sends it to a pod that is deleted.
+- Under torchq each pod reports its steps, and rank 0 saves when it is asked to (`report.py`).
 - All ranks continue from what rank 0 reads. A save is a file of its own that appears complete or not at all.
 
 The data is made from the seed: samples of a random network whose labels have noise, so that the loss stays above zero.
@@ -24,6 +25,7 @@ from types import FrameType
 
 import torch
 import torch.distributed as dist
+from report import report
 from torch import Tensor, nn
 
 INPUTS, CLASSES, SAMPLES = 32, 8, 4096
@@ -206,7 +208,7 @@ def train(training: Training, saves: Saves, log: Log, arguments: argparse.Namesp
 
     Raises RuntimeError if a peer has gone. Rank 0 has saved the last step in each case.
     """
-    rank, world, stop = dist.get_rank(), dist.get_world_size(), Stop()
+    rank, world, stop, saved = dist.get_rank(), dist.get_world_size(), Stop(), 0
     training.continue_from(saves.newest() if rank == 0 else None)
     log.say(start=log.pod, rank=rank, world=world, done=training.done)
     stop.listen()
@@ -219,6 +221,12 @@ def train(training: Training, saves: Saves, log: Log, arguments: argparse.Namesp
                 if training.done % arguments.save_every == 0:
                     saves.write(training)
             time.sleep(max(0.0, began + arguments.step_seconds - time.monotonic()))
+            speed = arguments.batch / world / (time.monotonic() - began)
+            asked = report(training.done, loss=loss, samplesPerSecond=speed)
+            if rank == 0 and asked > saved:
+                saves.write(training)
+                saved = asked
+                report(training.done, checkpoint=saved)
     except RuntimeError:
         if rank == 0:
             saves.write(training)
