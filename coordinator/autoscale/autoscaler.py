@@ -9,7 +9,8 @@ grants it once the watch shows the target, and only if the newest plan still wan
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coordinator.autoscale.memory import Memory
 from coordinator.autoscale.target_writer import TargetWriter
@@ -34,6 +35,14 @@ INTERVAL_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
+class _Known(NamedTuple):
+    """A job as the last plan took it, for the same view and rules."""
+
+    job: JobView
+    rules: RoutingRules
+    elastic: ElasticJob | None
+
+
 @dataclass(slots=True)
 class Autoscaler:
     """The changes of numbers of workers during one term of the leader."""
@@ -49,6 +58,7 @@ class Autoscaler:
     writer: TargetWriter | None
     memory: Memory
     _planned_at: float = float("-inf")
+    _known: dict[JobKey, _Known] = field(default_factory=dict)
 
     def step(self) -> bool:
         """Plan and act if a plan is due; return whether the next round of picks may find something new."""
@@ -81,16 +91,28 @@ class Autoscaler:
 
     def _elastic(self, jobs: Iterable[JobView], circumstances: Circumstances) -> list[ElasticJob]:
         """Return the jobs as a plan takes them. A job that causes an error is skipped."""
+        known: dict[JobKey, _Known] = {}
         found = []
         for job in jobs:
             try:
-                elastic = elastic_jobs.of(job, circumstances)
+                elastic = self._one(job, circumstances, known)
             except Exception as error:
                 self.watches.skip(job.key, error)
                 continue
             if elastic is not None:
                 found.append(elastic)
+        self._known = known
         return found
+
+    def _one(self, job: JobView, circumstances: Circumstances, known: dict[JobKey, _Known]) -> ElasticJob | None:
+        """Return one job as a plan takes it: as before, if neither the job nor anything around it has changed."""
+        before, rules = self._known.get(job.key), circumstances.rules
+        if not elastic_jobs.is_settled(job, circumstances):
+            return elastic_jobs.of(job, circumstances)
+        if before is None or before.job is not job or before.rules is not rules:
+            before = _Known(job, rules, elastic_jobs.of(job, circumstances))
+        known[job.key] = before
+        return before.elastic
 
     def _plan(self, jobs: list[ElasticJob], now: float) -> Plan | None:
         """Return the newest plan, which is empty where autoscaling is off; None if the last round of picks did not

@@ -116,6 +116,14 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
     )
 
 
+def is_settled(job: JobView, circumstances: Circumstances) -> bool:
+    """Return whether a job goes into every plan as it is now, until its view or the rules change."""
+    key, scaling = job.key, job.workers.autoscaling if job.workers is not None else None
+    is_special = key in circumstances.held or key in circumstances.refused or key in circumstances.late
+    pauses = scaling is None or scaling.restarts_at > circumstances.now or leaving(job)
+    return not (is_special or pauses or circumstances.requested(key))
+
+
 def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, str]:
     """Return the code and the sentence of what keeps a job from growing by itself; empty texts if nothing does."""
     rules, key = circumstances.rules, job.key
