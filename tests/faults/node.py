@@ -77,17 +77,19 @@ class Node:
     def _found(self) -> Iterator[Any]:
         jobs = {each.uid: self._manifest(each) for each in self._api.objects(TORCHJOBS)}
         pods = [self._pod(each) for each in self._api.objects(PODS) if each.namespace == NAMESPACE]
-        ready = [each.name for each in self._api.objects(NODES) if _is_ready(self._manifest(each))]
+        nodes = {each.name: self._manifest(each) for each in self._api.objects(NODES)}
+        ready = [name for name, node in nodes.items() if _is_ready(node)]
+        takes_pods = [name for name in ready if _is_open(nodes[name])]
         done = {each.place for each in pods if each.phase == "Succeeded"}
         busy = {uid for uid, job in jobs.items() if not done.issuperset(self._first_to_end(uid, job))}
         running = self._running(jobs)
         for pod in pods:
             if not pod.node or pod.node in ready:
                 may_end = pod.job in running and (pod.task != "master" or pod.job not in busy)
-                yield from self._about(pod, ready, may_end)
+                yield from self._about(pod, takes_pods, may_end)
         if self._api.serves(POD_GROUPS):
             for group in self._api.objects(POD_GROUPS):
-                yield from self._group(self._manifest(group), pods, ready)
+                yield from self._group(self._manifest(group), pods, takes_pods)
 
     def _running(self, jobs: Mapping[str, Any]) -> frozenset[str]:
         """Return the uids of the running jobs, or none as long as the scenario lets no pod end."""
@@ -221,3 +223,8 @@ class Node:
 def _is_ready(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _is_open(node: Mapping[str, Any]) -> bool:
+    spec = node.get("spec") or {}
+    return not spec.get("unschedulable") and not spec.get("taints")

@@ -61,6 +61,8 @@ class Host(Protocol):
     settings: Settings
     has_requests: bool
     """Whether there may be scale requests."""
+    has_nodes: bool
+    """Whether the coordinator follows nodes."""
 
     def clock(self) -> float:
         """Return the seconds since 1970."""
@@ -169,7 +171,13 @@ class CoordinatorProcess(Process):
         super().__init__(host, name)
         store, work = host.place.open(self.gate)
         self.served = Coordinator(self.cluster, store, work, host.settings)
-        self.watches = self.served.watches = Watches(self.cluster, nodes=False, clock=host.clock, foreign=(POD_GROUPS,))
+        self.watches = self.served.watches = Watches(
+            self.cluster,
+            nodes=host.has_nodes,
+            clock=host.clock,
+            foreign=(POD_GROUPS,),
+            leaving_taints=host.settings.taints_of_leaving_nodes,
+        )
         self.leadership = self.served.leadership = LeaderElection(
             self.cluster,
             identity=name,

@@ -4,11 +4,18 @@ from crds import labels
 from crds.api_resources import NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import ApiClient
-from tests.faults.scenarios import failures, gangs, people, queues, requests, resizes
+from tests.faults.scenarios import failures, gangs, nodes, people, queues, requests, resizes
 from tests.faults.scenarios.scenario import FIRST_NODE, NAMESPACE, Scenario, pair
 
 ELSEWHERE = "kube-system"
-_ALL = (*queues.SCENARIOS, *failures.SCENARIOS, *gangs.SCENARIOS, *resizes.SCENARIOS, *requests.SCENARIOS)
+_ALL = (
+    *queues.SCENARIOS,
+    *failures.SCENARIOS,
+    *gangs.SCENARIOS,
+    *resizes.SCENARIOS,
+    *requests.SCENARIOS,
+    *nodes.SCENARIOS,
+)
 SCENARIOS = {each.name: each for each in _ALL}
 
 

@@ -183,6 +183,17 @@ def silence(node: str) -> Step:
     return step
 
 
+def taint(node: str) -> Step:
+    """Return the step in which a cloud announces the end of a node."""
+    mark = {"key": "aws-node-termination-handler/spot-itn", "value": "1", "effect": "NoSchedule"}
+    return lambda cluster: cluster.patch(NODES, node, {"spec": {"taints": [mark]}})
+
+
+def close(node: str) -> Step:
+    """Return the step in which an admin closes a node for new pods."""
+    return lambda cluster: cluster.patch(NODES, node, {"spec": {"unschedulable": True}})
+
+
 def ready(status: str, since: float) -> Manifest:
     """Return the Ready condition of a node."""
     return {"type": "Ready", "status": status, "lastTransitionTime": timestamps.format_time(since)}

@@ -1,0 +1,93 @@
+"""Scenarios in which nodes announce that they are about to go away."""
+
+from collections.abc import Mapping
+
+from crds.api_resources import PODS
+from kube.api import Manifest
+from tests.faults.api import ApiClient
+from tests.faults.scenarios import people
+from tests.faults.scenarios.resizes import BOTH, DONE, elastic, quota, want
+from tests.faults.scenarios.scenario import FIRST_NODE, NAMESPACE, ONE, SECOND_NODE, Condition, Scenario, Step, pair
+
+NODES = (FIRST_NODE, SECOND_NODE)
+
+
+def _last_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
+    """Return the second node for the last worker of any job, while that node is open."""
+    node = SECOND_NODE if task_type == "worker" and index in (0, 3) else FIRST_NODE
+    return node if node in open_nodes else next(iter(open_nodes), "")
+
+
+def _fourth_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
+    return _last_elsewhere(task_type, index if index == 3 else 1, open_nodes)
+
+
+def _has_left(field: str) -> Condition:
+    """Return the condition that a pod of the job has left its node, or that no pod was there."""
+
+    def holds(jobs: Mapping[str, Manifest]) -> bool:
+        status = (jobs.get("one") or {}).get("status") or {}
+        return bool(status.get(field)) or people.tampered("one")(jobs)
+
+    return holds
+
+
+def _lose(node: Step) -> Step:
+    """Return the step that changes the second node; it marks the job if none of its pods is there."""
+
+    def step(cluster: ApiClient) -> None:
+        node(cluster)
+        if not any(pod["spec"].get("nodeName") == SECOND_NODE for pod in cluster.list(PODS, NAMESPACE).items):
+            people.tamper("one")(cluster)
+
+    return step
+
+
+def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether the job has given up a worker, or none was on the node."""
+    return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
+
+
+SCENARIOS = (
+    Scenario(
+        name="spot",
+        queues=ONE,
+        jobs={"one": elastic(4)},
+        ends=DONE,
+        steps=((people.workers("one", 4), _lose(people.taint(SECOND_NODE))),),
+        until=_has_left("trainingRestarts"),
+        sizes={"one": 4},
+        nodes=NODES,
+        place=_fourth_elsewhere,
+        bad_node=SECOND_NODE,
+    ),
+    Scenario(
+        name="spotstatic",
+        queues=ONE,
+        jobs={"one": {"torchTaskSpecs": pair(restartPolicy="OnFailure"), "backoffLimit": 0}},
+        ends=DONE,
+        steps=((people.phase("one", "Running"), _lose(people.close(SECOND_NODE))),),
+        until=_has_left("restartGeneration"),
+        nodes=NODES,
+        place=_last_elsewhere,
+        bad_node=SECOND_NODE,
+        settings={"in_place": "local"},
+    ),
+    Scenario(
+        name="spotfull",
+        queues={"a": quota(5)},
+        jobs={"one": elastic(4, joinTimeoutSeconds=10), "two": elastic(1)},
+        ends=BOTH,
+        steps=(
+            (people.workers("one", 4), _lose(people.taint(SECOND_NODE))),
+            (_is_smaller, want("one", 3)),
+        ),
+        sizes={"one": 3, "two": 1},
+        nodes=NODES,
+        place=_fourth_elsewhere,
+        bad_node=SECOND_NODE,
+        stalls=lambda task_type, index, before: task_type == "worker" and index == 3 and before > 0,
+        settings={"admission_backoff": 10},
+        patience=40.0,
+    ),
+)
