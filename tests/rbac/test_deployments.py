@@ -12,6 +12,7 @@ from coordinator import settings
 from coordinator.cli import main
 from coordinator.rbac import manifests, permissions
 from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
+from crds import labels
 from crds.api_resources import Resource
 from tests.support.rbac.access import FILES, Granted
 
@@ -52,11 +53,11 @@ def test_deployment_variables_are_settings_and_its_grace_period_exceeds_a_drain(
 
 def test_the_service_is_the_one_that_users_may_reach_by_proxy() -> None:
     [service] = [each for each in MANIFESTS if each["kind"] == "Service"]
-    [port] = service["spec"]["ports"]
+    port = next(each for each in service["spec"]["ports"] if each["name"] == "http")
     assert f"http:{service['metadata']['name']}:{port['name']}" == permissions.SERVICE
     template = DEPLOYMENTS[manifests.full_name(COORDINATOR)]
     assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
-    [there] = _container(COORDINATOR)["ports"]
+    there = next(each for each in _container(COORDINATOR)["ports"] if each["name"] == "http")
     assert (there["name"], str(there["containerPort"])) == (
         port["targetPort"],
         next(each["value"] for each in _container(COORDINATOR)["env"] if each["name"] == "TORCHQ_HEALTH_PORT"),
@@ -64,7 +65,7 @@ def test_the_service_is_the_one_that_users_may_reach_by_proxy() -> None:
 
 
 def test_the_network_policy_allows_only_the_api_server_to_reach_coordinators() -> None:
-    [policy] = [each for each in MANIFESTS if each["kind"] == "NetworkPolicy"]
+    policy = _policy("torchq-coordinator")
     [deployment] = [
         each for each in MANIFESTS if each["metadata"]["name"] == "torchq-coordinator" and "replicas" in each["spec"]
     ]
@@ -72,14 +73,47 @@ def test_the_network_policy_allows_only_the_api_server_to_reach_coordinators() -
     assert policy["spec"]["podSelector"] == deployment["spec"]["selector"], "the coordinators and no other pods"
     assert policy["spec"]["policyTypes"] == ["Ingress"], "the coordinators connect to the API server and to Redis"
     [rule] = policy["spec"]["ingress"]
-    [port] = rule["ports"]
-    assert (port["port"], port["protocol"]) in {(each["name"], "TCP") for each in _container(COORDINATOR)["ports"]}
+    assert rule["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert "http" in {each["name"] for each in _container(COORDINATOR)["ports"]}
     peers = {name: peer for each in rule["from"] for name, peer in each.items()}
     assert peers.keys() == {"ipBlock", "namespaceSelector"}, "one without peers would let in everything"
     assert ipaddress.ip_network(peers["ipBlock"]["cidr"]) == ipaddress.ip_network("192.0.2.0/24"), (
         "an example's address"
     )
     assert peers["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kube-system"}
+
+
+def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() -> None:
+    [service] = [each for each in MANIFESTS if each["kind"] == "Service"]
+    port = next(each for each in service["spec"]["ports"] if each["name"] == "reports")
+    [there] = [each for each in _container(COORDINATOR)["ports"] if each["name"] == port["targetPort"]]
+    environment = {each["name"]: each["value"] for each in _container(COORDINATOR)["env"]}
+    assert environment["TORCHQ_REPORT_PORT"] == str(there["containerPort"])
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    given = {each["name"]: each["value"] for each in _container(WORKER)["env"]}
+    assert given["TORCHQ_REPORT_URL"] == f"http://{host}:{port['port']}"
+    policy = _policy("torchq-reports")
+    assert policy["spec"]["podSelector"] == _policy("torchq-coordinator")["spec"]["podSelector"]
+    [rule] = policy["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": "reports"}], "nothing of the read-only API"
+    jobs = {"matchExpressions": [{"key": labels.JOB_UID, "operator": "Exists"}]}
+    assert rule["from"] == [{"namespaceSelector": {}, "podSelector": jobs}]
+
+
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_a_deployment_starts_without_the_key_of_reports_and_reads_it_from_a_secret(role: Role) -> None:
+    environment = {each["name"]: each["value"] for each in _container(role)["env"]}
+    mounts = {each["mountPath"]: each["name"] for each in _container(role)["volumeMounts"]}
+    volumes = {each["name"]: each["secret"] for each in DEPLOYMENTS[manifests.full_name(role)]["spec"]["volumes"]}
+    path = Path(environment["TORCHQ_REPORT_KEY_FILE"])
+    secret = volumes[mounts[str(path.parent)]]
+    assert (secret["secretName"], secret["optional"], path.name) == ("torchq-reports", True, "key")
+    assert f"create secret generic {secret['secretName']} --from-file={path.name}=" in FILE.read_text()
+
+
+def _policy(name: str) -> dict[str, Any]:
+    [found] = [each for each in MANIFESTS if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == name]
+    return dict(found)
 
 
 @pytest.mark.apiserver
