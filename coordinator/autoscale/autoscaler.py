@@ -18,20 +18,24 @@ from coordinator.cache import autoscaled_jobs
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
+from coordinator.reports.store import ReportReader
 from coordinator.routing import elastic_jobs, held_charges, targets
 from coordinator.routing.elastic_jobs import Circumstances
 from coordinator.routing.targets import Decision
 from coordinator.settings import Settings
 from crds.keys import JobKey
 from crds.resources import amounts
+from crds.torchjob.status import IDLE
 from queues.charge_changes import IdleGrowth
 from queues.pick_cycle import PickCycle
-from queues.resizing.values import ElasticJob, Plan
+from queues.resizing.values import ElasticJob, Plan, Resize
 from queues.store import QueueStore
 from queues.values import Reservation
 
 INTERVAL_SECONDS = 1.0
 """The least number of seconds between two plans."""
+GAIN_SECONDS = 10.0
+"""The least number of seconds between two readings of reports."""
 log = logging.getLogger(__name__)
 
 
@@ -57,6 +61,9 @@ class Autoscaler:
     """Returns whether a part of a job's charge is still to be freed."""
     writer: TargetWriter | None
     memory: Memory
+    reports: ReportReader | None = None
+    """What training code reports; None: nothing is known of it."""
+    _looked_at: float = float("-inf")
     _planned_at: float = float("-inf")
     _known: dict[JobKey, _Known] = field(default_factory=dict)
 
@@ -69,6 +76,7 @@ class Autoscaler:
             return False
         self._planned_at = now
         jobs = {job.key: job for job in self.watches.autoscaled.values()}
+        self._look_at_gains(jobs, now)
         circumstances = self._circumstances(jobs, now)
         plan = self._plan(self._elastic(jobs.values(), circumstances), now)
         if plan is None:
@@ -87,6 +95,7 @@ class Autoscaler:
             find=self.watches.jobs.get,
             refused=self.memory.refused,
             late=self.memory.late,
+            slower=self.memory.gains.small,
         )
 
     def _elastic(self, jobs: Iterable[JobView], circumstances: Circumstances) -> list[ElasticJob]:
@@ -128,7 +137,7 @@ class Autoscaler:
             held = circumstances.held.get(key)
             if self.writer is None or self.writer.is_under_way(key) or _is_unwritten(job, held):
                 continue
-            decision = targets.decide(job, resizes.get(key), plan.needed, now)
+            decision = self._judge(job, resizes.get(key), plan, now)
             if decision.writes:
                 self.writer.put(job, decision.target)
             else:
@@ -138,6 +147,28 @@ class Autoscaler:
             if decision.grow:
                 growths.append(_growth(job, decision))
         return growths
+
+    def _judge(self, job: JobView, resize: Resize | None, plan: Plan, now: float) -> Decision:
+        """Return what is done about the target of a job. A job that gives back need not go back first."""
+        gain = self.memory.gains.small.get(job.key)
+        if gain is not None and self.settings.autoscale == "on" and (resize is None or resize.reason == IDLE):
+            decision = targets.go_back(job, gain.workers, gain.message, now)
+            if decision.writes:
+                return decision
+        return targets.decide(job, resize, plan.needed, now)
+
+    def _look_at_gains(self, jobs: Mapping[JobKey, JobView], now: float) -> None:
+        """Judge the growths of the jobs that ask for it, if that is due. Without reports, nobody is judged."""
+        if self.reports is None or abs(now - self._looked_at) < GAIN_SECONDS:
+            return
+        self._looked_at = now
+        judged = {
+            key: job
+            for key, job in jobs.items()
+            if (scaling := autoscaled_jobs.of(job)) is not None and scaling.on and scaling.least_gain
+        }
+        if judged or self.memory.gains.small:
+            self.memory.gains.look(judged, self.reports.read(judged) if judged else {})
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
         """Let the store grant growths; return whether it granted one. What it refuses is judged anew."""

@@ -38,6 +38,7 @@ def describe(
         find=watches.jobs.get,
         refused=memory.refused,
         late=memory.late,
+        slower=memory.gains.small,
     )
     jobs = [found for view in views if (found := elastic_jobs.of(view, circumstances)) is not None]
     obstacles = {view.key: elastic_jobs.growth_obstacle(view, circumstances) for view in views}

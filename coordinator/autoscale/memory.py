@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.autoscale.gains import Gains
 from coordinator.cache import autoscaled_jobs
 from coordinator.cache.views import JobView
 from coordinator.routing import elastic_jobs
@@ -29,11 +30,13 @@ class Memory:
     """The jobs whose last change no worker process has carried out, and until when they are left alone."""
     late: frozenset[JobKey] = frozenset()
     """The jobs with workers that do not go in time."""
+    gains: Gains = field(default_factory=Gains)
     _leaving_since: dict[JobKey, float] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget everything: a new term begins."""
         self.idle_since, self.refused, self.late, self._leaving_since = NO_IDLE_ROOM, {}, frozenset(), {}
+        self.gains = Gains()
 
     def update(self, jobs: Mapping[JobKey, JobView], idle_since: IdleRoom, now: float) -> None:
         """Note how long room has been idle, and which workers are on their way out."""

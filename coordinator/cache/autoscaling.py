@@ -40,6 +40,8 @@ class Autoscaling:
     """The granted workers that are on their way out."""
     restarts_at: float = 0.0
     """The end of a pause before a restart, in seconds since 1970; 0: there is none."""
+    restarts: int = 0
+    """How often pods of the job were restarted, for whatever reason."""
     exit_seconds: float = 0.0
     """How long a worker may take to save and to end."""
 
@@ -72,6 +74,7 @@ def of(job: TorchJob) -> Autoscaling | None:
         change=_change(job, leaving),
         leaving=leaving,
         restarts_at=status.restart_not_before.timestamp() if status.restart_not_before is not None else 0.0,
+        restarts=status.restart_count + status.disruptions,
         exit_seconds=float(job.spec.scheduling_policy.checkpoint_seconds + pod_grace.longest(job)),
     )
 

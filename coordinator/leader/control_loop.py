@@ -24,6 +24,7 @@ from coordinator.leader import quota_judgement
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
+from coordinator.reports.store import ReportReader
 from coordinator.routing.eligibility import Eligibility
 from coordinator.settings import Settings
 from queues.pick_cycle import PickCycle
@@ -64,6 +65,7 @@ class ControlLoop:
     targets: TargetWriter | None = None
     """What writes the targets of jobs; None: no job is resized."""
     memory: Memory | None = None
+    reports: ReportReader | None = None
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
@@ -101,6 +103,7 @@ class ControlLoop:
             self._router.is_lowering,
             self.targets,
             self.memory or Memory(settings),
+            self.reports,
         )
 
     def rebuild(self, epoch: int) -> None:

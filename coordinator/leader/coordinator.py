@@ -24,6 +24,7 @@ from coordinator.leader.control_loop import ControlLoop, Counts
 from coordinator.leader.election import LeaderElection
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import MissingCharge
+from coordinator.reports.store import ReportReader
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
@@ -56,6 +57,8 @@ class Coordinator:
     """A client of the same cluster whose requests time out well within the duration of a lease; None: use `cluster`."""
     probe: QueueStore | None = None
     """The same store on a connection with a short timeout; None: use `store`."""
+    reports: ReportReader | None = None
+    """What training code reports; None: nothing is known of it."""
     rebuilt: Callable[[], object] = lambda: None
     """Called after each rebuild. The objects that are in memory then are likely to stay for long."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -153,6 +156,7 @@ class Coordinator:
             notify=self.reasons.note,
             targets=self.targets,
             memory=self.memory,
+            reports=self.reports,
         )
         self.targets.clear()
         self.memory.clear()

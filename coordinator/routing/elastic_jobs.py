@@ -57,6 +57,8 @@ class Circumstances:
     """Returns the job of a namespace and name."""
     refused: Mapping[JobKey, float] = field(default_factory=dict)
     """The jobs whose last change no worker process has carried out, and until when they are left alone."""
+    slower: Collection[JobKey] = ()
+    """The jobs that the last workers made slower, and that go back to the size before."""
     late: Collection[JobKey] = ()
     """The jobs with workers that do not end in time. Nobody counts on their room any more."""
 
@@ -119,9 +121,9 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
 def is_settled(job: JobView, circumstances: Circumstances) -> bool:
     """Return whether a job goes into every plan as it is now, until its view or the rules change."""
     key, scaling = job.key, job.workers.autoscaling if job.workers is not None else None
-    is_special = key in circumstances.held or key in circumstances.refused or key in circumstances.late
+    special = (circumstances.held, circumstances.refused, circumstances.late, circumstances.slower)
     pauses = scaling is None or scaling.restarts_at > circumstances.now or leaving(job)
-    return not (is_special or pauses or circumstances.requested(key))
+    return not (pauses or any(key in keys for keys in special) or circumstances.requested(key))
 
 
 def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, str]:
@@ -135,6 +137,8 @@ def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, st
         return "QueueHeld", f"queue {queue} is on hold"
     if eligibility.is_withdrawn(queue, key.namespace, rules):
         return "NotAllowed", f"queue {queue} does not exist, or is not for namespace {key.namespace}"
+    if key in circumstances.slower:
+        return "GainTooSmall", "the last workers that were added made the others slower"
     return "", ""
 
 

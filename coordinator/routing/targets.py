@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
-from crds.torchjob.status import GIVE_BACK, IDLE, Target
+from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, Target
 from queues.resizing.values import Resize
 
 CARRY_OUT_SECONDS = 120.0
@@ -64,6 +64,20 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
     return _judge(job, scaling, job.admission.workers, resize, job.key in needed, now)
 
 
+def go_back(job: JobView, workers: int, message: str, now: float) -> Decision:
+    """Return the decision for a job that its last workers made slower: it goes back to the size before, though not
+    below what its owner wants."""
+    scaling = job.workers.autoscaling if job.workers is not None else None
+    granted = job.admission.workers or 0 if job.admission is not None else 0
+    size, wanted = max(workers, _wanted(job)), _wanted(job)
+    if scaling is None or scaling.void or scaling.change or size >= granted:
+        return NOTHING_TO_DO
+    if scaling.target is not None and scaling.target.workers <= size:
+        return NOTHING_TO_DO
+    found = Target(workers=size, reason=GAIN_TOO_SMALL, message=message, since=_moment(now), wish=wanted)
+    return Decision(writes=True, target=found)
+
+
 def _judge(
     job: JobView, scaling: Autoscaling, granted: int, resize: Resize | None, is_needed: bool, now: float
 ) -> Decision:
@@ -87,7 +101,9 @@ def withdrawn(job: JobView, granted: int, now: float) -> Target | None:
     wanted = _wanted(job)
     if granted <= wanted:
         return None
-    return Target(workers=granted, reason=IDLE, since=_moment(now), wish=wanted)
+    scaling = job.workers.autoscaling if job.workers is not None else None
+    since = scaling.resized_at if scaling is not None and scaling.resized_at else now
+    return Target(workers=granted, reason=IDLE, since=_moment(since), wish=wanted)
 
 
 def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:

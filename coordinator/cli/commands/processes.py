@@ -73,6 +73,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         settings,
         leases=session.lease_cluster,
         probe=RedisStore(probe),
+        reports=RedisReports(redis),
         rebuilt=gc_tuning.freeze_objects,
     )
     reports = connection.connect(settings.redis_url, client_name="torchq-reports")

@@ -1,12 +1,14 @@
 """Jobs that the leader resizes by itself: what it writes, what the store grants, and what it takes back."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.autoscale.autoscaler import INTERVAL_SECONDS
 from coordinator.autoscale.memory import LATE_SECONDS
+from coordinator.reports.values import ArrivedReport, Report
 from coordinator.routing.targets import CARRY_OUT_SECONDS
 from crds import timestamps
 from crds.api_resources import TORCHJOBS
@@ -16,6 +18,7 @@ from kube.client import KubernetesCluster
 from queues.charge_changes import IdleGrowth
 from queues.pick_cycle import PickCycle
 from tests.coordinator.leader.test_growth import amounts, finish_runs
+from tests.doubles.memory_reports import MemoryReports
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 
@@ -280,3 +283,36 @@ def test_nothing_grows_where_the_settings_do_not_allow_it(desk: Desk, namespace:
     for _ in range(40):
         pass_time(desk)
     assert target(desk, key) is None
+
+
+def test_a_growth_that_makes_a_job_slower_is_taken_back_and_not_repeated(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="cpu=4") as desk:
+        reports = MemoryReports(clock)
+        desk.reports = reports
+        desk.queue("a")
+        desk.begin()
+        key = elastic(desk, namespace, 2, minGainPercent=10, resizeEverySeconds=1)
+
+        def train(rate: float, looks: int) -> None:
+            for _ in range(looks):
+                report = Report(pod="train-worker-0", step=1, samples_per_second=rate)
+                reports.keep([ArrivedReport(job=key, report=report)])
+                look(desk, key)
+
+        while reason(desk, key) != "Idle":
+            train(100.0, 1)
+        while desk.content.reservations[key].size == 2:
+            train(100.0, 1)
+        write(desk, key, 4, idle=2)
+        train(50.0, 60)
+        found = target(desk, key)
+        assert found is not None
+        assert (found.workers, found.reason) == (2, "GainTooSmall")
+        assert "fell by 50 % from 2 to 4 workers" in found.message
+        held = desk.content.reservations[key]
+        desk.content.reservations[key] = replace(held, charge=amounts(2), size=2, idle=0)
+        write(desk, key, 2, target=None)
+        train(100.0, 60)
+        assert target(desk, key) is None

@@ -14,6 +14,7 @@ from coordinator.cache.watches import Watches
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.permissions import COORDINATOR, WORKER
+from coordinator.reports.store import ReportReader
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
@@ -88,6 +89,7 @@ class Desk:
         )
         self.targets = TargetWriter(self.watching, self.watches, elapsed=clock)
         self.memory = Memory(self.settings)
+        self.reports: ReportReader | None = None
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
@@ -123,6 +125,7 @@ class Desk:
             notify=self.reasons.note,
             targets=self.targets,
             memory=self.memory,
+            reports=self.reports,
         )
 
     def begin(self, epoch: int = 1) -> None:
