@@ -96,6 +96,9 @@ class Reconciler:
         if outcome.no_room is not None:
             observation = replace(self._observer.observe(task), no_room=outcome.no_room)
             outcome = carry_out(observation)
+        if outcome.no_memory is not None:
+            observation = replace(self._observer.observe(task), no_memory=outcome.no_memory)
+            outcome = carry_out(observation)
         if outcome.over_quota is not None:
             observation = replace(self._observer.observe(task), over_quota=outcome.over_quota)
             outcome = carry_out(observation)

@@ -103,6 +103,8 @@ class Observation:
     """The reason why an object of the job could not be created in the last attempt."""
     no_room: NoRoom | None = None
     """The limit that left no room for what the job's pods request, in the last attempt."""
+    no_memory: NoRoom | None = None
+    """The limit that left no room for memory that is to grow, in the last attempt."""
     over_quota: OverQuota | None = None
     """The ResourceQuota because of which the API server refused an object of the job in the last attempt."""
 
@@ -215,6 +217,8 @@ class RaiseCharge:
 
     attempt: int
     charge: Amounts
+    for_memory: bool = False
+    """Whether the charge is for memory that no pod has yet."""
 
 
 @dataclass(frozen=True, slots=True)

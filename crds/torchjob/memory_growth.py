@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds.resources import quantities
+from crds.resources.amounts import Amounts
 from crds.torchjob import demand, processes
-from crds.torchjob.tasks import MemoryGrowth
+from crds.torchjob.tasks import MemoryGrowth, TaskSpec
 
 MEMORY = "memory"
+UNIT = 2**20
+"""The unit to which memory is rounded up, in bytes."""
 PodSpec = Mapping[str, Any]
 
 
@@ -32,6 +35,43 @@ def is_of_pod(pod_spec: PodSpec) -> bool:
 def most(growth: MemoryGrowth) -> int:
     """Return the largest memory of the main container in bytes."""
     return min(quantities.parse_capped(MEMORY, growth.most), demand.LARGEST)
+
+
+def after_use(growth: MemoryGrowth, used: int) -> int:
+    """Return the memory of the next pods after a pod had used up this memory; at most the largest memory."""
+    wanted = -(-used * growth.factor_percent // 100)
+    return min(-(-wanted // UNIT) * UNIT, most(growth))
+
+
+def of_next(task: TaskSpec, raised: int) -> int:
+    """Return the memory of the main container of a task's next pods, for the raised memory in the job's status.
+
+    The result is 0 if it is that of the template.
+    """
+    if task.memory_growth is None:
+        return 0
+    amount = min(raised, most(task.memory_growth))
+    return amount if amount > declared(task.template["spec"]) else 0
+
+
+def requests_of_next(tasks: Mapping[str, TaskSpec], raised: Mapping[str, int]) -> dict[str, Amounts]:
+    """Return what one of the next pods requests of memory, for each task whose memory has grown."""
+    amounts = {name: of_next(task, raised.get(name, 0)) for name, task in tasks.items()}
+    pods = {name: enlarge(tasks[name].template["spec"], amount) for name, amount in amounts.items() if amount}
+    return {name: {MEMORY: demand.pod_demand(pod)[MEMORY]} for name, pod in pods.items()}
+
+
+def enlarge(pod_spec: PodSpec, amount: int) -> dict[str, Any]:
+    """Return a pod spec whose main container asks for this memory, and is limited to it, where it had less."""
+    main = processes.main_container(pod_spec)
+    resources = {
+        kind: {**listed, MEMORY: quantities.format_amount(MEMORY, amount)}
+        for kind, listed in (main.get("resources") or {}).items()
+        if kind in ("requests", "limits") and listed and 0 < _memory(main["resources"], kind) < amount
+    }
+    larger = {**main, "resources": {**(main.get("resources") or {}), **resources}}
+    containers = [larger if container is main else container for container in pod_spec["containers"]]
+    return {**pod_spec, "containers": containers}
 
 
 def _memory(resources: Mapping[str, Any] | None, kind: str) -> int:

@@ -16,7 +16,7 @@ from crds.keys import JobKey
 from crds.metadata import Metadata, NamedMetadata
 from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
-from crds.torchjob import checks, demand, size_limits, submission_order
+from crds.torchjob import checks, demand, memory_growth, size_limits, submission_order
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission, Hang, Target, TorchJobStatus
 
@@ -112,30 +112,53 @@ class TorchJob(StrictModel):
         return measured.pods if measured is not None and measured.templates == self.spec.digest else demand.NO_TASKS
 
     @property
+    def grown_memory(self) -> Mapping[str, Amounts]:
+        """For each task type whose memory has grown, what one of its next pods requests of memory."""
+        raised = self.status.memory
+        return memory_growth.requests_of_next(self.spec.torch_task_specs, raised) if raised else demand.NO_TASKS
+
+    @property
+    def larger_requests(self) -> Mapping[str, Amounts]:
+        """For each task type, what one pod requests beyond its template: as it was measured, and memory that has
+        grown."""
+        measured, grown = self.pod_measurements, self.grown_memory
+        if not grown:
+            return measured
+        return {name: peak(measured.get(name, NOTHING), grown.get(name, NOTHING)) for name in {*measured, *grown}}
+
+    @property
     def shares(self) -> Mapping[str, Amounts]:
         """For each task type, one pod's share of the charge."""
-        measured, tasks = self.pod_measurements, self.spec.torch_task_specs.items()
-        return {name: peak(demand.pod_charge(task), measured.get(name, NOTHING)) for name, task in tasks}
+        return self._shares(self.larger_requests)
+
+    @property
+    def ungrown_shares(self) -> Mapping[str, Amounts]:
+        """The shares of the pods that have the memory of their templates."""
+        return self._shares(self.pod_measurements)
+
+    def _shares(self, larger: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+        tasks = self.spec.torch_task_specs.items()
+        return {name: peak(demand.pod_charge(task), larger.get(name, NOTHING)) for name, task in tasks}
 
     @property
     def charge(self) -> Amounts:
         """What the admitted job takes from its queue's quota and the pool with all workers that it requests."""
-        return self.charge_of(self.spec.worker_count) if self.pod_measurements else self.spec.charge
+        return self.charge_of(self.spec.worker_count) if self.larger_requests else self.spec.charge
 
     @property
     def least_charge(self) -> Amounts:
         """The charge with the least number of workers with which the job can be admitted."""
-        return self.charge_of(self.spec.least_workers) if self.pod_measurements else self.spec.least_charge
+        return self.charge_of(self.spec.least_workers) if self.larger_requests else self.spec.least_charge
 
     @property
     def worker_share(self) -> Amounts:
         """What one further worker adds to the charge; nothing for a job without workers."""
-        measured = self.pod_measurements
-        return _cap(demand.worker_share(self.spec, measured)) if measured else self.spec.worker_share
+        larger = self.larger_requests
+        return _cap(demand.worker_share(self.spec, larger)) if larger else self.spec.worker_share
 
     def charge_of(self, workers: int) -> Amounts:
         """Return the charge with a number of workers (`demand.charge_of`)."""
-        return _cap(self.spec.charge_of(workers, self.pod_measurements))
+        return _cap(self.spec.charge_of(workers, self.larger_requests))
 
     @property
     def admission(self) -> Admission | None:

@@ -81,6 +81,8 @@ class Outcome:
     """The ResourceQuota of the namespace because of which an object was refused."""
     no_room: NoRoom | None = None
     """The limit that left no room for what the job's pods request."""
+    no_memory: NoRoom | None = None
+    """The limit that left no room for memory that is to grow."""
     quiet: bool = False
     """Whether all of the plan was done, and the plan only wrote the job's status and created at most a single pod."""
     written: Manifest | None = None
@@ -142,7 +144,7 @@ class Application:
         except QuotaRefused as over:
             return Outcome(over_quota=over.by)
         except ChargeRefused as refused:
-            return Outcome(no_room=refused.by)
+            return Outcome(no_memory=refused.by) if refused.for_memory else Outcome(no_room=refused.by)
         except KeyLost:
             log.info("%s: another worker holds the key now; the rest of the plan is dropped", self.key)
             return Outcome(plan.requeue_after)
@@ -160,8 +162,8 @@ class Application:
                 self._in_parallel(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
             case PatchPodMetadata(pods, metadata):
                 self._in_parallel(partial(self._patch_pod, metadata), pods, fenced=True)
-            case RaiseCharge(attempt, charge):
-                self._raise_charge(attempt, charge)
+            case RaiseCharge():
+                self._raise_charge(action)
             case EmitEvent():
                 self.writes += 1
                 self._objects.emit_event(action, self.clock())
@@ -197,11 +199,11 @@ class Application:
         if not self.holds():
             raise KeyLost
 
-    def _raise_charge(self, attempt: int, charge: Amounts) -> None:
-        refused = self.raise_charge(attempt, charge)
+    def _raise_charge(self, action: RaiseCharge) -> None:
+        refused = self.raise_charge(action.attempt, action.charge)
         match refused:
             case "quota" | "cohort" | "pool":
-                raise ChargeRefused(refused)
+                raise ChargeRefused(refused, for_memory=action.for_memory)
             case "":
                 log.info("%s: the job is charged for what its pods request", self.key)
             case _:  # the key or the reservation is lost: the next observation shows which

@@ -40,9 +40,10 @@ class QuotaRefused(Exception):
 class ChargeRefused(Exception):
     """The job cannot be charged for what its pods request."""
 
-    def __init__(self, by: NoRoom) -> None:
+    def __init__(self, by: NoRoom, *, for_memory: bool = False) -> None:
         super().__init__(by)
         self.by = by
+        self.for_memory = for_memory
 
 
 class Blocked(Exception):

@@ -14,6 +14,8 @@ from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import backoff, departures, progress, status
+from reconcilers.plan.charges import memory
+from reconcilers.plan.charges.memory import UnchargedMemory
 from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
@@ -23,6 +25,7 @@ from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
+    Blocker,
     CreateObject,
     CreatePods,
     CreateService,
@@ -67,6 +70,11 @@ class Advance:
             return Groups()
         return self.scheduling.groups(self.progress, self.observation.groups, self.run.pods)
 
+    @cached_property
+    def uncharged(self) -> UnchargedMemory | None:
+        """The memory that some of the next pods are to have and that the job is not charged for."""
+        return memory.find_uncharged(self.run.job)
+
     @property
     def changed_groups(self) -> tuple[Action, ...]:
         """The changes of existing groups alone."""
@@ -87,22 +95,30 @@ class Advance:
         runs = progress.all_running(job, self.progress, progress.begun_stages(job))
         if runs and (job.status.phase != "Running" or (is_blocked and not self._lacks_pods())):
             return status.mark_running(job, self.now)
+        if self.uncharged is not None and self.observation.no_memory is not None:
+            message = self.uncharged.describe_refusal(self.run.admission.queue, self.observation.no_memory)
+            return status.block(job, Blocker(status.NO_MEMORY, message), self.now)
         if is_blocked and self._is_over():
             return status.unblock(job, self.now)
         return status.observe_generation(job)
 
     def _lacks_pods(self) -> bool:
         """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
-        return status.admission_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
+        reason = status.admission_reason(self.run.job.status)
+        if reason == status.NO_MEMORY:
+            return self.uncharged is not None
+        return reason == status.PODS_FORBIDDEN and bool(self._pods())
 
     def _is_stuck_reported(self) -> bool:
         return status.admission_reason(self.run.job.status) == status.PODS_STUCK
 
     def _is_over(self) -> bool:
-        """Return whether the job is no longer blocked: no group is missing or refused any more, or the stuck pods are
-        deleted."""
+        """Return whether the job is no longer blocked: no group is missing or refused any more, the stuck pods are
+        deleted, or there is room for the memory that its pods are to have."""
         if self._is_stuck_reported():
             return True
+        if status.admission_reason(self.run.job.status) == status.NO_MEMORY:
+            return self.uncharged is None
         about_groups = status.is_about_groups(self.run.job.status)
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
 
@@ -134,7 +150,8 @@ class Advance:
     @property
     def requeue_after(self) -> float | None:
         """Seconds after which the next step may change although no event arrives."""
-        return earliest((self.groups.requeue_after, self.gates.requeue_after))
+        try_again = None if self.uncharged is None else memory.TRY_AGAIN
+        return earliest((self.groups.requeue_after, self.gates.requeue_after, try_again))
 
     def _open_gates(self) -> tuple[Action, ...]:
         """Return the action that opens the gates of pods that may start."""
@@ -215,6 +232,8 @@ class Advance:
         """Return whether a pod may be created: with its whole stage where a gang scheduler binds it, else once its own
         upstream tasks have progressed far enough."""
         if member.task_type in self.progress.passed | self.progress.closed:
+            return False
+        if self.uncharged is not None and member.task_type in self.uncharged.amounts:
             return False
         if blueprint.is_gang_bound(member):
             return member.stage in self.groups.ready

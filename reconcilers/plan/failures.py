@@ -28,7 +28,8 @@ generation after a restart of the whole job.
 An exit code of 1 is examined further. If torchrun reports the exit code of its process, that code decides. A process
 that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
 eviction because the pod used more local storage than its own limits allow. `backoff` defines how long a job waits
-before its pods are created again.
+before its pods are created again. A pod whose task has memoryGrowth is replaced by one with more memory, as long as
+that is allowed.
 
 Of several failed pods, the first to fail is judged alone. A disruption explains the others. A pod that lost the
 connection to a peer, or was asked to stop, is judged only if there is no other failed pod. Its peer may have failed
@@ -36,12 +37,13 @@ later by the clock, because it had more to clean up.
 """
 
 import signal
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import rendezvous
+from reconcilers.plan.charges import memory
 from reconcilers.pods import static_world
 from reconcilers.views import pod_view, torchrun
 from reconcilers.views.pod_view import PodView
@@ -92,11 +94,19 @@ class PodFault:
     """The reason with which the job fails, if the fault is permanent."""
     irreplaceable: bool = False
     """Whether no other pod can take the place of this one, so that all pods are restarted."""
+    outgrown: bool = False
+    """Whether the pod used up its memory and the next one gets more, so that it is replaced, not restarted."""
+
+    @property
+    def would_come_back(self) -> bool:
+        """Whether the pod's node would restart it in place, with the memory that was not enough."""
+        return self.outgrown and self.pod.self_healing
 
     @property
     def mark(self) -> str:
         """The mark in `status.replacing` by which the fault is counted."""
-        return f"{self.pod.uid}/{self.pod.restarts}" if self.pod.restarted_by_node else self.pod.uid
+        is_restarted = self.pod.restarted_by_node and not self.outgrown
+        return f"{self.pod.uid}/{self.pod.restarts}" if is_restarted else self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,8 @@ class JobVerdict:
     """The names of the pods to restart; without disrupted pods if the job itself failed."""
     node: str = ""
     """The node to blame; empty if none is."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """The memory of the next pods, by task type, where it has grown."""
     wait: float = 0.0
     """If not 0: seconds after which the failure is judged again, and nothing else is done before."""
 
@@ -171,6 +183,8 @@ def _find_fault_of_task(
         )
         return PodFault(pod, "Permanent", message, rendezvous.FAILED)
     fault = _find_fault(policy, pod, pod.node in dead, pod.uid in restarting)
+    if fault is not None and memory.is_outgrown(job, pod):
+        return replace(fault, outgrown=True)
     lost_store = rendezvous.meets_others(job, pod) and rendezvous.lost_store(pod)
     if fault is not None and (lost_store or (rendezvous.is_store(job, pod) and _was_killed(pod))):
         return replace(fault, kind="Disruption")
@@ -179,7 +193,7 @@ def _find_fault_of_task(
 
 def _was_killed(pod: PodView) -> bool:
     """Return whether a signal from outside ended a program that by itself never ends."""
-    return pod.phase == "Failed" and pod.reason != "OOMKilled" and is_transient(pod.exit_code or 0)
+    return pod.phase == "Failed" and pod.reason != pod_view.OOM_KILLED and is_transient(pod.exit_code or 0)
 
 
 def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:
@@ -219,7 +233,7 @@ def _is_disrupted(pod: PodView) -> bool:
 
 def is_retryable(pod: PodView) -> bool:
     """Return whether the pod may succeed next time, judging by how it failed."""
-    if pod.reason == "OOMKilled" or _is_over_its_limit(pod):
+    if pod.reason == pod_view.OOM_KILLED or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
     if code != 1:
@@ -278,6 +292,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         whole=whole or is_worn,
         marks=tuple(fault.mark for fault in job_faults),
         pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
+        memory=memory.raised(job, (fault.pod for fault in job_faults)),
         node=root.pod.node if _blames_node(root) else "",
         wait=_settling(job, root, now) if _is_consequence(root) else 0.0,
     )
@@ -331,7 +346,7 @@ def describe(pod: PodView) -> str:
 
 
 def _advice(pod: PodView) -> str:
-    if pod.reason == "OOMKilled" and "limits.memory" not in pod.message:  # a kubelet does not give the numbers
+    if pod.reason == pod_view.OOM_KILLED and "limits.memory" not in pod.message:  # a kubelet does not give the numbers
         return " (it used more memory than its resources.limits.memory: raise the limit, or let the program use less)"
     return f" ({pod.advice})" if pod.advice else ""
 

@@ -11,6 +11,7 @@ from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status
 from reconcilers.plan.advance import Advance
+from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
@@ -19,9 +20,7 @@ from reconcilers.plan.scale_requests import current, steps
 from reconcilers.plan.scaling import growth
 from reconcilers.plan.scaling.resize import find_resize
 from reconcilers.plan.scaling.steps import next_step
-from reconcilers.pods import measure
 from reconcilers.pods.grants import Grant
-from reconcilers.pods.measure import Excess
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -32,7 +31,6 @@ from reconcilers.values import (
     OverQuota,
     PatchObject,
     Plan,
-    RaiseCharge,
     earliest,
 )
 from reconcilers.views import pod_view
@@ -167,9 +165,9 @@ def _plan_active(
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
     # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
-    excess = measure.find_excess(job, active.admission.charge, active.pods)
-    if excess is not None:
-        return _plan_excess(active, excess, observation, deletion, now)
+    charged = settlement.settle(active, observation, deletion, now)
+    if charged is not None:
+        return charged
     # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
     recovery = _recovery_context(active, observation, settings, deletion, now).recover()
     if recovery.after is not None and recovery.ended:
@@ -223,22 +221,6 @@ def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tupl
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}
     return deletion.delete(pod for pod in active.removed if pod.uid not in deleted)
-
-
-def _plan_excess(
-    active: Active, excess: Excess, observation: Observation, deletion: PodDeletion, now: datetime
-) -> Plan:
-    """Charge the job for what its pods request, or send it back if there is no room for that."""
-    job = active.job
-    if excess.uncountable:
-        message = f"{excess}; that is more than a job can be charged for"
-        return ending.finish(job, observation, status.finish(job, "Failed", "InvalidTemplate", message, now), deletion)
-    if observation.no_room is None:
-        written = status.write(job, status.record_charge(job, excess.charge, excess.measured), active.pods)
-        return Plan((RaiseCharge(active.admission.attempt, excess.charge), *written), requeue_after=0.0)
-    message = excess.describe_refusal(active.admission.queue, observation.no_room)
-    after = status.vacate(job, status.EXCEEDS, message, now).model_copy(update={"measured": excess.measured})
-    return Plan(status.write(job, after, active.pods) + deletion.delete(active.pods))
 
 
 def _plan_over_quota(

@@ -16,6 +16,7 @@ from crds.torchjob.status import Hang, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, restarts, status
+from reconcilers.plan.charges import memory
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.health import hangs
@@ -110,6 +111,7 @@ class RecoveryContext:
             deletion=self.deletion,
             settings=self._effective_settings,
             leaving=frozenset(entry.pod.uid for entry in self._leaving),
+            memory=memory.charged(self.job) if outdated else {},
             waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
 
@@ -165,7 +167,11 @@ class RecoveryContext:
         if verdict.permanent:
             return Recovery(status.finish(job, "Failed", verdict.reason, verdict.message, now), ended=True)
         after = restart_counts.count_failure(job, verdict, self.pods, now, self.settings)
-        return Recovery(after, actions=self._failure_events(after, verdict.message) + self._first_step(after))
+        events = self._failure_events(after, verdict.message) + memory.growth_events(job, after)
+        raises, after = memory.charge_growth(job, after, self.observation.no_memory)
+        if self.observation.no_memory is not None and any(fault.would_come_back for fault in faults):
+            after = after.model_copy(update={"recreate_generation": after.restart_generation})
+        return Recovery(after, before=raises, actions=events + self._first_step(after))
 
     def _handle_hang(self, hang: Hang) -> Recovery | None:
         """Report a hang, or restart the job or a pod because of it; None if it is reported already."""
@@ -253,7 +259,7 @@ class RecoveryContext:
             *pod_step.actions,
             *deletions,
             *restarts.mark_counted(self.job, self.pods),
-            *self._restarts.delete_orphans(),
+            *restarts.delete_orphans(self.observation.recreations, self.pods),
         )
         times = (job_step.requeue_after, pod_step.requeue_after, self.deletion.next_change(self.pods))
         return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))

@@ -42,6 +42,7 @@ def count_failure(
     return after.model_copy(
         update={
             field: getattr(after, field) + 1,
+            "memory": {**after.memory, **verdict.memory},
             "node_failures": failures,
             "excluded_nodes": tuple(sorted(avoided)),
         }

@@ -25,12 +25,13 @@ they end by themselves soon after it, and wait for the new one.
 
 import hashlib
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crds import labels, timestamps
 from crds.api_resources import PODS, RECREATE_REQUESTS
+from crds.torchjob.memory_growth import MEMORY
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 from kube.api import Manifest
@@ -96,6 +97,8 @@ class Restarts:
     """The uids of the pods that leave their nodes, so that they are replaced."""
     waits: bool = False
     """Whether the job backs off: healthy pods are not restarted yet."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """The memory that a pod of a task must request to be restarted in place, by task in lower case."""
 
     @property
     def generation(self) -> int:
@@ -158,12 +161,6 @@ class Restarts:
             by_state[progress.state].append((pod, progress))
         return by_state
 
-    def delete_orphans(self) -> tuple[Action, ...]:
-        """Delete requests for pods that no longer exist."""
-        uids = {pod.uid for pod in self.pods}
-        orphans = (request for request in self.requests if request.pod_uid not in uids)
-        return tuple(DeleteObject(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
-
     def can_restart(self, pod: PodView) -> bool:
         """Return whether a pod's containers can be restarted in place, and are to be.
 
@@ -195,7 +192,9 @@ class Restarts:
         return (PatchPodMetadata(pods, {"annotations": annotations | _rendezvous(self.job)}),)
 
     def _in_place(self, pod: PodView) -> bool:
-        return self.can_restart(pod) and pod.restart >= self.job.status.recreate_generation
+        is_current = pod.restart >= self.job.status.recreate_generation
+        has_enough = dict(pod.requests).get(MEMORY, 0) >= self.memory.get(pod.task, 0)
+        return self.can_restart(pod) and is_current and has_enough
 
     def _stays(self, pod: PodView) -> bool:
         """Return whether a pod is the rendezvous store and keeps running."""
@@ -319,6 +318,13 @@ def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
     return tuple(
         PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_HANDLED: str(counted[pod.uid])}}) for pod in pending
     )
+
+
+def delete_orphans(requests: Iterable[RecreateView], pods: Iterable[PodView]) -> tuple[Action, ...]:
+    """Delete requests for pods that no longer exist."""
+    uids = {pod.uid for pod in pods}
+    orphans = (request for request in requests if request.pod_uid not in uids)
+    return tuple(DeleteObject(RECREATE_REQUESTS, request.name, request.uid) for request in orphans)
 
 
 def request_name(pod: str, purpose: str) -> str:

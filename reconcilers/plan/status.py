@@ -40,6 +40,8 @@ being deleted, and it gives its resources back."""
 NAMESPACE_QUOTA = "NamespaceQuota"
 """Reason: a ResourceQuota of the namespace has no room for the job's pods. They are being deleted, and the job gives
 its resources back."""
+NO_MEMORY = "NoRoomForMemory"
+"""Reason: pods of a task are to have more memory than those before them, and there is no room for that."""
 SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
 NOT_BLOCKED = ("Admitted", "Running", "Restarting", HANGING, *LEAVING)
 """The reasons of the condition Admitted under which the job is not blocked."""
@@ -188,7 +190,7 @@ def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobSta
     return release(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
 
 
-def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements) -> TorchJobStatus:
+def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements | None) -> TorchJobStatus:
     """Return the status of a job that is charged for what its pods really request."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})

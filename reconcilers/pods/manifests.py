@@ -21,7 +21,7 @@ import orjson
 
 from crds import labels
 from crds.api_resources import PODS, SERVICES
-from crds.torchjob import rendezvous_task
+from crds.torchjob import memory_growth, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
@@ -64,8 +64,17 @@ class Blueprint:
 
     @cached_property
     def specs(self) -> Mapping[str, bytes]:
-        """The pod specs of the templates, by task type, as JSON: parsing it is the fastest way to a fresh copy."""
-        return {name: orjson.dumps(task.template["spec"]) for name, task in self.job.spec.torch_task_specs.items()}
+        """The pod specs by task type, from the templates and with the memory that has grown, as JSON: parsing it is the
+        fastest way to a fresh copy."""
+        raised = self.job.status.memory
+        return {
+            name: orjson.dumps(
+                memory_growth.enlarge(task.template["spec"], amount)
+                if (amount := memory_growth.of_next(task, raised.get(name, 0)))
+                else task.template["spec"]
+            )
+            for name, task in self.job.spec.torch_task_specs.items()
+        }
 
     @cached_property
     def charges(self) -> Mapping[str, str]:

@@ -80,7 +80,7 @@ def _exceeds(requests: Requests, share: Amounts) -> bool:
 def _largest_excess(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
     """Return the largest requests of a pod by task type, where they exceed the pod's share."""
     requests = {(pod.task, pod.requests) for pod in pods}
-    types = {name.lower(): (name, share) for name, share in job.shares.items()} if requests else {}
+    types = {name.lower(): (name, share) for name, share in job.ungrown_shares.items()} if requests else {}
     excess: dict[str, Amounts] = {}
     for task, amounts in requests:
         name, share = types.get(task, ("", NOTHING))

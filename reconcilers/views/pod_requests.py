@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crds.torchjob import demand
+from crds.torchjob import demand, memory_growth
 
 Requests = tuple[tuple[str, int], ...]
 """Requested amounts as a hashable value. Most pods of a job request the same amounts, which are stored once."""
@@ -30,6 +30,14 @@ def read(spec: Mapping[str, Any]) -> Requests:
     }
     text = orjson.dumps(parts | {"resources": spec.get("resources"), "overhead": spec.get("overhead")})
     return _parse_requests(text) if len(text) <= LONGEST_CACHED else _compute_requests(spec)
+
+
+def main_memory(spec: Mapping[str, Any]) -> int:
+    """Return the memory in bytes that the main container asks for, the larger of its request and its limit; else 0."""
+    try:
+        return memory_growth.declared(spec)
+    except (ValueError, TypeError, AttributeError):
+        return 0
 
 
 @lru_cache(1024)

@@ -25,6 +25,8 @@ LONGEST_PROBLEM = 600
 LONGEST_ADVICE = 600
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
+OOM_KILLED = "OOMKilled"
+"""The reason of a container that was killed because it had used up its memory, or any of its processes."""
 EVICTED_BY_VOLCANO = "Evict"
 """The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
 OWN_LIMIT_PHRASES = (
@@ -73,6 +75,8 @@ class PodView:
     (`explain`)."""
     ended: float | None = None
     """When the container ended, in seconds since the epoch."""
+    used_memory: int = 0
+    """The memory in bytes of the main container, if it was killed because it had used up all of it; else 0."""
     disruption: str = ""
     """Why the pod was disrupted: a reason and perhaps a message; empty if it was not disrupted."""
     advice: str = ""
@@ -288,6 +292,7 @@ def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
         "unexplained": (bool(code) and last_words.more)
         or message != _message(other, last_words, status, LONGEST_EXPLANATION),
         "ended": timestamps.seconds_or_none(ended.get("finishedAt")),
+        "used_memory": pod_requests.main_memory(spec) if not other and ended.get("reason") == OOM_KILLED else 0,
     }
 
 

@@ -16,6 +16,7 @@ from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
 from reconcilers.plan import backoff, failures, lifecycle, progress
 from reconcilers.plan import plan as planning
+from reconcilers.plan.charges import memory
 from reconcilers.plan.scaling import removal
 from reconcilers.plan.start_gates import StartGates
 from reconcilers.pods import measure, task_members
@@ -180,6 +181,9 @@ MUTATIONS: dict[str, Mutation] = {
     "nobody backs off": Mutation(backoff, "remaining_pause", lambda *_: 0.0, ("backoff",), ("kill>",)),
     "workers are made before they are granted": Mutation(
         planning, "Advance", _grown_at_once, ("growwait",), ("yield",)
+    ),
+    "memory is not charged before a pod has it": Mutation(
+        memory, "find_uncharged", lambda _: None, ("oomfull",), ("yield",)
     ),
     "a charge is lowered while victims occupy": Mutation(removal, "finish", _lower_at_once, ("shrink",), ("yield",)),
     "a declined growth is kept": Mutation(

@@ -23,6 +23,7 @@ from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"
+OUT_OF_MEMORY = "OOMKilled"
 Place = tuple[str, str, int]
 """The place of a pod: the uid of its job, its task, and its index."""
 
@@ -209,6 +210,9 @@ class Node:
 
     def _end(self, pod: Pod, fate: int | str) -> str:
         self._failed[pod.place] += fate != 0
+        if fate == OUT_OF_MEMORY:
+            killed = {"name": "torch", "state": {"terminated": {"exitCode": 137, "reason": OUT_OF_MEMORY}}}
+            return self._status(pod, {"phase": "Failed", "containerStatuses": [killed]})
         if isinstance(fate, str):
             target = {"type": "DisruptionTarget", "status": "True", "reason": fate}
             return self._status(pod, {"phase": "Failed", "reason": fate, "conditions": [target]})

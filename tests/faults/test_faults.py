@@ -78,6 +78,7 @@ def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> N
         "what happened is counted after its pods are gone",
         "workers are made before they are granted",
         "a charge is lowered while victims occupy",
+        "memory is not charged before a pod has it",
         "a declined growth is kept",
         "victims count as failures",
         "a growth is as old as its job",

@@ -1,7 +1,36 @@
 """Scenarios in which pods fail, are lost, or are restarted."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from kube.api import Manifest
+from tests.faults.node import OUT_OF_MEMORY
 from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task
+
+MEMORY = 2 * 2**20
+"""The memory that each pod of a growing job asks for at first, in bytes."""
+
+
+def _template(memory: int) -> Manifest:
+    resources = {"requests": {"cpu": "1", "memory": str(memory)}}
+    return {"spec": {"containers": [{"name": "torch", "image": "torch:1", "resources": resources}]}}
+
+
+def _growing(**fields: Any) -> Manifest:
+    """Return a master and a worker whose memory grows by a half, up to twice as much."""
+    growth = {"memoryGrowth": {"max": str(2 * MEMORY)}, "restartPolicy": "OnFailure"}
+    tasks = pair(template=_template(MEMORY))
+    return {"torchTaskSpecs": {**tasks, "Worker": tasks["Worker"] | growth}, "backoffLimit": 6, **fields}
+
+
+def _is_there(jobs: Mapping[str, Manifest]) -> bool:
+    return "two" not in jobs or people.phase("two", "Running")(jobs)
+
+
+def _waits_or_needs_not(jobs: Mapping[str, Manifest]) -> bool:
+    return people.said("one", "NoRoomForMemory")(jobs) or people.phase("one", "Succeeded")(jobs)
+
 
 RESTARTS = {"torchTaskSpecs": pair(restartPolicy="OnFailure")}
 
@@ -64,6 +93,30 @@ SCENARIOS = (
         restarts={"one": 1},
         fate=fails("worker", 137, 1),
         settings={"in_place": "local"},
+    ),
+    Scenario(
+        name="oom",
+        queues={"a": {"quota": {"memory": str(11 * MEMORY // 2)}}},
+        jobs={"one": _growing(), "two": _growing(restartScope="Task")},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        restarts={"one": 2, "two": 2},
+        fate=fails("worker", OUT_OF_MEMORY, 2),
+        settings={"in_place": "local"},
+        patience=60.0,
+    ),
+    Scenario(
+        name="oomfull",
+        queues={"a": {"quota": {"memory": str(4 * MEMORY)}}},
+        jobs={
+            "one": _growing(restartScope="Task"),
+            "two": {"torchTaskSpecs": {"Solo": task(template=_template(2 * MEMORY))}},
+        },
+        ends={"one": "Succeeded"},
+        restarts={"one": 1},
+        steps=((_waits_or_needs_not, people.delete("two")),),
+        fate=fails("worker", OUT_OF_MEMORY, 1),
+        until=_is_there,
+        patience=60.0,
     ),
     Scenario(
         name="asked",

@@ -19,7 +19,7 @@ Condition = Callable[[Mapping[str, Manifest]], bool]
 Fate = Callable[[str, int, int], int | str | None]
 """A function that decides how the next pod ends, from its task, its index and the number of failures at that index.
 
-The result is an exit code, or the reason of an eviction; None if the pod runs until it is stopped."""
+The result is an exit code, or the reason of an eviction, or OOMKilled; None if the pod runs until it is stopped."""
 
 
 Stall = Callable[[str, int, int], bool]

@@ -239,7 +239,7 @@ class TestKruise:
         assert asked(self.judge(MASTER, verdict="Done", **fields)) == ["digits-master-0"]
 
     def test_requests_for_missing_pods_are_deleted(self) -> None:
-        assert scene(MASTER, requests=(request(), request(WORKER))).delete_orphans() == (
+        assert restarts.delete_orphans((request(), request(WORKER)), (MASTER,)) == (
             DeleteObject(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
         )
 
