@@ -1,4 +1,4 @@
-"""Run 24 real PyTorch jobs of three tenants on one small machine (`make demo`).
+"""Run 24 real PyTorch jobs of three tenants on one small machine (`make demo`), or one elastic job (`--elastic`).
 
 One rule: the demo uses only the command line and the API, as any user can, and it checks everything that its last line
 states.
@@ -8,22 +8,22 @@ import importlib.util
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import yaml
 from rich.console import Console
 
-from coordinator.local.supervisor import Command, Supervisor
 from crds.api_resources import TORCHJOBS
-from examples.demo import order, screen
+from examples.demo import cluster as clusters
+from examples.demo import elastic, order, screen
+from examples.demo.cluster import DemoFailed
 from examples.demo.screen import Moment
 from kube import client, errors
 from kube.api import Cluster, Manifest
@@ -34,42 +34,9 @@ MISSING = 2
 """The exit code if PyTorch is not installed."""
 
 
-class DemoFailed(Exception):
-    """The demo did not reach the result that its last line states."""
-
-
 def torchq(kubeconfig: Path, *arguments: str) -> str:
-    """Run a command as a user would, and return its output. Raise DemoFailed, with the error output, if it fails."""
-    command = [sys.executable, "-m", "coordinator.cli.main", "--kubeconfig", str(kubeconfig), *arguments]
-    done = subprocess.run(command, cwd=TRAINING, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise DemoFailed(f"torchq {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout
-
-
-@contextmanager
-def stack(data: Path, cpus: int, redis: str) -> Iterator[Supervisor]:
-    """Run the embedded cluster in a temporary folder, on private ports, and stop it at the end of the block."""
-    command = [sys.executable, "-m", "coordinator.cli.main", "local", "up", "--foreground", "--no-current"]
-    command += ["--data", str(data), "--cpus", str(cpus), "--memory", "16Gi", "--gpus", "0", "--workers", "2"]
-    command += ["--redis", redis] if redis else []
-    supervisor = Supervisor(drain_seconds=60)
-    try:
-        supervisor.start(Command(name="stack", arguments=command, output=data / "stack.log"))
-        _wait_until_up(supervisor, data)
-        yield supervisor
-    finally:
-        supervisor.stop()
-
-
-def _wait_until_up(supervisor: Supervisor, data: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not (data / "ready").exists():
-        supervisor.step()
-        if not supervisor.pids() or time.monotonic() > deadline:
-            tail = (data / "stack.log").read_text().splitlines()[-10:]
-            raise DemoFailed("the embedded cluster did not start:\n" + "\n".join(tail))
-        time.sleep(0.05)
+    """Run a command in the folder of the training (`clusters.torchq`)."""
+    return clusters.torchq(kubeconfig, *arguments, folder=TRAINING)
 
 
 def manifests(epochs: int) -> str:
@@ -157,7 +124,7 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
     """Run the whole demo. Raise DemoFailed if the cluster does not start, a job fails, or the order is wrong."""
     started = time.monotonic()
     kubeconfig = data / "kubeconfig"
-    with stack(data, cpus, redis) as supervisor, screen.make(console) as view:
+    with clusters.stack(data, cpus, redis) as supervisor, screen.make(console) as view:
         view.say(f"embedded cluster: {cpus} CPUs, room for {cpus // 2} jobs at a time; queues a, b, c weigh 5, 2, 1")
         submit(kubeconfig, data, epochs)
         cluster = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))
@@ -172,8 +139,9 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
 @click.option("--epochs", default=6, show_default=True, help="number of epochs of each job")
 @click.option("--cpus", default=4, show_default=True, help="CPUs of the pool; a job takes 2")
 @click.option("--redis", default="", help="URL of a running Redis (default: the demo starts its own)")
+@click.option("--elastic", "is_elastic", is_flag=True, help="one elastic job that fills the machine and gives it back")
 @click.option("--keep", is_flag=True, help="keep the temporary folder with all logs")
-def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
+def main(epochs: int, cpus: int, redis: str, is_elastic: bool, keep: bool) -> None:
     """Run TorchJobs of three tenants and show how torchq queues, picks and finishes them."""
     console = Console()
     if importlib.util.find_spec("torch") is None:
@@ -183,7 +151,10 @@ def main(epochs: int, cpus: int, redis: str, keep: bool) -> None:
     data = Path(tempfile.mkdtemp(prefix="torchq-demo-"))
     code = 1
     try:
-        run(console, data, epochs, cpus, redis)
+        if is_elastic:
+            elastic.run(console, data, redis)
+        else:
+            run(console, data, epochs, cpus, redis)
         code = 0
     except DemoFailed as error:
         keep = True
