@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
+from crds.keys import JobKey
 from queues import errors
 from queues.charge_changes import IdleGrowth
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
@@ -84,6 +85,10 @@ class PickCycle:
         """The number of entries of each queue that are read ahead."""
         self._due: list[tuple[str, int]] = []
         """Queues and their charges apart from picks (below 0: refunds) that no commit has carried yet."""
+        self._claims: dict[str, JobKey | None] = {}
+        """The claims to open by queue (None: to close) that no commit has carried yet."""
+        self._hastened: dict[str, JobKey] = {}
+        """By queue, the jobs whose patience is to end that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
         """Refund a queue in the next round for a job that came back before it was granted."""
@@ -92,6 +97,31 @@ class PickCycle:
     def charge(self, charges: Iterable[tuple[str, int]]) -> None:
         """Charge queues in the next round for jobs that cost more than when they were picked."""
         self._due += charges
+
+    def claim(self, queue: str, key: JobKey) -> None:
+        """Open a claim for the first job of a queue in the next round (`queues.picking.open_claims`).
+
+        Nothing happens if the job is not the first one by then. A queue has one claim at most."""
+        self._claims[queue] = key
+
+    def unclaim(self, queue: str) -> None:
+        """Close the claim of a queue in the next round."""
+        self._claims[queue] = None
+
+    def replace_claims(self, claims: Mapping[str, JobKey]) -> None:
+        """Open these claims in the next round, by queue, and close all others."""
+        self._claims = {**dict.fromkeys(self.claims), **claims}
+
+    def hasten(self, queue: str, key: JobKey) -> None:
+        """End the patience of the first job of a queue in the next round, so that it may get the pool's reservation.
+
+        Nothing happens if the job is not the first one by then."""
+        self._hastened[queue] = key
+
+    @property
+    def claims(self) -> Mapping[str, JobKey]:
+        """The queues with an open claim after the last round, and the job that has it; empty if that is not known."""
+        return {} if self._picker is None else self._picker.claims.keys()
 
     def run(self, now: float, limit: int, most: int) -> CycleResult:
         """Read the store, then pick and commit in batches of at most `limit` jobs, and return the result.
@@ -105,10 +135,14 @@ class PickCycle:
         picker = self._read(picker, most)
         for queue, cost in self._due:
             picker.settle(queue, cost)
+        self._change_claims(picker, now)
         picker.prepare_loans(now, self._job_ends)
         done = [*self._batches(picker, now, limit, min(most, self._reach))]
         if not done or done[0].committed.picked or not done[0].committed.refused:
-            self._due.clear()  # the first batch carries the charges, with its first pick or in its settlement
+            # The first batch carries the charges and the claims, with its first pick or in its settlement.
+            self._due.clear()
+            self._claims.clear()
+            self._hastened.clear()
         picks = chain.from_iterable(batch.pending.batch.picks for batch in done)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
         refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
@@ -128,6 +162,15 @@ class PickCycle:
         if self._picker is None:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)
+
+    def _change_claims(self, picker: Picker, now: float) -> None:
+        for queue, key in self._claims.items():
+            if key is None:
+                picker.claims.close(queue)
+            else:
+                picker.claims.open(queue, key, now)
+        for queue, key in self._hastened.items():
+            picker.claims.hasten(queue, key, now)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
         """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may

@@ -20,7 +20,8 @@ class Patience:
 
     def ends(self, overtaken: OvertakenJob, now: float) -> bool:
         """Return whether other jobs may no longer overtake the job."""
-        return overtaken.times >= self.times or now - overtaken.since >= self.seconds
+        is_late = overtaken.times > 0 and now - overtaken.since >= self.seconds
+        return overtaken.times >= self.times or is_late
 
 
 PATIENCE = Patience()

@@ -206,7 +206,8 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had its turn but no room: how often other jobs went first, and since when."""
+    """A job that had its turn but no room: how often other jobs went first, and since when. It may have a record before
+    that, with 0 times, because it has an open claim."""
 
     key: JobKey
     times: int

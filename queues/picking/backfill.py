@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.picking import quotas
+from queues.picking import queue_state, quotas
 from queues.picking.fair_share import FairShare, Turn
 from queues.picking.kept_room import PoolReservation
 from queues.picking.known_entries import Candidate
@@ -202,7 +202,8 @@ class Backfill:
         return longest is not None and self._now + longest <= until and self._pool.fits_reserved(candidate.demand)
 
     def _allows(self, queue: QueueState, candidate: Candidate, allows: Allows) -> bool:
-        """Return whether quota and cohort allow a job, and leave what the job with the reservation needs.
+        """Return whether quota and cohort allow a job, and leave what the job with the reservation needs, and what the
+        first job of its queue needs if that has an open claim.
 
         If they did not leave it, the reserved room would stay idle.
         """
@@ -210,7 +211,8 @@ class Backfill:
         if first is None or holder is None or holder.first is None or not allows(queue, demand):
             return False
         passes = candidate.position != first.position
-        if passes and queue.is_liable and not allows(queue, amounts.add(first.demand, demand)):
+        guards = passes and (queue.is_liable or queue.is_claimed)
+        if guards and not allows(queue, queue_state.with_needed(demand, first.demand)):
             return False
         cohort = self._cohorts.get(queue.spec.cohort)
         apart = cohort is None or queue is holder or holder.spec.cohort != queue.spec.cohort

@@ -13,7 +13,7 @@ from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
-from queues.values import QueuePosition
+from queues.values import Entry, QueuePosition
 
 Code = Literal[
     "QueueNotFound",
@@ -47,7 +47,7 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
     queue = picker.queue(place.entry.queue, now)
     code, sentence = _reason(picker, queue, place)
     limits = "" if queue is None else _format_limits(picker, queue, place.entry.demand)
-    needs = f"needs {'at least ' if place.entry.most else ''}{_format_demand(place.entry.demand)}"
+    needs = _format_needs(place.entry)
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
 
@@ -93,7 +93,9 @@ def _is_due(picker: Picker, queue: QueueState, place: QueuePosition) -> bool:
     key = place.entry.key
     if queue.first is None or queue.first.waiting.entry.key == key:
         return True
-    return picker.allows_passing(queue) and any(job.waiting.entry.key == key for job in queue.distinct())
+    # A first job with an open claim lets only those pass that leave what it needs.
+    jobs = queue.eligible if queue.is_claimed else queue.distinct()
+    return picker.allows_passing(queue) and any(job.waiting.entry.key == key for job in jobs)
 
 
 def _behind(name: str) -> tuple[Code, str]:
@@ -122,6 +124,12 @@ def _format_free(place: str, demand: Amounts, used: Amounts, limits: Amounts) ->
 
 def _format_room(name: str, free: int, limit: int) -> str:
     return f"{quantities.format_amount(name, max(0, free))} of {quantities.format_amount(name, limit)} {name}"
+
+
+def _format_needs(entry: Entry) -> str:
+    if entry.idle:
+        return f"needs no room: its queue pays for {entry.idle} worker{'' if entry.idle == 1 else 's'} that run already"
+    return f"needs {'at least ' if entry.most else ''}{_format_demand(entry.demand)}"
 
 
 def _format_demand(demand: Amounts) -> str:

@@ -51,7 +51,7 @@ class FurtherWorkers:
         first, cohort = queue.first, self._cohorts.get(queue.spec.cohort)
         is_first = first is not None and candidate.position == first.position
         in_pool = self._pool.fits_reserved if is_first and queue is self._reservation.holder else self._pool.fits
-        passed = first if queue.is_liable and not is_first else None
+        passed = first if not is_first and (queue.is_liable or queue.is_claimed) else None
 
         def allows(queue: QueueState, demand: Amounts) -> bool:
             return quotas.allows_further(queue, candidate, demand, cohort)

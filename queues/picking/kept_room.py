@@ -140,6 +140,12 @@ class PoolReservation:
         changes, self._unsaved, self._paid = {**self._unsaved, **records}, {}, False
         return changes
 
+    def keep(self, queue: QueueState, record: OvertakenJob | None) -> None:
+        """Replace the record of a queue, to be stored with the next picks."""
+        queue.overtaken = self._unsaved[queue.spec.name] = record
+        if record is None:
+            self._delayed.discard(queue.spec.name)
+
     @property
     def has_unsaved(self) -> bool:
         """Whether a record or an account has changed that no pick will store."""

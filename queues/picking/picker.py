@@ -52,6 +52,8 @@ class Picker(PickerState):
         `now` is in seconds since 1970.
         """
         self._now = now
+        if self.claims.names:
+            self.claims.end()
         self._refresh()
         if self._reservation.liable:
             self._dirty.update(self._reservation.collect(self._fair_share, self._rules.cost))
@@ -134,6 +136,8 @@ class Picker(PickerState):
         overtaken = NONE_OVERTAKEN
         if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)
+        if self.claims.names and queue.first is not None and candidate.position == queue.first.position:
+            self.claims.close(spec.name)
         if self._reservation.has_unsaved or spec.name in self._reservation.liable:
             overtaken = self._reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)

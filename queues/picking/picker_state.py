@@ -15,6 +15,7 @@ from queues.picking.fair_share import FairShare, lag
 from queues.picking.further_workers import FurtherWorkers
 from queues.picking.kept_room import PoolReservation
 from queues.picking.lines import Bid
+from queues.picking.open_claims import OpenClaims
 from queues.picking.pool import Pool
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
@@ -44,6 +45,7 @@ class PickerState:
         self._fair_share = FairShare(snapshot.clock, accounts)
         self._queues: dict[str, QueueState] = {}
         self._reservation = PoolReservation(self._queues, self._rules.patience)
+        self.claims = OpenClaims(self._queues, self._reservation, self._rules.patience)
         self._further = FurtherWorkers(self._cohorts, self.pool, self._reservation, self._rules.cost)
         self._backfill = Backfill(
             self._queues, self._cohorts, self.pool, self._fair_share, self._reservation, self._shadows
@@ -113,6 +115,7 @@ class PickerState:
         """Mark a queue whose known entries have changed."""
         self._dirty.add(queue.spec.name)
         self._reservation.add(queue)
+        self.claims.add(queue)
         self._unread.add(queue)
 
     # Queries
@@ -167,7 +170,20 @@ class PickerState:
                 self._stale_cohorts.add(name)
             self._dirty |= self._further.members(name)
         self._uncounted = set()
+        if self.claims.outdated:
+            self._apply_claims()
         self._refresh_bids()
+
+    def _apply_claims(self) -> None:
+        """Let the queues bid again whose claims have changed, and the members of their cohorts."""
+        self._dirty |= self.claims.outdated
+        for name in self.claims.outdated:
+            queue = self._queues[name]
+            cohort = self._cohorts.get(queue.spec.cohort)
+            if cohort is not None:
+                cohort.note_claim(queue)
+                self._stale_cohorts.add(queue.spec.cohort)
+        self.claims.outdated.clear()
 
     def _refresh_bids(self) -> None:
         """Let the dirty queues bid again, and the members of stale cohorts."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
+from crds.resources.amounts import Amounts
 from queues.picking.known_entries import Candidate, KnownEntries
 from queues.rules import Patience
 from queues.values import OvertakenJob, QueueSnapshot
@@ -56,9 +56,10 @@ class QueueState(KnownEntries):
         if self.uniform or (allowed and not scarce) or not self.allows_passing(bypasses):
             return (first,) if allowed else ()
         candidates = (candidate for candidate in self.distinct() if allows(self, candidate.demand))
-        if not self.is_liable:
+        if not self.is_liable and not self.is_claimed:
             return tuple(candidates)
-        # A job that passes the reserved one must leave what that one needs: else the reserved room would stay idle.
+        # A job that passes the reserved one must leave what that one needs: else the reserved room would stay idle. The
+        # same holds for room that others free for the first job.
         return tuple(
             candidate
             for candidate in candidates
@@ -66,8 +67,10 @@ class QueueState(KnownEntries):
         )
 
     def leaves_room(self, allows: "Allows", needed: Amounts, demand: Amounts) -> bool:
-        """Return whether quota, cohort and the room beside the queue's own usage hold both demands."""
-        return allows(self, amounts.add(needed, demand)) and self.fits_alone(beside=demand)
+        """Return whether quota, cohort and the room beside the queue's own usage hold both demands, in the resources
+        that the second one uses."""
+        both = with_needed(demand, needed)
+        return allows(self, both) and amounts.fits(both, self.used, self.ceiling)
 
     def take(self, candidate: Candidate) -> None:
         """Mark a job as picked, and count its demand as used."""
@@ -84,13 +87,6 @@ class QueueState(KnownEntries):
     def contends_with_first(self) -> bool:
         """Whether the queue contends with its first runnable job."""
         return bool(self.eligible) and self.first is not None and self.eligible[0].position == self.first.position
-
-    def fits_alone(self, beside: Amounts = NOTHING) -> bool:
-        """Return whether the first job would find room if no other queue used any; `beside` counts as used, too."""
-        if self.first is None:
-            return False
-        demand = amounts.add(self.first.demand, beside) if beside else self.first.demand
-        return amounts.fits(demand, self.used, self.ceiling)
 
     def can_reserve(self, demand: Amounts) -> bool:
         """Return whether room may be reserved for a job.
@@ -115,16 +111,25 @@ class QueueState(KnownEntries):
         """Return whether other jobs of the queue may pass the first one, if `times` jobs may pass it."""
         return not self.spec.strict and (self.first_overtaken.times if self.first_overtaken else 0) < times
 
-    def overtake(self, now: float) -> OvertakenJob:
-        """Record that another job goes before the first one, and return the record."""
+    @property
+    def times_overtaken(self) -> int:
+        """How often other jobs went before the first one."""
         record = self.first_overtaken
+        return 0 if record is None else record.times
+
+    def record_of_first(self, now: float) -> OvertakenJob:
+        """Return the record of the first job; a new one if it has none."""
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
-        key = self.first.waiting.entry.key
-        if record is None:
-            self.overtaken = OvertakenJob(key=key, times=1, since=now)
-        else:
-            self.overtaken = OvertakenJob(key=key, times=record.times + 1, since=record.since, kept=record.kept)
+        return self.first_overtaken or OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now)
+
+    def overtake(self, now: float) -> OvertakenJob:
+        """Record that another job goes before the first one, and return the record."""
+        record = self.record_of_first(now)
+        since = record.since if record.times else now
+        self.overtaken = OvertakenJob(
+            key=record.key, times=record.times + 1, since=since, kept=record.kept, claimed=record.claimed
+        )
         return self.overtaken
 
     def mark_reserved(self) -> OvertakenJob:
@@ -140,6 +145,12 @@ class QueueState(KnownEntries):
         """Whether room is or was reserved for the first job, so that the queue pays if the job is withdrawn."""
         record = self.first_overtaken
         return record is not None and record.kept is not None
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the first job has an open claim (`queues.picking.open_claims`)."""
+        record = self.overtaken
+        return record is not None and record.claimed and self.first_overtaken is record
 
     @property
     def reservation_state(self) -> ReservationState:
@@ -179,6 +190,11 @@ class QueueState(KnownEntries):
 
 Allows = Callable[[QueueState, Amounts], bool]
 """Whether quota and cohort allow a queue to use a further demand."""
+
+
+def with_needed(demand: Amounts, needed: Amounts) -> Amounts:
+    """Return a demand with what another one needs of the same resources."""
+    return {name: amount + (needed.get(name, 0) if amount > 0 else 0) for name, amount in demand.items()}
 
 
 def price(demand: Amounts, cost: str) -> int:

@@ -5,7 +5,9 @@ One rule: a quota limits only the resources that it names, and a demand of none 
 Queues of one cohort lend each other what they do not use. A queue may use its quota and up to `borrowing` more, while
 all members together use no more than the sum of their quotas. A member has a claim if the first job that the member's
 own limits allow fits its quota. No queue borrows what all such jobs need together, so lenders get back what is freed
-before another loan. Preemption would begin here: it would name the jobs that use what is claimed.
+before another loan. An open claim (`queues.picking.open_claims`) counts even before the member's own quota has room for
+the whole job: as much of the quota as is free. Preemption would begin here: it would name the jobs that use what is
+claimed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +75,12 @@ class Cohort:
         self._claimed = None
         return not self.roomy
 
+    def note_claim(self, queue: QueueState) -> None:
+        """Note that a member's first job has an open claim, or has none any more."""
+        self._claimed = None
+        if queue.first is not None and queue.is_claimed:
+            self.observe(queue.first.demand)
+
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """Count a member's demand as used."""
         self._claimed = None
@@ -112,6 +120,8 @@ class Cohort:
                 if claimant is not None:
                     for name in queue.spec.quota.keys() & claimant.demand.keys():
                         self._claimed[name] = self._claimed.get(name, 0) + claimant.demand[name]
+                elif queue.is_claimed:
+                    amounts.increase(self._claimed, _free_part(queue))
         return self._claimed
 
     def claimant(self, queue: QueueState) -> Candidate | None:
@@ -124,7 +134,7 @@ class Cohort:
         first = queue.first if queue.spec.open else None
         if first is None or not _exceeds_borrowing(queue, beyond(queue.spec.quota, queue.used, first.demand)):
             return first
-        if queue.uniform or not queue.allows_passing(self._bypasses):
+        if queue.uniform or queue.is_claimed or not queue.allows_passing(self._bypasses):
             return None
         candidates = (
             candidate
@@ -147,6 +157,15 @@ class Cohort:
             if amount > 0 and self.used.get(name, 0) + amount + claimed > self.total[name]:
                 return False
         return True
+
+
+def _free_part(queue: QueueState) -> Amounts:
+    """Return what the first job of a queue, which has an open claim, finds free of the queue's own quota already."""
+    quota, demand = queue.spec.quota, NOTHING if queue.first is None or not queue.spec.open else queue.first.demand
+    if not amounts.fits(demand, NOTHING, quota):
+        return NOTHING
+    free = {name: quota[name] - queue.used.get(name, 0) for name in quota.keys() & demand.keys()}
+    return {name: min(demand[name], amount) for name, amount in free.items() if amount > 0}
 
 
 def obstacle(queue: QueueState, demand: Amounts, cohort: Cohort | None) -> Literal["", "quota", "cohort"]:

@@ -272,6 +272,19 @@ def test_loan_in_the_same_cohort_leaves_the_quota_of_the_large_job(own: int, oth
     assert room.record() == LARGE.demand, "quota and cohort still let it go"
 
 
+@pytest.mark.parametrize(("claimed", "expected"), [(False, ["short"]), (True, [])])
+def test_loan_leaves_the_first_job_of_its_queue_the_quota_that_it_claims(claimed: bool, expected: list[str]) -> None:
+    room = Room([spec("x"), spec("a"), spec("b", cpu=4)])
+    room.put(entry("own", "b", cpu=2))
+    assert room.pick() == ["own"]
+    waits = entry("waits", "b", START + 1, cpu=4)
+    if claimed:
+        room.rounds.claim("b", waits.key)
+    wide, short = entry("wide", "b", START + 2, gpu=3), entry("short", "b", START + 3, cpu=1, gpu=1)
+    room.put(waits, wide, short, short=10.0)
+    assert room.pick() == expected
+
+
 def test_closed_queue_gets_no_loan() -> None:
     room = Room([spec("x"), spec("a"), replace(spec("b"), open=False)])
     room.put(entry("short", "b", gpu=1), short=10.0)

@@ -9,7 +9,7 @@ from crds.resources.amounts import Amounts
 from queues.picking.explain import Code
 from queues.picking.forecast import Forecast, suppose
 from queues.rules import Patience, PickRules
-from queues.values import Batch, Entry, QueuePosition, QueueSpec, Reservation
+from queues.values import Batch, Entry, OvertakenJob, QueuePosition, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, reservation, spec
 
@@ -30,6 +30,23 @@ def place(store: MemoryStore, name: str) -> QueuePosition:
     position = store.place(key(name))
     assert position is not None
     return position
+
+
+def test_a_job_waits_behind_a_first_job_that_claims_what_it_needs() -> None:
+    waiting = [entry("first", submitted=START - 9, gpu=3), entry("job", gpu=1), entry("other", cpu=1)]
+    store = opened([spec("a", gpu=4)], waiting, [reservation("runs", gpu=2)])
+    store._content.overtaken["a"] = OvertakenJob(key=key("first"), times=0, since=START, claimed=True)
+    forecast = Forecast(store.snapshot(9), RULES)
+    codes = [forecast.explain(place(store, name), START).code for name in ("first", "job", "other")]
+    assert codes == ["WaitingForQuota", "BehindOthers", "Next"]
+
+
+def test_a_payment_for_idle_workers_says_that_it_needs_no_room() -> None:
+    payment = replace(entry("job", kind="grow"), unit={GPU: 1}, idle=2)
+    store = opened([spec("a", gpu=2)], [payment], [replace(reservation("job", gpu=2), size=2, idle=2)])
+    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    assert explanation.code == "Next"
+    assert explanation.numbers.startswith("needs no room: its queue pays for 2 workers that run already; 0 jobs ahead")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
 from queues.picking import quotas
 from queues.picking.fair_share import lag
@@ -114,6 +115,32 @@ def step(store: MemoryStore, data: st.DataObject) -> None:
             store.configure(data.draw(queue_specs()), data.draw(POOLS))
 
 
+Orders = list[tuple[str, str, JobKey]]
+"""What happens to the claims of queues: the method of `OpenClaims`, the queue, and the job."""
+
+
+@st.composite
+def orders(draw: st.DrawFn, store: MemoryStore) -> Orders:
+    """Return changes of claims, mostly for the first jobs of queues."""
+    found = []
+    views = store.snapshot(2).queues
+    for view in draw(st.lists(st.sampled_from(views), max_size=2)) if views else ():
+        job = draw(st.sampled_from(view.heads)).entry.key if view.heads else key("unknown")
+        found.append((draw(st.sampled_from(["open", "open", "hasten", "close"])), view.spec.name, job))
+    return found
+
+
+def apply(found: Orders, picker: Picker, now: float) -> None:
+    for method, queue, job in found:
+        match method:
+            case "open":
+                picker.claims.open(queue, job, now)
+            case "hasten":
+                picker.claims.hasten(queue, job, now)
+            case _:
+                picker.claims.close(queue)
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
 def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.DataObject, cost: str) -> None:
@@ -126,10 +153,13 @@ def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.Dat
         now += data.draw(st.sampled_from([0, 1, 40]))
         step(store, data)
         picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
-        limit = data.draw(st.integers(1, 12))
-        batch = picker.picks(now, limit)
-        afresh = choose(store.snapshot(EVERYTHING), now, limit, rules)
+        limit, found = data.draw(st.integers(1, 12)), data.draw(orders(store))
+        new = Picker(store.snapshot(EVERYTHING), rules)
+        for each in (picker, new):
+            apply(found, each, now)
+        batch, afresh = picker.picks(now, limit), new.picks(now, limit)
         assert (batch.picks, batch.settlement) == (afresh.picks, afresh.settlement)
+        assert picker.claims.keys() == new.claims.keys()
         change = stands(store, batch)
 
 
@@ -155,10 +185,17 @@ def test_a_roomy_cohort_changes_no_pick(data: st.DataObject) -> None:
         store.put(data.draw(st.lists(jobs(), max_size=6)))
         store.remove(list(store.reservations())[: data.draw(st.integers(0, 5))])
         picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
+        found = data.draw(orders(store))
+        apply(found, picker, START)
         batch = picker.picks(START, 9)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(quotas, "Cohort", Watchful)
-            assert batch.picks == choose(store.snapshot(EVERYTHING), START, 9, PLAIN).picks
+            watchful = Picker(store.snapshot(EVERYTHING), PLAIN)
+            apply(found, watchful, START)
+            assert batch.picks == watchful.picks(START, 9).picks
+        new = Picker(store.snapshot(EVERYTHING), PLAIN)
+        apply(found, new, START)
+        assert batch.picks == new.picks(START, 9).picks
         change = stands(store, batch)
 
 
