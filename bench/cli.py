@@ -4,8 +4,7 @@ One rule: a benchmark takes a frozen Options and returns figures; only this modu
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import orjson
@@ -13,7 +12,6 @@ import orjson
 from bench.benchmarks import (
     burst,
     churn,
-    elastic,
     fairness,
     hostile,
     ingest,
@@ -27,13 +25,12 @@ from bench.benchmarks import (
     simulate,
     worst,
 )
-from bench.errors import BenchError
-from bench.report import Figures, report, text
-from bench.support import apiserver, machine, panels
+from bench.benchmarks.training import reports
+from bench.command import COUNT, JSON, PLOT, measure, show
+from bench.report import text
+from bench.support import apiserver
 from bench.support.panels import PANELS
-from coordinator.errors import CoordinatorError
-from kube.errors import ClusterError
-from queues.errors import QueueError
+from bench.training_commands import elastic_command, reports_command
 
 SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "fairness": lambda: measure("fairness", fairness.SHORT, fairness.run),
@@ -49,22 +46,8 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "kueue-baseline": lambda: measure("kueue-baseline", kueue_baseline.SHORT, kueue_baseline.run),
     "latency": lambda: measure("latency", latency.SHORT, latency.run),
     "hostile": lambda: measure("hostile", hostile.SHORT, hostile.run),
+    "reports": lambda: measure("reports", reports.SHORT, reports.run),
 }
-_JSON = click.option("--json", "as_json", is_flag=True, help="print one JSON object")
-_PLOT = click.option("--plot", type=click.Path(dir_okay=False), default="", help="write the curves to this PNG file")
-Options = TypeVar("Options")
-_COUNT = click.IntRange(min=1)
-
-
-def measure(name: str, options: Options, run: Callable[[Options], Figures]) -> dict[str, Any]:
-    """Run a benchmark. Return its figures with facts about the machine. Raises ClickException if it could not
-    measure."""
-    facts, before = machine.facts(), machine.load()
-    try:
-        figures = run(options)
-    except (BenchError, QueueError, ClusterError, CoordinatorError) as error:
-        raise click.ClickException(f"{name}: {error}") from error
-    return report(name, options, figures, {**facts, "load_before": before, "load_after": machine.load()})
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -88,76 +71,76 @@ def main(context: click.Context, as_json: bool) -> None:
 
 
 @main.command("picks")
-@click.option("--queues", type=_COUNT, default=picks.Options().queues, show_default=True)
-@click.option("--jobs", type=_COUNT, default=picks.Options().jobs, show_default=True)
+@click.option("--queues", type=COUNT, default=picks.Options().queues, show_default=True)
+@click.option("--jobs", type=COUNT, default=picks.Options().jobs, show_default=True)
 @click.option("--hard", is_flag=True, help="with quotas, cohorts, jobs that do not fit, and jobs that come and go")
-@click.option("--batch", type=_COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--batch", type=COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
-@_JSON
+@JSON
 def picks_command(as_json: bool, **options: Any) -> None:
     """Measure picks per second on a real Redis."""
-    _show(measure("picks", picks.Options(**options), picks.run), as_json)
+    show(measure("picks", picks.Options(**options), picks.run), as_json)
 
 
 @main.command("ingest")
-@click.option("--jobs", type=_COUNT, default=ingest.Options().jobs, show_default=True)
-@click.option("--queues", type=_COUNT, default=ingest.Options().queues, show_default=True)
+@click.option("--jobs", type=COUNT, default=ingest.Options().jobs, show_default=True)
+@click.option("--queues", type=COUNT, default=ingest.Options().queues, show_default=True)
 @click.option("--worst", "is_worst", is_flag=True, help="measure the objects that are slowest to read, one by one")
-@_JSON
+@JSON
 def ingest_command(as_json: bool, is_worst: bool, **options: Any) -> None:
     """Measure how fast watch events are read.
 
     A figure counts watch events per second, from their text to the entries in Redis."""
     if is_worst:
-        _show(measure("worst", worst.Options(), worst.run), as_json)
+        show(measure("worst", worst.Options(), worst.run), as_json)
         return
-    _show(measure("ingest", ingest.Options(**options), ingest.run), as_json)
+    show(measure("ingest", ingest.Options(**options), ingest.run), as_json)
 
 
 @main.command("memory")
-@click.option("--jobs", type=_COUNT, default=memory.Options().jobs, show_default=True)
-@click.option("--queues", type=_COUNT, default=memory.Options().queues, show_default=True)
+@click.option("--jobs", type=COUNT, default=memory.Options().jobs, show_default=True)
+@click.option("--queues", type=COUNT, default=memory.Options().queues, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=memory.Options().seconds, help="the time limit")
-@_JSON
+@JSON
 def memory_command(as_json: bool, **options: Any) -> None:
     """Measure memory while many jobs wait.
 
     The figures are of the coordinator and of Redis."""
-    _show(measure("memory", memory.Options(**options), memory.run), as_json)
+    show(measure("memory", memory.Options(**options), memory.run), as_json)
 
 
 @main.command("reconcile")
-@click.option("--keys", type=_COUNT, default=reconcile.Options().keys, show_default=True)
-@click.option("--plain-jobs", type=_COUNT, default=reconcile.Options().plain_jobs, show_default=True)
+@click.option("--keys", type=COUNT, default=reconcile.Options().keys, show_default=True)
+@click.option("--plain-jobs", type=COUNT, default=reconcile.Options().plain_jobs, show_default=True)
 @click.option("--work-ms", type=click.FloatRange(min=0), default=0.0, show_default=True, help="the sleep in each run")
-@click.option("--threads", type=_COUNT, default=reconcile.Options().threads, show_default=True)
+@click.option("--threads", type=COUNT, default=reconcile.Options().threads, show_default=True)
 @click.option(
     "--size",
     "sizes",
-    type=_COUNT,
+    type=COUNT,
     multiple=True,
     default=reconcile.Options().sizes,
     show_default=True,
     help="pods of a job",
 )
-@click.option("--pods", type=_COUNT, default=reconcile.Options().pods, show_default=True, help="pods of all jobs")
+@click.option("--pods", type=COUNT, default=reconcile.Options().pods, show_default=True, help="pods of all jobs")
 @click.option("--real", is_flag=True, help="reconcile on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
-@_JSON
+@JSON
 def reconcile_command(as_json: bool, **options: Any) -> None:
     """Measure reconciles per second.
 
     No-op reconciles are compared with plain RQ jobs, whole reconciles with the same API calls alone."""
-    _show(measure("reconcile", reconcile.Options(**options), reconcile.run), as_json)
+    show(measure("reconcile", reconcile.Options(**options), reconcile.run), as_json)
 
 
 @main.command("fairness")
-@click.option("--picks", type=_COUNT, default=fairness.Options().picks, show_default=True)
+@click.option("--picks", type=COUNT, default=fairness.Options().picks, show_default=True)
 @click.option("--pool", type=click.IntRange(min=0), default=0, show_default=True, help="shared GPUs; 0: no limit")
-@click.option("--batch", type=_COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
+@click.option("--batch", type=COUNT, default=fairness.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--games", is_flag=True, help="measure queues that try to gain more than their share")
 @click.option("--seed", type=int, default=fairness.Options().seed, show_default=True)
-@_PLOT
-@_JSON
+@PLOT
+@JSON
 def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
     """Measure how fairly queues are served.
 
@@ -165,13 +148,13 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
     large one."""
     if 0 < options["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
-    _show(measure("fairness", fairness.Options(**options), fairness.run), as_json, plot)
+    show(measure("fairness", fairness.Options(**options), fairness.run), as_json, plot)
 
 
 @main.command("simulate")
 @click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
 @click.option("--scenario", type=click.Path(dir_okay=False), default="", help="a YAML file of queues, jobs and a pool")
-@click.option("--jobs", type=_COUNT, default=simulate.Options().jobs, show_default=True, help="jobs without a file")
+@click.option("--jobs", type=COUNT, default=simulate.Options().jobs, show_default=True, help="jobs without a file")
 @click.option(
     "--room",
     type=click.FloatRange(min=0, min_open=True),
@@ -182,75 +165,75 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--cost", default=simulate.Options().cost, show_default=True, help="jobs or a resource")
 @click.option("--against/--alone", default=True, show_default=True, help="compare with FIFO and plain round robin")
 @click.option("--seed", type=int, default=simulate.Options().seed, show_default=True)
-@_PLOT
-@_JSON
+@PLOT
+@JSON
 def simulate_command(as_json: bool, plot: str, **options: Any) -> None:
     """Simulate many jobs under a virtual clock.
 
     The figures are waits, utilisation and fairness, compared with FIFO and plain round robin."""
-    _show(measure("simulate", simulate.Options(**options), simulate.run), as_json, plot)
+    show(measure("simulate", simulate.Options(**options), simulate.run), as_json, plot)
 
 
 @main.command("apiserver")
 @click.option("--objects", type=click.IntRange(min=20), default=apiserver.Options().objects, show_default=True)
-@click.option("--threads", type=_COUNT, default=apiserver.Options().threads, show_default=True)
-@_JSON
+@click.option("--threads", type=COUNT, default=apiserver.Options().threads, show_default=True)
+@JSON
 def apiserver_command(as_json: bool, **options: Any) -> None:
     """Measure the embedded API server.
 
     The figures are requests per second and the lag of a watch."""
-    _show(measure("apiserver", apiserver.Options(**options), apiserver.run), as_json)
+    show(measure("apiserver", apiserver.Options(**options), apiserver.run), as_json)
 
 
 @main.command("burst")
-@click.option("--jobs", type=_COUNT, default=burst.Options().jobs, show_default=True)
-@click.option("--pods", type=_COUNT, default=burst.Options().pods, show_default=True, help="pods of each job")
-@click.option("--queues", type=_COUNT, default=burst.Options().queues, show_default=True)
-@click.option("--clients", type=_COUNT, default=burst.Options().clients, show_default=True, help="client processes")
-@click.option("--threads", type=_COUNT, default=burst.Options().threads, show_default=True, help="threads per client")
-@click.option("--cpus", type=_COUNT, default=burst.Options().cpus, show_default=True, help="cpus, one per pod")
-@click.option("--workers", type=_COUNT, default=burst.Options().workers, show_default=True)
+@click.option("--jobs", type=COUNT, default=burst.Options().jobs, show_default=True)
+@click.option("--pods", type=COUNT, default=burst.Options().pods, show_default=True, help="pods of each job")
+@click.option("--queues", type=COUNT, default=burst.Options().queues, show_default=True)
+@click.option("--clients", type=COUNT, default=burst.Options().clients, show_default=True, help="client processes")
+@click.option("--threads", type=COUNT, default=burst.Options().threads, show_default=True, help="threads per client")
+@click.option("--cpus", type=COUNT, default=burst.Options().cpus, show_default=True, help="cpus, one per pod")
+@click.option("--workers", type=COUNT, default=burst.Options().workers, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=burst.Options().seconds, help="the time limit")
-@_JSON
+@JSON
 def burst_command(as_json: bool, **options: Any) -> None:
     """Measure many TorchJobs created at once.
 
     They run on an embedded stack, until all have ended."""
-    _show(measure("burst", burst.Options(**options), burst.run), as_json)
+    show(measure("burst", burst.Options(**options), burst.run), as_json)
 
 
 @main.command("scale")
-@click.option("--jobs", type=_COUNT, default=scale.Options().jobs, show_default=True)
-@click.option("--queues", type=_COUNT, default=scale.Options().queues, show_default=True)
-@click.option("--workers", type=_COUNT, default=scale.Options().workers, show_default=True)
-@click.option("--cpus", type=_COUNT, default=scale.Options().cpus, show_default=True, help="cpus, one per job")
-@click.option("--clients", type=_COUNT, default=scale.Options().clients, show_default=True, help="client processes")
-@click.option("--threads", type=_COUNT, default=scale.Options().threads, show_default=True, help="threads per client")
+@click.option("--jobs", type=COUNT, default=scale.Options().jobs, show_default=True)
+@click.option("--queues", type=COUNT, default=scale.Options().queues, show_default=True)
+@click.option("--workers", type=COUNT, default=scale.Options().workers, show_default=True)
+@click.option("--cpus", type=COUNT, default=scale.Options().cpus, show_default=True, help="cpus, one per job")
+@click.option("--clients", type=COUNT, default=scale.Options().clients, show_default=True, help="client processes")
+@click.option("--threads", type=COUNT, default=scale.Options().threads, show_default=True, help="threads per client")
 @click.option("--seconds", type=click.FloatRange(min=1), default=scale.Options().seconds, help="the time limit")
-@_JSON
+@JSON
 def scale_command(as_json: bool, **options: Any) -> None:
     """Measure many jobs on a real API server.
 
     The server is started from KUBEBUILDER_ASSETS, and each process has an account of its own."""
-    _show(measure("scale", scale.Options(**options), scale.run), as_json)
+    show(measure("scale", scale.Options(**options), scale.run), as_json)
 
 
 @main.command("churn")
-@click.option("--jobs", type=_COUNT, default=churn.Options().jobs, show_default=True)
-@click.option("--alive", type=_COUNT, default=churn.Options().alive, show_default=True, help="most jobs at a time")
+@click.option("--jobs", type=COUNT, default=churn.Options().jobs, show_default=True)
+@click.option("--alive", type=COUNT, default=churn.Options().alive, show_default=True, help="most jobs at a time")
 @click.option("--pods", type=click.Choice(["played", "real"]), default="played", show_default=True)
 @click.option("--ttl", type=click.IntRange(min=0), default=churn.Options().ttl, show_default=True, help="seconds")
 @click.option("--samples", type=click.IntRange(min=2), default=churn.Options().samples, show_default=True)
-@click.option("--threads", type=_COUNT, default=churn.Options().threads, show_default=True)
-@click.option("--workers", type=_COUNT, default=churn.Options().workers, show_default=True)
+@click.option("--threads", type=COUNT, default=churn.Options().threads, show_default=True)
+@click.option("--workers", type=COUNT, default=churn.Options().workers, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=churn.Options().seconds, help="the time limit")
 @click.option("--log", type=click.Path(dir_okay=False), default="", help="append each sample to this file at once")
-@_JSON
+@JSON
 def churn_command(as_json: bool, **options: Any) -> None:
     """Measure growth while jobs come and go.
 
     The figures are memory, files and keys per 1,000 jobs."""
-    _show(measure("churn", churn.Options(**options), churn.run), as_json)
+    show(measure("churn", churn.Options(**options), churn.run), as_json)
 
 
 _KUBECONFIG = click.option(
@@ -269,31 +252,31 @@ _SERVER_NOTE = "The benchmark starts an embedded API server, unless --kubeconfig
     show_default=True,
     help="the part of the 15,000 jobs",
 )
-@click.option("--workers", type=_COUNT, default=kueue_baseline.Options().workers, show_default=True)
-@click.option("--clients", type=_COUNT, default=kueue_baseline.Options().clients, show_default=True, help="processes")
+@click.option("--workers", type=COUNT, default=kueue_baseline.Options().workers, show_default=True)
+@click.option("--clients", type=COUNT, default=kueue_baseline.Options().clients, show_default=True, help="processes")
 @click.option(
-    "--threads", type=_COUNT, default=kueue_baseline.Options().threads, show_default=True, help="of each client"
+    "--threads", type=COUNT, default=kueue_baseline.Options().threads, show_default=True, help="of each client"
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=kueue_baseline.Options().seconds, help="the time limit"
 )
 @_KUBECONFIG
 @_REAL
-@_PLOT
-@_JSON
+@PLOT
+@JSON
 def kueue_baseline_command(as_json: bool, plot: str, **server_options: Any) -> None:
     """Run Kueue's scalability test.
 
     It has 15,000 jobs in 30 queues of 5 cohorts."""
     options = kueue_baseline.Options(**_check_server(server_options))
-    _show(measure("kueue-baseline", options, kueue_baseline.run), as_json, plot)
+    show(measure("kueue-baseline", options, kueue_baseline.run), as_json, plot)
 
 
 @main.command("latency", epilog=_SERVER_NOTE)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=latency.Options().rate, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=latency.Options().seconds, show_default=True)
 @click.option("--arrivals", type=click.Choice(["poisson", "even"]), default="poisson", show_default=True)
-@click.option("--queues", type=_COUNT, default=latency.Options().queues, show_default=True)
+@click.option("--queues", type=COUNT, default=latency.Options().queues, show_default=True)
 @click.option(
     "--run-ms",
     type=click.IntRange(min=0),
@@ -301,25 +284,25 @@ def kueue_baseline_command(as_json: bool, plot: str, **server_options: Any) -> N
     show_default=True,
     help="the run time of pods",
 )
-@click.option("--workers", type=_COUNT, default=latency.Options().workers, show_default=True)
+@click.option("--workers", type=COUNT, default=latency.Options().workers, show_default=True)
 @click.option(
-    "--threads", type=_COUNT, default=latency.Options().threads, show_default=True, help="threads that create jobs"
+    "--threads", type=COUNT, default=latency.Options().threads, show_default=True, help="threads that create jobs"
 )
 @click.option("--seed", type=int, default=latency.Options().seed, show_default=True)
 @_KUBECONFIG
 @_REAL
-@_PLOT
-@_JSON
+@PLOT
+@JSON
 def latency_command(as_json: bool, plot: str, **options: Any) -> None:
     """Measure the time from arrival to admission.
 
     Jobs arrive at a fixed rate; the time counts from the planned arrival to admission and to the pod."""
-    _show(measure("latency", latency.Options(**_check_server(options)), latency.run), as_json, plot)
+    show(measure("latency", latency.Options(**_check_server(options)), latency.run), as_json, plot)
 
 
 @main.command("hostile")
 @click.option("--attack", type=click.Choice(list(hostile.ATTACKS)), default=hostile.Options().attack, show_default=True)
-@click.option("--jobs", type=_COUNT, default=hostile.Options().jobs, show_default=True, help="jobs of the attacker")
+@click.option("--jobs", type=COUNT, default=hostile.Options().jobs, show_default=True, help="jobs of the attacker")
 @click.option(
     "--attack-rate",
     type=click.FloatRange(min=0),
@@ -330,51 +313,31 @@ def latency_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=hostile.Options().rate, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=hostile.Options().seconds, show_default=True)
 @click.option("--patience", type=click.FloatRange(min=1), default=hostile.Options().patience, show_default=True)
-@click.option("--workers", type=_COUNT, default=hostile.Options().workers, show_default=True)
-@_JSON
+@click.option("--workers", type=COUNT, default=hostile.Options().workers, show_default=True)
+@JSON
 def hostile_command(as_json: bool, **options: Any) -> None:
     """Measure the effect of a hostile tenant.
 
     The figures are another tenant's times from submission to admission, without and with the attack."""
-    _show(measure("hostile", hostile.Options(**options), hostile.run), as_json)
+    show(measure("hostile", hostile.Options(**options), hostile.run), as_json)
 
 
 @main.command("pods", epilog=_SERVER_NOTE)
 @click.option("--pods", type=click.IntRange(min=4), default=pods.Options().pods, show_default=True)
-@click.option("--jobs", type=_COUNT, default=pods.Options().jobs, show_default=True, help="jobs of the many-jobs part")
-@click.option("--workers", type=_COUNT, default=pods.Options().workers, show_default=True)
-@click.option("--rounds", type=_COUNT, default=pods.Options().rounds, show_default=True, help="rounds of each part")
+@click.option("--jobs", type=COUNT, default=pods.Options().jobs, show_default=True, help="jobs of the many-jobs part")
+@click.option("--workers", type=COUNT, default=pods.Options().workers, show_default=True)
+@click.option("--rounds", type=COUNT, default=pods.Options().rounds, show_default=True, help="rounds of each part")
 @click.option("--seconds", type=click.FloatRange(min=1), default=pods.Options().seconds, help="the time limit")
 @_KUBECONFIG
 @_REAL
-@_JSON
+@JSON
 def pods_command(as_json: bool, **options: Any) -> None:
     """Measure pods created per second.
 
     The figures for one job and for several jobs are compared with the same API calls alone."""
     if options["pods"] < 2 * options["jobs"]:
         raise click.UsageError("--pods must be at least twice --jobs: each job needs two pods")
-    _show(measure("pods", pods.Options(**_check_server(options)), pods.run), as_json)
-
-
-@main.command("elastic")
-@click.option(
-    "--mode",
-    "modes",
-    type=click.Choice(elastic.MODES),
-    multiple=True,
-    default=elastic.MODES,
-    help="how the job takes up a new size; both by default",
-)
-@click.option("--step-seconds", type=click.FloatRange(min=0), default=elastic.Options().step_seconds, show_default=True)
-@click.option("--save-every", type=_COUNT, default=elastic.Options().save_every, show_default=True, help="steps")
-@click.option("--seconds", type=click.FloatRange(min=1), default=elastic.Options().seconds, help="limit of each change")
-@_JSON
-def elastic_command(as_json: bool, **options: Any) -> None:
-    """Measure resizes of real training jobs.
-
-    torchrun jobs grow, shrink and lose workers on an embedded stack. PyTorch has to be installed."""
-    _show(measure("elastic", elastic.Options(**options), elastic.run), as_json)
+    show(measure("pods", pods.Options(**_check_server(options)), pods.run), as_json)
 
 
 def _check_server(options: dict[str, Any]) -> dict[str, Any]:
@@ -386,11 +349,5 @@ def _check_server(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "kubeconfig": options["kubeconfig"] or ""}
 
 
-def _show(result: dict[str, Any], as_json: bool, plot: str = "") -> None:
-    curves = result.pop(PANELS, ())
-    click.echo(orjson.dumps(result, option=orjson.OPT_INDENT_2) if as_json else text(result))
-    if plot:
-        try:
-            panels.draw(curves, result["benchmark"], Path(plot))
-        except BenchError as error:
-            raise click.ClickException(str(error)) from error
+for command in (elastic_command, reports_command):
+    main.add_command(command)

@@ -213,7 +213,8 @@ class HttpServer:
         except _Refused as refused:
             await self._refuse(reader, writer, refused.answer)
             return
-        await asyncio.sleep(self._wait_of(address))
+        if wait := self._wait_of(address):
+            await asyncio.sleep(wait)
         answer = self._quick(question)
         if answer is None and not self._has_room(address):
             await asyncio.sleep(self._limits.busy_seconds)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench.benchmarks import elastic
+from bench.benchmarks.training import elastic
 from bench.cli import main
 from bench.support.elastic import quota_watch, status_writes, training_record
 from bench.support.elastic.training_job import LARGEST, TrainingJob

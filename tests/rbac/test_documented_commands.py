@@ -40,6 +40,9 @@ KUBECTL = {
 """The commands of a tenant by kubectl verb, in the order in which they run."""
 NOT_FOR_TENANTS = {
     "kubectl get nodes": "an administrator's",
+    "kubectl cordon": "an administrator's",
+    "kubectl uncordon": "an administrator's",
+    "kubectl drain": "an administrator's",
     "kubectl patch": "needs the right that put the finalizer there",
 }
 

@@ -1,0 +1,1 @@
+"""Benchmarks of what training code meets: changes of its world, and reports."""
