@@ -72,7 +72,7 @@ class Autoscaler:
         now = self.clock()
         if self.writer is None or abs(now - self._planned_at) < INTERVAL_SECONDS:
             return False
-        if not len(self.watches.autoscaled):
+        if not (len(self.watches.autoscaled) or self.pick_cycle.claims):
             return False
         self._planned_at = now
         jobs = {job.key: job for job in self.watches.autoscaled.values()}
@@ -82,7 +82,8 @@ class Autoscaler:
         if plan is None:
             return False
         self.memory.update(jobs, plan.idle_since, now)
-        return self._grow(self._decide(jobs, plan, circumstances))
+        claimed = self._claim(plan)
+        return self._grow(self._decide(jobs, plan, circumstances)) or claimed
 
     def _circumstances(self, jobs: Mapping[JobKey, JobView], now: float) -> Circumstances:
         doubtful = [key for key, job in jobs.items() if self.is_lowering(key) or _is_growth_written(job)]
@@ -129,6 +130,16 @@ class Autoscaler:
         if self.settings.autoscale == "off":
             return Plan()
         return self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since)
+
+    def _claim(self, plan: Plan) -> bool:
+        """Keep room for the jobs to which others give back, whoever opened their claims; return whether the next round
+        of picks begins differently."""
+        changes = dict(self.pick_cycle.claims) != dict(plan.claims)
+        if changes:
+            self.pick_cycle.replace_claims(plan.claims)
+        for queue, key in plan.hasten.items():
+            self.pick_cycle.hasten(queue, key)
+        return changes or bool(plan.hasten)
 
     def _decide(self, jobs: Mapping[JobKey, JobView], plan: Plan, circumstances: Circumstances) -> list[IdleGrowth]:
         """Hand the new targets to the writer; return the growths that the store is to grant."""

@@ -52,7 +52,8 @@ class Memory:
     def refuse(self, job: JobView, now: float) -> None:
         """Note that no worker process has carried out the last change of a job."""
         scaling = autoscaled_jobs.of(job)
-        log.warning("%s: no worker process has begun with its new size in time: it is taken back", job.key)
+        if job.key not in self.refused:
+            log.warning("%s: no worker process has begun with its new size in time: it is taken back", job.key)
         self.refused = {**self.refused, job.key: now + (scaling.every if scaling is not None else 0.0)}
 
     def _patience(self, job: JobView) -> float:

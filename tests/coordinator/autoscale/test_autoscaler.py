@@ -316,3 +316,50 @@ def test_a_growth_that_makes_a_job_slower_is_taken_back_and_not_repeated(
         write(desk, key, 2, target=None)
         train(100.0, 60)
         assert target(desk, key) is None
+
+
+def leave_one(desk: Desk, key: JobKey) -> None:
+    """Let the first of two workers go that are given back, and free its room."""
+    write(desk, key, 3, idle=1)
+
+    def is_free() -> bool:
+        finish_runs(desk)
+        desk.clock.step(1)
+        return desk.content.reservations[key].size == 3
+
+    desk.until(is_free, worker=False)
+    pass_time(desk)
+
+
+def test_a_smaller_job_of_the_queue_does_not_eat_what_is_given_back_for_the_first_one(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool="none") as desk:
+        desk.queue("a", quota={"cpu": "4"})
+        desk.begin()
+        key = elastic(desk, namespace, 2)
+        grow(desk, key, 2)
+        head = desk.submit("head", namespace, "a", tasks={"Worker": desks.task(2)})
+        desk.until(lambda: head in desk.waiting(), worker=False)
+        assert look(desk, key) == (2, "GiveBack")
+        small = desk.submit("small", namespace, "a", tasks={"Worker": desks.task(1)})
+        desk.until(lambda: small in desk.waiting(), worker=False)
+        assert desk.term._pick_cycle.claims == {"a": head}
+        leave_one(desk, key)
+        assert small not in desk.reserved()
+        desk.begin(2)
+        pass_time(desk)
+        assert small not in desk.reserved(), "a new leader keeps the claim"
+        cancel(desk, head)
+        desk.until(lambda: finish_runs(desk) or small in desk.reserved(), worker=False)
+        pass_time(desk)
+        assert not desk.term._pick_cycle.claims
+
+
+def test_idle_growth_makes_no_job_wait_for_its_patience(desk: Desk, namespace: str) -> None:
+    key, head = given_back(desk, namespace)
+    small = desk.submit("small", namespace, "a", tasks={"Worker": desks.task(1)})
+    desk.until(lambda: small in desk.waiting(), worker=False)
+    pass_time(desk)
+    leave_one(desk, key)
+    assert {head, small} <= desk.waiting(), "the first worker that has gone is for the head alone"
