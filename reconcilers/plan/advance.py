@@ -97,17 +97,19 @@ class Advance:
             return status.mark_running(job, self.now)
         if self.uncharged is not None and self.observation.no_memory is not None:
             message = self.uncharged.describe_refusal(self.run.admission.queue, self.observation.no_memory)
-            return status.block(job, Blocker(status.NO_MEMORY, message), self.now)
+            if runs:
+                return status.block(job, Blocker(status.NO_MEMORY, message), self.now)
+            # It holds its room and does not run: that has a limit (`Deadline`).
+            return status.enter(job, "Admitted", status.NO_MEMORY, message, self.now)
         if is_blocked and self._is_over():
             return status.unblock(job, self.now)
         return status.observe_generation(job)
 
     def _lacks_pods(self) -> bool:
         """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
-        reason = status.admission_reason(self.run.job.status)
-        if reason == status.NO_MEMORY:
+        if status.waits_for_memory(self.run.job.status):
             return self.uncharged is not None
-        return reason == status.PODS_FORBIDDEN and bool(self._pods())
+        return status.admission_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
 
     def _is_stuck_reported(self) -> bool:
         return status.admission_reason(self.run.job.status) == status.PODS_STUCK
@@ -117,7 +119,7 @@ class Advance:
         deleted, or there is room for the memory that its pods are to have."""
         if self._is_stuck_reported():
             return True
-        if status.admission_reason(self.run.job.status) == status.NO_MEMORY:
+        if status.waits_for_memory(self.run.job.status):
             return self.uncharged is None
         about_groups = status.is_about_groups(self.run.job.status)
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)

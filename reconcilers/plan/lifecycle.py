@@ -196,7 +196,8 @@ def _give_back(active: Active, observation: Observation, deadline: Deadline) -> 
         )
     if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, active.pods):
         message = not_running_reason.describe(job, active.pods, observation.groups)
-        cause = DeletionCause(job, "NotRunningInTime", message or "not all of its pods ran in time")
+        blocked = status.admission_message(job.status) if status.waits_for_memory(job.status) else ""
+        cause = DeletionCause(job, "NotRunningInTime", blocked or message or "not all of its pods ran in time")
         return _delete_all_pods(cause, pods) if pods else Requeue(job, "NotRunningInTime", message)
     return None
 

@@ -255,6 +255,11 @@ def is_blocked(status: TorchJobStatus) -> bool:
     return condition is not None and condition.reason not in NOT_BLOCKED
 
 
+def waits_for_memory(status: TorchJobStatus) -> bool:
+    """Return whether the condition Admitted says that there is no room for memory that is to grow."""
+    return admission_reason(status) == NO_MEMORY
+
+
 def is_about_groups(status: TorchJobStatus) -> bool:
     """Return whether the job is blocked because of its groups: there are no pods before the groups are let in."""
     return admission_reason(status).startswith(("Gang", "PodGroup"))

@@ -1,5 +1,6 @@
 """Memory that grows after a pod was killed for using it up: it is charged before any pod has it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -65,6 +66,9 @@ class Growing(Simulation):
             case _:
                 super().carry_out(action)
         self._check()
+
+    def _write(self, change: Mapping[str, Any], resource_version: str) -> None:
+        super()._write({name: value for name, value in change.items() if name != "queue"}, resource_version)
 
     def _check(self) -> None:
         """Check that the job pays for its pods, in the store and by its status."""
@@ -158,6 +162,20 @@ def test_without_room_for_more_memory_no_pod_is_made_until_there_is_some(spec: d
     assert found.known.status.phase == "Running"
     assert not any(each.reason == "NoRoomForMemory" for each in found.known.status.conditions)
     assert found.known.status.restart_count == 1, "the wait is no failure"
+
+
+def test_job_that_cannot_run_without_more_memory_waits_in_its_queue_at_last() -> None:
+    found = started(SINGLE, quota=8.5, admission_timeout=100)
+    found.kill(1)
+    found.go()
+    assert found.known.status.phase == "Admitted"
+    found.now += timedelta(seconds=101)
+    found.go()
+    waiting = found.known
+    assert (waiting.status.phase, waiting.admission, len(found.pods)) == ("Queued", None, 0)
+    (told,) = (each for each in waiting.status.conditions if each.type == "Queued" and each.status == "True")
+    assert (told.reason, "queue team has no room for that" in told.message) == ("NotRunningInTime", True)
+    assert waiting.charge["memory"] == 9 * GIB
 
 
 def test_memory_grows_up_to_its_maximum_and_then_counts_as_any_failure() -> None:
