@@ -9,8 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from coordinator.cache.watches import Watches
-from coordinator.routing import growth, held_charges, pod_charges, rebuilt_state
+from coordinator.routing import elastic_jobs, growth, held_charges, pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
+from queues.resizing.free_room import FreeRoom
+from queues.resizing.search import Search
+from queues.values import Account
 from reconcilers import reconcile
 from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
@@ -33,6 +36,7 @@ _take, _remove, _pods_of = rebuilt_state.compute, MemoryStore.remove, Watches.po
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
 _finish_removal, _growth = removal.finish, growth.entry
+_ask, _elastic, _grow_idle = Search._ask, elastic_jobs.of, MemoryStore._grow_idle
 _advance, _recovery = planning.Advance, planning._recovery_context
 
 
@@ -124,6 +128,28 @@ def _growth_of_the_job(job: Any, *about: Any) -> Any:
     return None if found is None else replace(found, submitted=job.submitted)
 
 
+def _ask_in_vain(search: Any, *about: Any) -> bool:
+    _ask(search, *about)
+    return True
+
+
+def _rested(job: Any, circumstances: Any) -> Any:
+    found = _elastic(job, circumstances)
+    return None if found is None else replace(found, resting_until=0.0, idle_seconds=0.0)
+
+
+def _grow_idle_for_credit(store: MemoryStore, growth: Any) -> Any:
+    held, accounts = store._content.reservations.get(growth.key), store._content.accounts
+    if held is not None:
+        account = accounts.get(held.queue, Account())
+        accounts[held.queue] = account._replace(base=account.base + growth.workers)
+    return _grow_idle(store, growth)
+
+
+def _free_beside_the_reservation(free: FreeRoom, name: str) -> int:
+    return (free._room.capacity.get(name) or 0) - free._picker.pool.used.get(name, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """The replacement of a function, and the scenarios and faults that reveal it."""
@@ -197,6 +223,12 @@ MUTATIONS: dict[str, Mutation] = {
     "a surplus pod vacates the job": Mutation(lifecycle, "_give_back", _vacated_by_surplus, ("shrink",), ("yield",)),
     "gates open one by one": Mutation(
         StartGates, "_is_complete", property(lambda _: True), ("grow",), ("yield",), True
+    ),
+    "jobs shrink for one that cannot fit": Mutation(Search, "_ask", _ask_in_vain, ("givenone",), ("yield",)),
+    "jobs grow again at once": Mutation(elastic_jobs, "of", _rested, ("thrash",), ("yield",)),
+    "idle growth pays credit": Mutation(MemoryStore, "_grow_idle", _grow_idle_for_credit, ("idlegrow",), ("yield",)),
+    "idle growth ignores the reservation": Mutation(
+        FreeRoom, "_free_of_pool", _free_beside_the_reservation, ("idlereserved",), ("yield",)
     ),
     "a group that the cache does not show is none": Mutation(
         GroupReader, "_list_uncached", lambda *_: [], ("staged",), ("lag", "yield"), True

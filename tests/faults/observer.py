@@ -12,11 +12,12 @@ import orjson
 from crds.api_resources import POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import Api
+from tests.faults.invariants.idle_growth import IdleWatch
+from tests.faults.invariants.sizes import SizeWatch, unrest
+from tests.faults.invariants.story import Story
 from tests.faults.places import Place
 from tests.faults.readings import UNITS, Group, Job, Pod
 from tests.faults.scenarios.scenario import NAMESPACE, Scenario
-from tests.faults.sizes import SizeWatch, unrest
-from tests.faults.story import Story
 
 
 class Observer:
@@ -34,6 +35,7 @@ class Observer:
         """How often the owner interrupted a job, by uid. An interrupted job may start its pods again."""
         self._story = Story(requests=scenario.requests, tampered=scenario.tampered, interruptions=self.interruptions)
         self._sizes = SizeWatch(gentle=scenario.gentle)
+        self._idle = IdleWatch()
         self._outcomes: dict[str, str] = {}
         """The last phase of each scale request, by name."""
         self._settled: set[str] = set()
@@ -41,6 +43,8 @@ class Observer:
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether a fault let the owner take a step early."""
+        self.is_lost = False
+        """Whether the store has lost its data."""
 
     def problems(self, now: float, *, zombies: bool) -> list[str]:
         """Return the violated invariants, in messages that do not change while the violation lasts.
@@ -55,11 +59,13 @@ class Observer:
             by_job.setdefault(pod.job, []).append(pod)
         found = [*self._mixed(jobs, by_job), *self._overdrawn(jobs, by_job), *self._hasty(jobs, by_job)]
         found += self._story.problems(jobs, pods, self._groups())
-        if not self.hurried and self._scenario.never(
+        is_excused = self.hurried or (self.is_lost and self._scenario.is_remembered)
+        if not is_excused and self._scenario.never(
             {each.name: each.manifest() for each in self._api.objects(TORCHJOBS)}
         ):
             found.append("what must never be is so")
         found += self._sizes.problems(jobs, pods, now, excused=zombies)
+        found += self._idle.problems(jobs, pods)
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
@@ -77,13 +83,15 @@ class Observer:
     def _unrest(self, uid: str, job: Job) -> list[str]:
         """Return what is under way about the number of workers of a job, in the cluster and in the store."""
         size, pods = self._scenario.sizes[job.name], [pod for pod in self._pods() if pod.job == uid]
-        found = unrest(job, pods, size)
+        idle = self._scenario.idle.get(job.name, 0)
+        size, wish = (size + job.sizes.idle, size) if idle is None else (size, size - idle)
+        found = unrest(job, pods, size, wish)
         held = next((charge for key, charge in self._place.reservations().items() if key.uid == uid), None)
         if held is None or (held.grown, dict(held.charge)) != (job.sizes.grown, job.admission.get("charge")):
             found.append(f"job {job.name} is charged {held and dict(held.charge)}, not what its admission says")
         left = [each["metadata"]["name"] for each in self._requests()]
         found += [f"scale request {name} is under way" for name in left]
-        if job.sizes.wish == size and any(key.uid == uid for key in self._place.growths()):
+        if job.sizes.wish == wish and any(key.uid == uid for key in self._place.growths()):
             found.append(f"job {job.name} waits for workers that it does not want")
         return found
 
@@ -164,12 +172,13 @@ class Observer:
             found = self._read[raw] = Job(raw)
         return found  # type: ignore[no-any-return]
 
-    def _limits(self, raw: bytes) -> Mapping[str, int]:
-        """Return the quota of a queue."""
+    def _limits(self, raw: bytes) -> tuple[str, Mapping[str, int]]:
+        """Return the cohort and the quota of a queue."""
         found = self._read.get(raw)
         if found is None:
-            quota = orjson.loads(raw)["spec"].get("quota") or {}
-            found = self._read[raw] = {name: int(most) * UNITS.get(name, 1) for name, most in quota.items()}
+            spec = orjson.loads(raw)["spec"]
+            quota = {name: int(most) * UNITS.get(name, 1) for name, most in (spec.get("quota") or {}).items()}
+            found = self._read[raw] = spec.get("cohort", ""), quota
         return found  # type: ignore[no-any-return]
 
     def _pod(self, raw: bytes) -> Pod:
@@ -202,14 +211,21 @@ class Observer:
             elif occupying:
                 usage.setdefault(occupying[0].queue, Counter()).update(share)
         total = sum(usage.values(), Counter())
-        for each in self._api.objects(TENANT_QUEUES):
-            yield from (
-                f"queue {each.name} uses more {name} than its quota"
-                for name, most in self._limits(each.raw).items()
-                if usage.get(each.name, Counter())[name] > most
-            )
+        yield from self._over_quota(usage)
         yield from (f"the pool has less {name} than is used" for name, most in self._pool.items() if total[name] > most)
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
+
+    def _over_quota(self, usage: Mapping[str, Counter[str]]) -> Iterator[str]:
+        """Yield exceeded quotas. The queues of a cohort share theirs."""
+        limits: dict[str, Counter[str]] = {}
+        used: dict[str, Counter[str]] = {}
+        for each in self._api.objects(TENANT_QUEUES):
+            cohort, quota = self._limits(each.raw)
+            name = f"cohort {cohort}" if cohort else f"queue {each.name}"
+            limits.setdefault(name, Counter()).update(quota)
+            used.setdefault(name, Counter()).update(usage.get(each.name, Counter()))
+        for name, quota in limits.items():
+            yield from (f"{name} uses more {what} than its quota" for what in quota if used[name][what] > quota[what])
 
     def _unmeasured(self, excess: Counter[str]) -> bool:
         """Return whether pods exceed the charge only by requests that the API server adds.

@@ -53,6 +53,9 @@ class Place(Protocol):
     def growths(self) -> set[JobKey]:
         """Return the admitted jobs that wait for more workers."""
 
+    def turns(self) -> object:
+        """Return what decides whose turn is next: the accounts of the queues and their clock, to be compared."""
+
     def remains(self) -> list[str]:
         """Return what is still stored about jobs. After the end of all jobs it must be empty."""
 
@@ -123,6 +126,9 @@ class MemoryPlace:
     def growths(self) -> set[JobKey]:
         return {key for key, waiting in self.content.entries.items() if waiting.entry.kind == "grow"}
 
+    def turns(self) -> object:
+        return dict(self.content.accounts), self.content.clock
+
     def remains(self) -> list[str]:
         content, work = self.content, self.work
         kept = {
@@ -181,6 +187,9 @@ class RedisPlace:
     def growths(self) -> set[JobKey]:
         texts = self._client.hgetall("torchq:entries")
         return {JobKey.parse(key.decode()) for key, text in texts.items() if b'"kind":"grow"' in text}
+
+    def turns(self) -> object:
+        return self._client.hgetall("torchq:accounts"), self._client.get("torchq:clock")
 
     def remains(self) -> list[str]:
         lasting = {"epoch", "layout", "revision", "queues", "rules", "cohorts", "pool", "port", "pick", "version",

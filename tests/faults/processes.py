@@ -12,6 +12,7 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
+from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache.optional_kinds import LOOK_SECONDS, OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
@@ -124,6 +125,7 @@ class Process:
         return self.host.clock() < self.look_at and all(feed.synced for feed in self.feeds)
 
     may_wait: Any = False
+    has_targets: Any = False
     holds_lock: Any = False
 
     @property
@@ -159,6 +161,10 @@ class Process:
         """Renew its lease or its leases."""
         raise NotImplementedError
 
+    def write_targets(self) -> None:
+        """Write the sizes that were decided on."""
+        raise NotImplementedError
+
     def step(self) -> bool:
         """Do one step of its main thread, and return whether there was anything to do."""
         raise NotImplementedError
@@ -186,10 +192,14 @@ class CoordinatorProcess(Process):
             renew_seconds=host.settings.renew_seconds,
             clock=host.clock,
         )
+        self.targets = self.served.targets = TargetWriter(
+            self.cluster, self.watches, lambda: self.leading, elapsed=host.clock
+        )
         self.feed(*self.watches.informers)
         self.follow(self.watches.foreign)
         if host.has_requests:
             self.follow(self.watches.requests.kinds)
+        self._is_writing = False
         self.term: ControlLoop | None = None
         self.retry_at = self.resync_at = 0.0
 
@@ -197,6 +207,20 @@ class CoordinatorProcess(Process):
     def holds_lock(self) -> bool:
         """Whether one of its threads holds a lock for which another may wait."""
         return self.leadership._lock.locked()
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether its thread for targets has something to write."""
+        is_due = self.host.clock() >= self.targets._free_at and not self._is_writing
+        return is_due and bool(self.targets._pending) and self.leading
+
+    def write_targets(self) -> None:
+        """Write targets, as the thread for them does."""
+        self._is_writing = True
+        try:
+            self.targets.step()
+        finally:
+            self._is_writing = False
 
     @property
     def may_wait(self) -> bool:
@@ -251,7 +275,11 @@ class CoordinatorProcess(Process):
                 clock=self.host.clock,
                 elapsed=self.host.clock,
                 pause=lambda seconds: self.host.sleep(self, seconds),
+                targets=self.targets,
+                memory=self.served.memory,
             )
+            self.targets.clear()
+            self.served.memory.clear()
             lost = self.served.store.epoch() == 0
             term.rebuild(self.served._new_epoch())
             if lost:

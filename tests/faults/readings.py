@@ -72,6 +72,12 @@ class Sizes:
         self.grown: int = admission.get("grown") or 0
         self.scaling: Mapping[str, Any] = status.get("scaling") or {}
         self.victims = frozenset(self.scaling.get("victims") or ())
+        self.idle: int = admission.get("idle") or 0
+        """The number of granted workers that are not paid for."""
+        self.autoscale = (policy or {}).get("autoscale") == "Idle"
+        self.every: int = (policy or {}).get("resizeEverySeconds", 300)
+        self.target: Mapping[str, Any] = status.get("target") or {}
+        self.resized: Mapping[str, Any] = status.get("resized") or {}
 
 
 def _indexes(admission: Mapping[str, Any]) -> frozenset[int]:
@@ -90,6 +96,7 @@ class Job:
         spec: Mapping[str, Any] = manifest["spec"]
         self.status: Mapping[str, Any] = manifest.get("status") or {}
         self.name: str = manifest["metadata"]["name"]
+        self.spec_generation: int = manifest["metadata"].get("generation", 0)
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         meets = (spec.get("torchElasticPolicy") or {"mode": ""}).get("mode", STORE) == STORE
         scope = "Task" if meets else "Job"
@@ -104,6 +111,7 @@ class Job:
         self.late = any(each["type"] == "Admitted" and each["reason"] in SENT_BACK for each in true)
         self.finished = self.phase in ("Succeeded", "Failed")
         self.generation: int = self.status.get("restartGeneration", 0)
+        self.attempt: int = self.status.get("attempt", 0)
         self.not_before: str = self.status.get("restartNotBefore", "")
         self.backing_off: tuple[str, ...] = tuple(self.status.get("backingOff") or ())
         self.counts = tuple(int(self.status.get(each, 0)) for each in ("restartCount", "disruptions"))

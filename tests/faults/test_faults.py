@@ -84,6 +84,10 @@ def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> N
         "a growth is as old as its job",
         "a surplus pod vacates the job",
         "gates open one by one",
+        "jobs shrink for one that cannot fit",
+        "jobs grow again at once",
+        "idle growth pays credit",
+        "idle growth ignores the reservation",
     ],
 )
 def test_mutation_of_the_product_is_noticed(mutation: str) -> None:

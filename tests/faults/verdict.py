@@ -69,6 +69,10 @@ class Verdict:
         self.broken = Broken(late[0])
         return late[0]
 
+    def violated(self, what: str) -> None:
+        """Fail the run for a call that has done what it must not do."""
+        self.broken = self.broken or Broken(what)
+
     def unforeseen(self, name: str, error: Exception) -> None:
         """Fail the run for an error of a process that no fault explains."""
         self.broken = self.broken or Broken(f"{name}: {type(error).__name__}: {error}")

@@ -125,7 +125,7 @@ class World:
         if "fail" in kinds:
             raise lost("no answer (a fault: the call took no effect)")
         try:
-            answer = effect()
+            answer = self._carry_out(label, effect)
             if "again" in kinds and repeatable:
                 answer = effect()
         except Exception as error:
@@ -139,6 +139,14 @@ class World:
             raise lost("no answer (a fault: the call took effect)")
         return answer
 
+    def _carry_out(self, label: str, effect: Callable[[], Any]) -> Any:
+        """Return the answer of a call. Idle growth must not change whose turn is next."""
+        turns = self.place.turns() if "grow_idle" in label else None
+        answer = effect()
+        if turns is not None and turns != self.place.turns():
+            self.verdict.violated("idle growth costs a queue its turn")
+        return answer
+
     def sleep(self, process: Process, seconds: float) -> None:
         """Let a process wait, as it does on purpose."""
         self._note(f"     {process.name}  waits {seconds:g} s")
@@ -148,6 +156,7 @@ class World:
         match kind:
             case "flush":
                 self.place.lose()
+                self.observer.is_lost = True
                 self._restless()
             case "lag":
                 process.hears_at = self.now + LAG_SECONDS
@@ -266,6 +275,8 @@ class World:
             yield from (partial(self._deliver, process, feed) for feed in process.feeds if feed.behind)
         if self.now >= process.keep_at:
             yield partial(self._begin, process, process.keep)
+        if process.has_targets:
+            yield partial(self._begin, process, process.write_targets)
         if not process.idle and process.main is None:
             yield partial(self._begin, process, partial(self._step, process), main=True)
         if isinstance(process, WorkerProcess):

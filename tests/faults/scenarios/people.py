@@ -9,8 +9,19 @@ from typing import Any
 
 import orjson
 
+from coordinator.leader.election import LEASE
 from crds import labels, timestamps
-from crds.api_resources import GANG_QUEUES, NODES, POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import (
+    GANG_QUEUES,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SCALE_INS,
+    SCALE_OUTS,
+    TENANT_QUEUES,
+    TORCHJOBS,
+)
 from kube import errors
 from kube.api import Manifest
 from tests.faults.api import ApiClient
@@ -147,6 +158,12 @@ def tamper(job: str) -> Step:
 def tampered(job: str) -> Condition:
     """Return the condition that the job is marked as tampered with."""
     return lambda jobs: job in jobs and TAMPERED in (jobs[job]["metadata"].get("annotations") or {})
+
+
+def depose(cluster: ApiClient) -> None:
+    """Take the Lease from the leader, as if another process had got it that dies at once."""
+    since = timestamps.format_micro_time(cluster.now)
+    cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "gone", "renewTime": since}}, "kube-system")
 
 
 def evict(job: str, pod: str) -> Step:

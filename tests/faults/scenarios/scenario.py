@@ -61,11 +61,15 @@ class Scenario:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
     way, and people have taken all of their steps."""
+    idle: Mapping[str, int | None] = field(default_factory=dict)
+    """How many of these workers are idle growth, by job; None: the job has any number beside those of `sizes`."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
     """The last phase of each scale request, by name; empty if any is right. There is none if a step of people
     comes early."""
     never: Condition = lambda _: False
     """What must not be, unless a fault lets the owner take a step early."""
+    is_remembered: bool = False
+    """Whether it may be after the store has lost its data."""
     gentle: bool = False
     """Whether no step of people and no failure takes a pod from a job, so that it loses only pods that it named."""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -101,14 +101,17 @@ def mark(pod: Pod) -> Mark:
     return pod.job, pod.name, pod.attempt, pod.restart
 
 
-def unrest(job: Job, pods: Sequence[Pod], size: int) -> list[str]:
-    """Return what is under way about the number of workers of a job that is to have `size` of them."""
+def unrest(job: Job, pods: Sequence[Pod], size: int, wish: int) -> list[str]:
+    """Return what is under way about the number of workers of a job that is to have `size` of them, of which its owner
+    wants `wish`."""
     sizes, name = job.sizes, job.name
     workers = [pod for pod in pods if pod.task == "worker" and _is_current(job, pod)]
     found = {
         f"job {name} has {sizes.granted} workers, should have {size}": sizes.granted != size,
-        f"job {name} wants {sizes.wish} workers": sizes.wish != size,
-        f"job {name} is being scaled: {dict(sizes.scaling)}": bool(sizes.scaling) and sizes.wish == size,
+        f"job {name} wants {sizes.wish} workers": sizes.wish != wish,
+        f"job {name} has {sizes.idle} workers that are not paid for": sizes.idle != size - wish,
+        f"job {name} is being scaled: {dict(sizes.scaling)}": bool(sizes.scaling) and sizes.wish == wish,
+        f"job {name} is asked to change its size": sizes.target.get("workers", sizes.granted) != sizes.granted,
         f"job {name} has {len(workers)} worker pods": len(workers) != size,
         f"job {name} has shut gates": any(pod.gated and not pod.opened for pod in workers),
     }

@@ -1,0 +1,1 @@
+"""What must hold at any moment of a run, whatever fails."""
