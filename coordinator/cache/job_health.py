@@ -16,7 +16,9 @@ class JobHealth:
 
     rules: Health
     run: str
-    """The run of the job (`TorchJobStatus.run`); empty while it makes no steps: it does not run, or is resized."""
+    """The run of the job (`TorchJobStatus.run`)."""
+    may_step: bool
+    """Whether the job is to make steps: it runs, and is not being resized."""
     reported: Reported | None
     """What its status says about its reports."""
     hang: Hang | None
@@ -29,4 +31,4 @@ def of(job: TorchJob) -> JobHealth | None:
         return None
     status = job.status
     may_step = status.phase == "Running" and not (job.spec.suspend or job.is_deleting or status.is_changing_size)
-    return JobHealth(job.spec.health, status.run if may_step else "", status.reported, job.hang)
+    return JobHealth(job.spec.health, status.run, may_step, status.reported, job.hang)

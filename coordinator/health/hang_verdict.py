@@ -13,6 +13,7 @@ others have the whole limit to follow. A pod is silent if it has not reported fo
 never reported is neither silent nor behind: it may be that only the pod with rank 0 reports.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.health.step_watch import PodSteps, StepWatch
@@ -38,7 +39,7 @@ def judge(watch: StepWatch, health: Health, now: float) -> HangVerdict | None:
     """Return that a job hangs; None if it does not, or if that is not known."""
     if not watch.has_reported or not health.hang_timeout_seconds:
         return None
-    pods = watch.reporters
+    pods = watch.pods
     silent = tuple(sorted(name for name, pod in pods.items() if now - pod.heard >= health.hang_timeout_seconds))
     since = watch.moved if watch.has_moved else watch.began
     if now - since >= (health.hang_timeout_seconds if watch.has_moved else health.first_step_seconds):
@@ -61,7 +62,7 @@ def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> boo
     )
 
 
-def _furthest_behind(pods: dict[str, PodSteps]) -> tuple[str, ...]:
+def _furthest_behind(pods: Mapping[str, PodSteps]) -> tuple[str, ...]:
     lowest = min((pod.last.step for pod in pods.values()), default=0)
     return tuple(sorted(name for name, pod in pods.items() if pod.last.step == lowest))
 

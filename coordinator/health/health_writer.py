@@ -73,7 +73,7 @@ class HealthWriter:
                 self.watches.errors.clear(ALL)
 
     def forget(self) -> None:
-        """Forget everything: whoever looks next begins anew."""
+        """Forget everything, because another process may lead."""
         self._last, self._watched = None, {}
 
     def look(self) -> int:
@@ -81,18 +81,17 @@ class HealthWriter:
         jobs = {job.key: job for job in self._jobs()}
         found = self._read(list(jobs)) if jobs and self.is_open() else None
         if found is None:
-            self.forget()
+            self._last = None
             return 0
         look, reports = found
-        before = self._watched if look.continues(self._last) else {}
-        self._last = look
-        self._watched = {key: self._watch(job, before.get(key), reports.get(key), look) for key, job in jobs.items()}
+        continues, self._last = look.continues(self._last), look
+        self._watched = {key: self._watch(job, reports.get(key), look.at, continues) for key, job in jobs.items()}
         return self._write_all(jobs, look.at)
 
     def _jobs(self) -> Iterator[JobView]:
         """Yield the jobs that may make steps now."""
         for job in self.watches.jobs.values():
-            if job.health is not None and job.health.run:
+            if job.health is not None and job.health.may_step:
                 yield job
 
     def _read(self, keys: list[JobKey]) -> tuple[Look, dict[JobKey, JobReports]] | None:
@@ -105,11 +104,12 @@ class HealthWriter:
             log.debug("health: %s", error)
             return None
 
-    def _watch(self, job: JobView, before: StepWatch | None, reports: JobReports | None, look: Look) -> StepWatch:
+    def _watch(self, job: JobView, reports: JobReports | None, now: float, continues: bool) -> StepWatch:
         assert job.health is not None
+        health, before = job.health, self._watched.get(job.key)
         running = [pod.name for pod in self.watches.job_pods(job.key) if pod.running and pod.attempt == job.attempt]
         told = reports.pods if reports is not None else {}
-        return step_watch.look(before, job.health.run, running, told, job.health.reported, look.at)
+        return step_watch.look(before, health.run, running, told, health.reported, now, continues=continues)
 
     def _write_all(self, jobs: dict[JobKey, JobView], now: float) -> int:
         """Judge all jobs, and write the statuses that differ; return how many were written."""

@@ -4,8 +4,9 @@ One rule: pure. Times are monotonic times of the leader alone. The times and the
 those of the look before, so that no clock of a pod or of Redis can make a job hang, however it is set.
 
     the time of a watch begins anew              how that is noticed
-    the job is restarted, resized or suspended   its run is another one, or it is not Running (`JobHealth.run`)
-    a pod joins the others, or is replaced       a pod runs that did not run at the look before
+    the job is restarted, resized or suspended   its run is another one, or it does not run (`JobHealth`)
+    a pod joins the others, or is replaced       a pod runs that did not run at the look before; the limit is that
+                                                 of a first step again
     Redis is flushed, another process leads      the store has another epoch
     the leader, Redis or the door for reports    two looks are more than LONGEST_BREAK apart
     could not be reached
@@ -15,8 +16,8 @@ those of the look before, so that no clock of a pod or of Redis can make a job h
     firstStepSeconds, until a step has moved     7200
     since the pods run
 
-That pods have reported, and that a step has moved, since the last restart or resize is in the job's status, so that a
-leader or a Redis that comes later knows it too. Only the time begins anew there.
+That pods have reported, and that a step has moved, since the last restart or resize is in the job's status; and each
+report tells its run, by the coordinator that took it. So a later leader knows it too, and only the time begins anew.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,10 +50,10 @@ class PodSteps:
     """What is known about the reports of one running pod."""
 
     last: PodReport
-    has_reported: bool
-    """Whether a report came since the run began. An older one may be of a pod with the same name."""
+    is_resuming: bool
+    """Whether its next report is no step, because it may say where the pod goes on after a start."""
     has_moved: bool
-    """Whether its step has moved since then."""
+    """Whether its step has moved since the run began, or since the last pod joined."""
     heard: float
     """When the last report was noticed, or the watch began."""
     moved: float
@@ -72,20 +73,15 @@ class StepWatch:
     has_reported: bool = False
     """Whether a pod has reported since the run began."""
     has_moved: bool = False
-    """Whether a step has moved since then."""
+    """Whether a step has moved since the run began, or since the last pod joined."""
     moved: float = 0.0
     """When it was last noticed that a step had moved, or the watch began."""
     is_resumed: bool = False
     """Whether steps had moved in this run before the watch began."""
     pods: Mapping[str, PodSteps] = field(default_factory=dict)
-    """The running pods of which there is a report, by name."""
+    """The running pods that have reported since the run began, by name."""
     hung: bool = False
     """Whether the job was found to hang at the look before."""
-
-    @property
-    def reporters(self) -> dict[str, PodSteps]:
-        """The pods that have reported since the run began."""
-        return {name: pod for name, pod in self.pods.items() if pod.has_reported}
 
     @property
     def reported(self) -> Reported | None:
@@ -100,23 +96,29 @@ def look(
     reports: Mapping[str, PodReport],
     known: Reported | None,
     now: float,
+    *,
+    continues: bool = True,
 ) -> StepWatch:
-    """Return the watch after one more look; `before` is None if nobody has watched the job without a break.
+    """Return the watch after one more look; `before` is what this leader knows of the job, if anything.
 
-    `known` is what the status of the job says about its reports.
+    `known` is what the status of the job says about its reports. `continues` tells whether nothing was missed since the
+    look before.
     """
     names = frozenset(running)
-    present = {name: report for name, report in reports.items() if name in names}
+    present = {name: report for name, report in reports.items() if name in names and report.run == run}
     if before is None or before.run != run:
         return _begin(run, names, present, known if known is not None and known.run == run else None, now)
     if not names <= before.running:
-        return _begin(run, names, present, None, now)
+        pods = {name: PodSteps(report, True, False, now, now) for name, report in present.items()}
+        return StepWatch(run, now, names, has_reported=before.has_reported, moved=now, pods=pods)
+    if not continues:
+        return _resume(before, names, present, now)
     pods = {name: pod for name, pod in before.pods.items() if name in names}
     pods = _leave(pods | {name: _hear(before, name, report, now) for name, report in present.items()}, now)
     return replace(
         before,
         running=names,
-        has_reported=before.has_reported or any(pod.has_reported for pod in pods.values()),
+        has_reported=before.has_reported or bool(pods),
         has_moved=before.has_moved or any(pod.has_moved for pod in pods.values()),
         moved=max((before.moved, *(pod.moved for pod in pods.values()))),
         pods=pods,
@@ -126,10 +128,19 @@ def look(
 def _begin(
     run: str, names: frozenset[str], present: Mapping[str, PodReport], known: Reported | None, now: float
 ) -> StepWatch:
-    """Begin a watch. The reports that are there already count only if the status says that they are of this run."""
-    has_reported, has_moved = known is not None, known is not None and known.moved
-    pods = {name: PodSteps(report, has_reported, has_moved, now, now) for name, report in present.items()}
+    """Begin the watch over a run."""
+    has_moved = known is not None and known.moved
+    pods = {name: PodSteps(report, known is None, has_moved, now, now) for name, report in present.items()}
+    has_reported = known is not None or bool(pods)
     return StepWatch(run, now, names, has_reported, has_moved, now, is_resumed=has_moved, pods=pods)
+
+
+def _resume(before: StepWatch, names: frozenset[str], present: Mapping[str, PodReport], now: float) -> StepWatch:
+    """Begin the time anew after a break. What is known of the run stays."""
+    known = {name: pod for name, pod in before.pods.items() if name in names}
+    pods = known | {name: _hear(before, name, report, now) for name, report in present.items()}
+    anew = {name: replace(pod, heard=now, moved=now, left=None) for name, pod in pods.items()}
+    return replace(before, began=now, running=names, moved=now, is_resumed=before.has_moved, pods=anew, hung=False)
 
 
 def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodSteps:
@@ -137,11 +148,11 @@ def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodStep
     pod = watch.pods.get(name)
     if pod is not None and _mark(report) == _mark(pod.last):
         return pod
-    if pod is None or not pod.has_reported:
-        return PodSteps(report, has_reported=True, has_moved=watch.is_resumed, heard=now, moved=now)
+    if pod is None or pod.is_resuming:
+        return PodSteps(report, is_resuming=False, has_moved=watch.is_resumed, heard=now, moved=now)
     if _mark(report)[1:] == _mark(pod.last)[1:]:
         return replace(pod, last=report, heard=now)
-    return PodSteps(report, has_reported=True, has_moved=True, heard=now, moved=now)
+    return PodSteps(report, is_resuming=False, has_moved=True, heard=now, moved=now)
 
 
 def _leave(pods: Mapping[str, PodSteps], now: float) -> dict[str, PodSteps]:

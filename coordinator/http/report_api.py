@@ -16,7 +16,7 @@ changes nothing but the reports of that job.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -111,6 +111,7 @@ class ReportApi:
             raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
         if not self.has_pod(job.key, report.pod):
             raise _Refused(HTTPStatus.BAD_REQUEST, "pod: the job has no such pod")
+        report = replace(report, run=job.health.run if job.health is not None else "")
         if wait := self.batches.take(job.key, report):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
         save = job.workers.save_request if job.workers is not None else 0

@@ -75,7 +75,12 @@ class RedisReports:
 
 def _fields(arrived: ArrivedReport) -> tuple[str | bytes | int | float, ...]:
     report = arrived.report
-    rest = {"samples": report.samples_per_second, "loss": report.loss, "gauges": dict(report.gauges) or None}
+    rest: dict[str, Any] = {
+        "samples": report.samples_per_second,
+        "loss": report.loss,
+        "gauges": dict(report.gauges) or None,
+    }
+    rest["run"] = report.run or None
     text = orjson.dumps({name: value for name, value in rest.items() if value is not None})
     return str(arrived.job), report.pod, arrived.age, report.step, report.checkpoint or 0, text
 
@@ -92,4 +97,5 @@ def _parse(record: bytes) -> PodReport:
         loss=rest.get("loss"),
         gauges=rest.get("gauges", {}),
         checkpoint=int(checkpoint) or None,
+        run=rest.get("run", ""),
     )

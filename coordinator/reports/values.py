@@ -21,6 +21,8 @@ class Report:
     gauges: Mapping[str, float] = field(default_factory=dict)
     checkpoint: int | None = None
     """The number of the request to save that this report answers; None: of no request."""
+    run: str = ""
+    """The run of the job in which the report came, as its coordinator knew it; empty if its health is not watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class PodReport:
     gauges: Mapping[str, float] = field(default_factory=dict)
     checkpoint: int | None = None
     """The highest number of a request to save that this pod has ever answered."""
+    run: str = ""
+    """The run of the job in which the report came; empty if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

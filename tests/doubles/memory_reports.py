@@ -63,4 +63,5 @@ def _merge(before: PodReport | None, report: Report, at: float) -> PodReport:
         loss=report.loss,
         gauges=dict(report.gauges),
         checkpoint=checkpoint or None,
+        run=report.run,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from coordinator.cache.watches import Watches
+from coordinator.health.step_watch import Look
 from coordinator.routing import elastic_jobs, growth, held_charges, pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
 from queues.resizing.free_room import FreeRoom
@@ -229,6 +230,9 @@ MUTATIONS: dict[str, Mutation] = {
     "idle growth pays credit": Mutation(MemoryStore, "_grow_idle", _grow_idle_for_credit, ("idlegrow",), ("yield",)),
     "idle growth ignores the reservation": Mutation(
         FreeRoom, "_free_of_pool", _free_beside_the_reservation, ("idlereserved",), ("yield",)
+    ),
+    "a job hangs by wall clock over a flush": Mutation(
+        Look, "continues", lambda *_: True, ("hangflush",), ("flush",), True
     ),
     "a group that the cache does not show is none": Mutation(
         GroupReader, "_list_uncached", lambda *_: [], ("staged",), ("lag", "yield"), True

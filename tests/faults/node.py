@@ -12,8 +12,11 @@ from typing import Any
 
 import orjson
 
+from coordinator.cache import views
+from coordinator.reports.values import ArrivedReport, Report
 from crds import labels, timestamps
 from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
+from crds.keys import JobKey
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
@@ -35,6 +38,7 @@ class Pod:
         metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
         marks, notes = metadata["labels"], metadata.get("annotations") or {}
         conditions = {each["type"]: each for each in status.get("conditions") or ()}
+        self.job_name = marks.get(labels.JOB_NAME, "")
         self.name, self.namespace, self.uid = metadata["name"], metadata["namespace"], metadata["uid"]
         self.job = marks[labels.JOB_UID]
         self.task, self.index = marks[labels.TASK_TYPE], int(marks[labels.TASK_INDEX])
@@ -55,13 +59,31 @@ class Pod:
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
         self.over = self.phase in ("Succeeded", "Failed")
 
+    @property
+    def life(self) -> tuple[str, int]:
+        """Its uid, and how often its containers were restarted: each time its program begins anew."""
+        return self.uid, self.restarts
+
 
 class Node:
     """The kubelets and schedulers of all nodes."""
 
-    def __init__(self, api: Api, client: ApiClient, scenario: Scenario, may_end: Callable[[str], bool]) -> None:
-        """`may_end(uid)` returns whether the pods of a running job may end by themselves now."""
+    def __init__(
+        self,
+        api: Api,
+        client: ApiClient,
+        scenario: Scenario,
+        may_end: Callable[[str], bool],
+        report: Callable[[ArrivedReport], object],
+    ) -> None:
+        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `report` takes what pods
+        report."""
         self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
+        self._report_door = report
+        self._steps: Counter[tuple[str, int]] = Counter()
+        """The steps that the program of a pod has made since it began (`Pod.life`)."""
+        self._stepped: dict[tuple[str, int], float] = {}
+        """When it began, or made its last step."""
         self._read: dict[bytes, Any] = {}
         self._failed: Counter[Place] = Counter()
         self._made: dict[Place, list[str]] = {}
@@ -71,7 +93,7 @@ class Node:
 
     def acts(self) -> list[Any]:
         """Return the possible next actions of nodes and schedulers."""
-        if self._at != self._api.revision or self._scenario.sizes:
+        if self._at != self._api.revision or self._scenario.sizes or self._scenario.reports:
             self._at, self._acts = self._api.revision, list(self._found())
         return self._acts
 
@@ -87,7 +109,8 @@ class Node:
         for pod in pods:
             if not pod.node or pod.node in ready:
                 may_end = pod.job in running and (pod.task != "master" or pod.job not in busy)
-                yield from self._about(pod, takes_pods, may_end)
+                yield from self._about(pod, takes_pods, may_end and self._has_trained(pod))
+                yield from self._training(pod, jobs.get(pod.job))
         if self._api.serves(POD_GROUPS):
             for group in self._api.objects(POD_GROUPS):
                 yield from self._group(self._manifest(group), pods, takes_pods)
@@ -138,6 +161,28 @@ class Node:
         fate = self._fate(pod.place)
         if fate is not None and pod.node != self._scenario.bad_node:
             yield partial(self._end, pod, fate)
+
+    def _has_trained(self, pod: Pod) -> bool:
+        """Return whether a pod has made the steps before which it does not end."""
+        return pod.job_name not in self._scenario.reports or self._steps[pod.life] >= self._scenario.least_steps
+
+    def _training(self, pod: Pod, job: Mapping[str, Any] | None) -> Iterator[Any]:
+        """Yield the next step of a running pod whose job reports its steps, once it is due."""
+        seconds = self._scenario.reports.get(pod.job_name, 0.0)
+        if not seconds or job is None or pod.phase != "Running" or pod.deleting:
+            return
+        restarts = (job.get("status") or {}).get("restartCount", 0)
+        stands = self._scenario.stands(pod.task, pod.index, restarts, self._steps[pod.life])
+        if self._client.now >= self._stepped.setdefault(pod.life, self._client.now) + seconds and not stands:
+            yield partial(self._step, pod, job)
+
+    def _step(self, pod: Pod, job: Mapping[str, Any]) -> str:
+        self._steps[pod.life] += 1
+        self._stepped[pod.life] = self._client.now
+        step, health = self._steps[pod.life], views.job_view(dict(job)).health
+        report = Report(pod=pod.name, step=step, run=health.run if health else "")
+        self._report_door(ArrivedReport(job=JobKey(pod.namespace, pod.job_name, pod.job), report=report))
+        return f"{pod.name} reports step {step}"
 
     def _group(self, group: Manifest, pods: Iterable[Pod], ready: list[str]) -> Iterator[Any]:
         """Yield the possible actions of Volcano for a pod group, no matter which owner it has."""

@@ -40,6 +40,10 @@ class Observer:
         """The last phase of each scale request, by name."""
         self._settled: set[str] = set()
         """The uids of the jobs that have reached the size with which they end."""
+        self._reported: dict[str, set[tuple[int, ...]]] = {}
+        """By job, its restarts in which a pod has reported (`_restarts`)."""
+        self._blamed: dict[tuple[str, str, int, int], set[str]] = {}
+        """The runs in which a pod was found to stand alone; it may be made again once in each."""
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether a fault let the owner take a step early."""
@@ -66,11 +70,27 @@ class Observer:
             found.append("what must never be is so")
         found += self._sizes.problems(jobs, pods, now, excused=zombies)
         found += self._idle.problems(jobs, pods)
+        found += self._unreported(jobs)
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
             found += self._uncharged(by_job)
         return found
+
+    def reported(self, uid: str) -> None:
+        """Record that a pod of a job has reported."""
+        job = next(self._job(each.raw) for each in self._api.objects(TORCHJOBS) if each.uid == uid)
+        self._reported.setdefault(uid, set()).add(_restarts(job))
+
+    def _unreported(self, jobs: Mapping[str, Job]) -> Iterator[str]:
+        """Yield jobs that are found to hang though no pod has reported since their last restart."""
+        for uid, job in jobs.items():
+            hang = job.status.get("hang") or {}
+            if hang.get("blamed"):
+                mark = (uid, hang["blamed"], int(job.status["attempt"]), job.generation)
+                self._blamed.setdefault(mark, set()).add(hang["run"])
+            if hang and _restarts(job) not in self._reported.get(uid, ()):
+                yield f"job {job.name} hangs without a report since its last restart"
 
     def has_its_size(self, uid: str) -> bool:
         """Return whether a job has reached the size with which it ends."""
@@ -276,8 +296,14 @@ class Observer:
         removed = self._sizes.removals
         for (job, name, attempt, restart), made in self._made.items():
             mark = (job, name, attempt, restart)
-            if made > 1 + self._failed[mark] + removed[mark] + self.interruptions[job]:
+            again = self._failed[mark] + removed[mark] + len(self._blamed.get(mark, ())) + self.interruptions[job]
+            if made > 1 + again:
                 yield f"pod {name} was made {made} times in attempt {attempt}, restart {restart}"
+
+
+def _restarts(job: Job) -> tuple[int, ...]:
+    """Return how often a job was admitted and restarted."""
+    return (int(job.status.get("attempt", 0)), job.generation, *job.counts)
 
 
 def _phase(request: Manifest) -> str:

@@ -16,6 +16,8 @@ from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache.optional_kinds import LOOK_SECONDS, OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
+from coordinator.health import health_writer
+from coordinator.health.health_writer import HealthWriter
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
 from coordinator.leader.election import LeaderElection
@@ -39,10 +41,12 @@ from reconcilers.views.node_view import nodes_informer
 from reconcilers.views.pod_group_view import groups_informer
 from reconcilers.views.queue_view import queues_informer
 from reconcilers.views.scale_request_view import RequestView, requests_informer
+from tests.doubles.memory_reports import MemoryReports
 from tests.faults.api import ApiClient
 from tests.faults.caches import Cache, Feed, Logs
 from tests.faults.fibers import Fiber
-from tests.faults.places import Door, Place
+from tests.faults.places import Door, Place, unreachable
+from tests.faults.scenarios.scenario import Scenario
 
 log = logging.getLogger("tests.faults")
 THREADS = 4
@@ -64,6 +68,9 @@ class Host(Protocol):
     """Whether there may be scale requests."""
     has_nodes: bool
     """Whether the coordinator follows nodes."""
+    reports: MemoryReports
+    """What pods have reported."""
+    scenario: Scenario
 
     def clock(self) -> float:
         """Return the seconds since 1970."""
@@ -202,6 +209,11 @@ class CoordinatorProcess(Process):
         self._is_writing = False
         self.term: ControlLoop | None = None
         self.retry_at = self.resync_at = 0.0
+        door: Any = Door("reports", host.reports, self.gate, unreachable)
+        self.health = HealthWriter(
+            self.cluster, self.watches, self.served.store, door, clock=host.clock, elapsed=host.clock
+        )
+        self.look_at_health_at = host.clock() if host.scenario.reports else math.inf
 
     @property
     def holds_lock(self) -> bool:
@@ -241,6 +253,19 @@ class CoordinatorProcess(Process):
         except cluster_errors.ClusterError as error:
             log.debug("%s: %s", self.name, error)
 
+    def look_at_health(self) -> None:
+        """Look at the reports once, as the thread of the writer does."""
+        self.look_at_health_at = math.inf
+        try:
+            if self.leading:
+                self.health.look()
+            else:
+                self.health.forget()
+        except Exception as error:
+            self.host.unforeseen(self, error)
+        finally:
+            self.look_at_health_at = self.host.clock() + health_writer.LOOK_SECONDS
+
     def step(self) -> bool:
         """Do one round of `Coordinator._serve_once`, and return whether anything happened."""
         if not self.leading:
@@ -262,7 +287,7 @@ class CoordinatorProcess(Process):
         resting = [max(self.retry_at, self.host.clock() + 0.25)] if self.retry_at else []
         marks = self.watches._dirty_keys
         rested = [until for key, until in marks._resting.items() if key in marks._later]
-        return min([super().due(), *resting, *rested])
+        return min([super().due(), self.look_at_health_at, *resting, *rested])
 
     def _lead(self) -> bool:
         settings = self.host.settings

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from coordinator.reports.values import ArrivedReport
 from coordinator.settings import Settings
 from crds.api_resources import TORCHJOBS, Resource
 from embedded.apiserver.storage.journal import Change
 from kube import errors
 from queues.values import Task
+from tests.doubles.memory_reports import MemoryReports
 from tests.faults.api import Api, ApiClient
 from tests.faults.caches import Feed, Logs
 from tests.faults.fibers import Fiber, Killed
@@ -59,6 +61,7 @@ class World:
         self.random = random.Random(f"{self.schedule.scenario} {self.schedule.seed}") if self.schedule.seed else None
         self.has_requests = bool(self.scenario.outcomes)
         self.has_nodes = len(self.scenario.nodes) > 1
+        self.reports = MemoryReports(self.clock)
         self.faults: dict[int, list[Kind]] = {}
         for fault in self.schedule.faults:
             self.faults.setdefault(fault.at, []).append(fault.kind)
@@ -77,7 +80,7 @@ class World:
         )
         self.observer = Observer(self.api, self.place, self.scenario)
         self.steps = list(self.scenario.steps)
-        self.node = Node(self.api, self.client, self.scenario, self._may_end)
+        self.node = Node(self.api, self.client, self.scenario, self._may_end, self._report)
         self.processes: list[Process] = []
         self._made = 0
         self._fiber: Fiber | None = None
@@ -96,6 +99,11 @@ class World:
     def _may_end(self, uid: str) -> bool:
         """Return whether the pods of a running job may end by themselves."""
         return not self.scenario.sizes or (not self.steps and self.observer.has_its_size(uid))
+
+    def _report(self, arrived: ArrivedReport) -> None:
+        """Keep what a pod reports."""
+        self.reports.keep([arrived])
+        self.observer.reported(arrived.job.uid)
 
     # Calls of processes
 
@@ -157,6 +165,7 @@ class World:
             case "flush":
                 self.place.lose()
                 self.observer.is_lost = True
+                self.reports.lose()
                 self._restless()
             case "lag":
                 process.hears_at = self.now + LAG_SECONDS
@@ -277,6 +286,8 @@ class World:
             yield partial(self._begin, process, process.keep)
         if process.has_targets:
             yield partial(self._begin, process, process.write_targets)
+        if isinstance(process, CoordinatorProcess) and self.now >= process.look_at_health_at:
+            yield partial(self._begin, process, process.look_at_health)
         if not process.idle and process.main is None:
             yield partial(self._begin, process, partial(self._step, process), main=True)
         if isinstance(process, WorkerProcess):

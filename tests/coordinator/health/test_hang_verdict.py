@@ -29,6 +29,8 @@ class Watch:
     run: str = "first"
     now: float = 1000.0
     redis_clock: float = 1.7e9
+    missed: bool = False
+    """Whether something was missed since the last look."""
     watch: StepWatch | None = None
     reports: MemoryReports = field(init=False)
 
@@ -36,7 +38,8 @@ class Watch:
         self.reports = MemoryReports(lambda: self.redis_clock)
 
     def report(self, step: int, *pods: str) -> "Watch":
-        self.reports.keep(ArrivedReport(job=KEY, report=Report(pod=pod, step=step)) for pod in pods or self.running)
+        told = (Report(pod=pod, step=step, run=self.run) for pod in pods or self.running)
+        self.reports.keep(ArrivedReport(job=KEY, report=report) for report in told)
         return self
 
     def look(self, seconds: float = 0.0) -> "Watch":
@@ -52,7 +55,10 @@ class Watch:
 
     def _look(self) -> None:
         found = self.reports.read([KEY]).get(KEY, JobReports(read_at=0.0, pods={}))
-        self.watch = step_watch.look(self.watch, self.run, self.running, found.pods, self.known, self.now)
+        self.watch = step_watch.look(
+            self.watch, self.run, self.running, found.pods, self.known, self.now, continues=not self.missed
+        )
+        self.missed = False
 
     def trained(self) -> "Watch":
         """Return the watch of a job that has made two steps just now."""
@@ -87,7 +93,9 @@ def test_step_of_any_pod_ends_the_hang_and_begins_the_time_anew() -> None:
 
 def test_job_that_never_reports_never_hangs() -> None:
     assert Watch().look(100_000).verdict() is None
-    assert Watch().report(7).look(100_000).verdict() is None, "reports of an earlier run"
+    earlier = Watch(run="earlier").report(7)
+    earlier.run = "first"
+    assert earlier.look(100_000).verdict() is None
 
 
 def test_report_of_the_same_step_is_no_step() -> None:
@@ -135,8 +143,26 @@ def test_leader_that_comes_later_begins_the_time_anew_and_knows_that_steps_were_
     limit = 60 if known.moved else 300
     assert later.look(limit - 5).verdict() is None
     assert later.look(5).verdict() == HangVerdict(limit, behind=(A, B), silent=(A, B))
-    other = Watch(known=Reported(run="earlier", moved=True)).report(9).look()
+    other = Watch(known=Reported(run="earlier", moved=True)).look()
     assert other.look(100_000).verdict() is None
+
+
+def test_leader_that_comes_later_knows_reports_of_this_run_that_no_leader_has_noticed() -> None:
+    later = Watch().report(9).look()
+    assert later.look(295).verdict() is None
+    assert later.look(5).verdict() == HangVerdict(300, behind=(A, B), silent=(A, B))
+
+
+def test_leader_that_has_missed_something_begins_the_time_anew_and_knows_who_has_reported() -> None:
+    job = Watch(running=(A, B)).trained().look(55)
+    job.reports.lose()
+    job.missed = True
+    assert job.look(60).verdict() is None
+    for step in range(20, 40):
+        job.report(step, A).look(5)
+    found = job.verdict()
+    assert found is not None
+    assert (found.blamed, found.silent) == (B, (B,))
 
 
 def test_job_that_has_stopped_to_report_hangs_also_if_its_reports_were_lost() -> None:

@@ -44,7 +44,8 @@ class Training:
         for _ in range(round(seconds / LOOK_SECONDS)):
             self.clock.step(LOOK_SECONDS)
             self.step += 1
-            told = (Report(pod=f"train-{pod}-0", step=self.step) for pod in pods)
+            run = self.job.status.run
+            told = (Report(pod=f"train-{pod}-0", step=self.step, run=run) for pod in pods)
             self.reports.keep(ArrivedReport(job=self.key, report=report) for report in told)
             self.settle()
             (leader or self.leader).look()

@@ -4,7 +4,7 @@ from crds import labels
 from crds.api_resources import NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import ApiClient
-from tests.faults.scenarios import autoscaling, failures, gangs, nodes, people, queues, requests, resizes
+from tests.faults.scenarios import autoscaling, failures, gangs, hangs, nodes, people, queues, requests, resizes
 from tests.faults.scenarios.scenario import FIRST_NODE, NAMESPACE, Scenario, pair
 
 ELSEWHERE = "kube-system"
@@ -12,6 +12,7 @@ _ALL = (
     *queues.SCENARIOS,
     *failures.SCENARIOS,
     *gangs.SCENARIOS,
+    *hangs.SCENARIOS,
     *resizes.SCENARIOS,
     *requests.SCENARIOS,
     *nodes.SCENARIOS,

@@ -71,6 +71,11 @@ def change(job: str, **spec: Any) -> Step:
     return lambda cluster: cluster.patch(TORCHJOBS, job, {"spec": spec}, NAMESPACE)
 
 
+def restarted(job: str, times: int = 1) -> Condition:
+    """Return the condition that the job counts so many restarts."""
+    return lambda jobs: job in jobs and (jobs[job].get("status") or {}).get("restartCount", 0) >= times
+
+
 def delete(job: str) -> Step:
     """Return the step that deletes a job."""
     return lambda cluster: cluster.delete(TORCHJOBS, job, NAMESPACE)

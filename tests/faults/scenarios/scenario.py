@@ -28,6 +28,11 @@ Placement = Callable[[str, int, list[str]], str]
 """A function that chooses the node of a pod, from its task, its index and the nodes that are ready."""
 
 
+Stand = Callable[[str, int, int, int], bool]
+"""A function that says which pods make no further step and no report, from their task, their index, the job's
+restartCount and their last step."""
+
+
 def _all_well(task_type: str, *_: object) -> int | None:
     """Let all pods succeed, except for the store of an elastic job, which runs until it is stopped."""
     return None if task_type == "rendezvous" else 0
@@ -58,6 +63,11 @@ class Scenario:
     """Pods of attempts up to this one never start."""
     stalls: Stall = lambda *_: False
     place: Placement = _first_ready
+    reports: Mapping[str, float] = field(default_factory=dict)
+    """The seconds between two steps of a pod, which it reports, by job. Pods of other jobs report nothing."""
+    stands: Stand = lambda *_: False
+    least_steps: int = 0
+    """No reporting pod ends before it has made so many steps."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
     way, and people have taken all of their steps."""
