@@ -150,6 +150,11 @@ class PickCycle:
         picked = sum(batch.committed.picked for batch in done)
         return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
 
+    @property
+    def known(self) -> tuple[int, ...]:
+        """Numbers that change with what the last round has read and picked; none if it did not stand."""
+        return () if self._picker is None else (self._change, len(self._others), *self._picker.version)
+
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
         """Return who grows and who gives back after the last round; None if that round did not stand.
 

@@ -1,7 +1,7 @@
 """The leader's step that changes the numbers of workers: it plans, claims room, writes targets and grants idle growth.
 
-One rule: one thread, after a round of picks, at most once in INTERVAL_SECONDS. What it remembers only delays a change,
-so a new leader that remembers nothing harms nobody.
+One rule: one thread, after a round of picks, when a plan is due (`coordinator.autoscale.plan_times`). What it remembers
+only delays a change, so a new leader that remembers nothing harms nobody.
 
 A growth has two steps. The target is written first, so that a worker process takes up what the store grants. The store
 grants it once the watch shows the target, and only if the newest plan still wants it.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.autoscale.memory import Memory
+from coordinator.autoscale.plan_times import PlanTimes
 from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import autoscaled_jobs
 from coordinator.cache.routing_rules import RoutingRules
@@ -32,8 +33,6 @@ from queues.resizing.values import ElasticJob, Plan, Resize
 from queues.store import QueueStore
 from queues.values import Reservation
 
-INTERVAL_SECONDS = 1.0
-"""The least number of seconds between two plans."""
 GAIN_SECONDS = 10.0
 """The least number of seconds between two readings of reports."""
 log = logging.getLogger(__name__)
@@ -64,26 +63,38 @@ class Autoscaler:
     reports: ReportReader | None = None
     """What training code reports; None: nothing is known of it."""
     _looked_at: float = float("-inf")
-    _planned_at: float = float("-inf")
+    _times: PlanTimes = field(default_factory=PlanTimes)
     _known: dict[JobKey, _Known] = field(default_factory=dict)
 
     def step(self) -> bool:
         """Plan and act if a plan is due; return whether the next round of picks may find something new."""
         now = self.clock()
-        if self.writer is None or abs(now - self._planned_at) < INTERVAL_SECONDS:
+        if self.writer is None or self._times.is_early(now):
             return False
-        if not (len(self.watches.autoscaled) or self.pick_cycle.claims):
+        if not (len(self.watches.autoscaled) or self.pick_cycle.claims) or not self._times.is_due(self._state(), now):
             return False
-        self._planned_at = now
-        jobs = {job.key: job for job in self.watches.autoscaled.values()}
+        jobs, state = {job.key: job for job in self.watches.autoscaled.values()}, self._state()
         self._look_at_gains(jobs, now)
         circumstances = self._circumstances(jobs, now)
-        plan = self._plan(self._elastic(jobs.values(), circumstances), now)
+        elastic = self._elastic(jobs.values(), circumstances)
+        plan = self._plan(elastic, now)
         if plan is None:
             return False
         self.memory.update(jobs, plan.idle_since, now)
+        acts = bool(plan.resizes or plan.claims or plan.hasten or plan.needed)
+        self._times.note(state, elastic, now, acts=acts or self._has_unsettled(jobs, circumstances))
         claimed = self._claim(plan)
         return self._grow(self._decide(jobs, plan, circumstances)) or claimed
+
+    def _state(self) -> tuple[object, ...]:
+        """Return a value that changes with all that a plan is made of, but for the time."""
+        return self.watches.autoscaled.version, id(self.rules()), self.pick_cycle.known
+
+    def _has_unsettled(self, jobs: Mapping[JobKey, JobView], circumstances: Circumstances) -> bool:
+        """Return whether a job may go into the next plan otherwise though its view stays: it is watched for a while."""
+        if self.reports is not None and any(_is_judged_by_reports(job) for job in jobs.values()):
+            return True
+        return not all(elastic_jobs.is_settled(job, circumstances) for job in jobs.values())
 
     def _circumstances(self, jobs: Mapping[JobKey, JobView], now: float) -> Circumstances:
         doubtful = [key for key, job in jobs.items() if self.is_lowering(key) or _is_growth_written(job)]
@@ -173,11 +184,7 @@ class Autoscaler:
         if self.reports is None or abs(now - self._looked_at) < GAIN_SECONDS:
             return
         self._looked_at = now
-        judged = {
-            key: job
-            for key, job in jobs.items()
-            if (scaling := autoscaled_jobs.of(job)) is not None and scaling.on and scaling.least_gain
-        }
+        judged = {key: job for key, job in jobs.items() if _is_judged_by_reports(job)}
         if judged or self.memory.gains.small:
             self.memory.gains.look(judged, self.reports.read(judged) if judged else {})
 
@@ -188,6 +195,12 @@ class Autoscaler:
             if refused:
                 log.debug("idle growth of %s refused: %s", growth.key, refused)
         return not all(refusals)
+
+
+def _is_judged_by_reports(job: JobView) -> bool:
+    """Return whether the owner of a job lets growths be taken back that make it slower."""
+    scaling = autoscaled_jobs.of(job)
+    return scaling is not None and scaling.on and scaling.least_gain > 0
 
 
 def _is_growth_written(job: JobView) -> bool:

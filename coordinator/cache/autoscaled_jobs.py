@@ -1,4 +1,4 @@
-"""The jobs whose number of workers the coordinator may change by itself, and when one of them changed last.
+"""The admitted jobs whose number of workers the coordinator may change by itself.
 
 One rule: other jobs cost nothing here, neither memory nor time.
 """
@@ -14,20 +14,24 @@ from crds.resources.amounts import Amounts
 
 
 class AutoscaledJobs:
-    """The unfinished jobs that have an `Autoscaling`; safe to note in one thread and to read in another."""
+    """The unfinished jobs that have an `Autoscaling` and hold room, or that have a target all the same; safe to note in
+    one thread and to read in another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, JobView] = {}
+        self.version = 0
+        """A number that rises with every change of one of these jobs."""
 
     def note(self, before: JobView | None, after: JobView | None) -> None:
         """Record a change of a job."""
-        if (before is None or of(before) is None) and (after is None or of(after) is None):
+        if not ((before is not None and _counts(before)) or (after is not None and _counts(after))):
             return
         with self._lock:
+            self.version += 1
             if before is not None:
                 self._jobs.pop(before.key, None)
-            if after is not None and of(after) is not None and not after.finished:
+            if after is not None and _counts(after):
                 self._jobs[after.key] = after
 
     def values(self) -> list[JobView]:
@@ -42,6 +46,12 @@ class AutoscaledJobs:
 def of(job: JobView) -> Autoscaling | None:
     """Return what the coordinator needs to decide about the number of workers of a job; None if it never does."""
     return job.workers.autoscaling if job.workers is not None else None
+
+
+def _counts(job: JobView) -> bool:
+    scaling = of(job)
+    holds = job.admission is not None or (scaling is not None and scaling.target is not None)
+    return scaling is not None and holds and not job.finished
 
 
 def idle_usage(jobs: Iterable[JobView]) -> dict[str, Amounts]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.autoscale.autoscaler import INTERVAL_SECONDS
 from coordinator.autoscale.memory import LATE_SECONDS
+from coordinator.autoscale.plan_times import INTERVAL_SECONDS
 from coordinator.reports.values import ArrivedReport, Report
 from coordinator.routing.targets import CARRY_OUT_SECONDS
 from crds import timestamps
@@ -226,6 +226,36 @@ def test_no_autoscaled_job_costs_nothing(desk: Desk, namespace: str, monkeypatch
     elastic(desk, namespace, 2, autoscale="Off")
     monkeypatch.setattr(PickCycle, "plan_resizes", lambda *_: pytest.fail("planned"))
     pass_time(desk)
+
+
+def test_nothing_is_planned_while_nothing_can_have_changed(
+    desk: Desk, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = elastic(desk, namespace, 2, numMaxReplicas=3)
+    other = desk.submit("other", namespace, "b", tasks={"Worker": desks.task(2)})
+    desk.until(lambda: other in desk.reserved(), worker=False)
+    plans: list[float] = []
+    planned = PickCycle.plan_resizes
+
+    def count(cycle: PickCycle, jobs: Any, now: float, idle_since: Any) -> Any:
+        plans.append(now)
+        return planned(cycle, jobs, now, idle_since)
+
+    for _ in range(40):
+        pass_time(desk)
+    monkeypatch.setattr(PickCycle, "plan_resizes", count)
+    for _ in range(30):
+        pass_time(desk)
+    assert len(plans) <= 1, "once a minute"
+    cancel_admitted(desk, other)
+    for _ in range(40):
+        pass_time(desk)
+    assert look(desk, key) == (3, "Idle")
+
+
+def cancel_admitted(desk: Desk, key: JobKey) -> None:
+    desk.cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
+    desk.until(lambda: finish_runs(desk) or key not in desk.reserved(), worker=False)
 
 
 def test_a_job_grows_into_room_that_was_idle_for_long_enough(desk: Desk, namespace: str) -> None:
