@@ -10,6 +10,7 @@ import click
 import orjson
 
 from bench.benchmarks import (
+    autoscale,
     burst,
     churn,
     fairness,
@@ -35,6 +36,7 @@ from bench.training_commands import elastic_command, reports_command
 SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "fairness": lambda: measure("fairness", fairness.SHORT, fairness.run),
     "simulate": lambda: measure("simulate", simulate.SHORT, simulate.run),
+    "autoscale": lambda: measure("autoscale", autoscale.SHORT, autoscale.run),
     "picks": lambda: measure("picks", picks.SHORT, picks.run),
     "ingest": lambda: measure("ingest", ingest.SHORT, ingest.run),
     "memory": lambda: measure("memory", memory.SHORT, memory.run),
@@ -149,6 +151,26 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
     if 0 < options["pool"] < max(fairness.SIZES):
         raise click.BadParameter(f"the largest job needs {max(fairness.SIZES)} GPUs", param_hint="--pool")
     show(measure("fairness", fairness.Options(**options), fairness.run), as_json, plot)
+
+
+@main.command("autoscale")
+@click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
+@click.option("--jobs", type=COUNT, default=autoscale.Options().jobs, show_default=True, help="jobs without a file")
+@click.option(
+    "--room",
+    type=click.FloatRange(min=0, min_open=True),
+    default=autoscale.Options().room,
+    show_default=True,
+    help="the pool as a part of the trace's peak",
+)
+@click.option("--alone", is_flag=True, help="leave out Kueue's rule and EDL's plain loop")
+@click.option("--seed", type=int, default=autoscale.Options().seed, show_default=True)
+@JSON
+def autoscale_command(as_json: bool, alone: bool, **options: Any) -> None:
+    """Simulate elastic jobs that grow into idle room and give it back.
+
+    The figures are utilisation, idle room, waits, resizes and lost work, without and with autoscaling."""
+    show(measure("autoscale", autoscale.Options(against=not alone, **options), autoscale.run), as_json)
 
 
 @main.command("simulate")

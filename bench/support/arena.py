@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
-from queues.picking.forecast import Forecast
+from queues.picking.picker import Picker
 from queues.picking.queue_state import charge
 from queues.rules import PickRules
-from queues.values import Account, Clock, Entry, OvertakenJob, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
+from queues.values import Account, Clock, Entry, OvertakenJob, Pick, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
 _HEADS = 8
 Rank = tuple[float, str]
@@ -94,24 +94,28 @@ class Production(Arena):
         self._accounts: dict[str, Account] = {}
         self._overtaken: dict[str, OvertakenJob | None] = {}
         self._clock = Clock()
-        self._forecast = Forecast(self._show(self.lines, whole=True), rules)
+        self.picker = Picker(self._show(self.lines, whole=True), rules)
 
     def reweigh(self, queue: str, weight: int) -> None:
         """Change a queue's weight, as an administrator does."""
         self.lines[queue].spec = replace(self.lines[queue].spec, weight=weight)
-        self._forecast.update(self._show(self.lines, whole=True))
+        self.picker.update(self._show(self.lines, whole=True))
 
     def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
         """See Arena."""
-        queues = self._changed.union(self._forecast.needs_entries)
+        return [pick.waiting.entry for pick in self.picks(now, limit)]
+
+    def picks(self, now: float, limit: int) -> Sequence[Pick]:
+        """Return the picks to make next. What they change beside their jobs is kept, as if they stood."""
+        queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
-        self._forecast.update(self._show(queues, whole=False))
-        batch = self._forecast.picks(now, limit)
+        self.picker.update(self._show(queues, whole=False))
+        batch = self.picker.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)
         if batch.settlement is not None:
             self._keep(*batch.settlement)
-        return [pick.waiting.entry for pick in batch.picks]
+        return batch.picks
 
     def _keep(
         self, clock: Clock | None, accounts: Mapping[str, Account], overtaken: Mapping[str, OvertakenJob | None]

@@ -28,6 +28,7 @@ class Growth:
         self._now = now
         self._before = before
         self.idle_since: dict[Place, tuple[Since, ...]] = {}
+        self._found: dict[tuple[int, float], Limits] = {}
         self.kept: dict[JobKey, KeptCode] = {}
         """Why jobs with autoscale do not grow that have not all the workers that they may have."""
 
@@ -72,8 +73,17 @@ class Growth:
         }
 
     def _limits(self, job: ElasticJob, needs: Iterable[Need]) -> Limits:
-        since, seconds, now = self.idle_since, job.idle_seconds, self._now
-        return [(place, amount, idle_room.free_for(since[place], seconds, now)) for place, amount in needs]
+        """Return what a step takes of each place, and what has been idle there for long enough.
+
+        Jobs with the same needs and the same time have the same object.
+        """
+        kind = id(needs), job.idle_seconds
+        if kind not in self._found:
+            self._found[kind] = tuple((place, amount, self._idle(place, job)) for place, amount in needs)
+        return self._found[kind]
+
+    def _idle(self, place: Place, job: ElasticJob) -> int:
+        return idle_room.free_for(self.idle_since[place], job.idle_seconds, self._now)
 
 
 def may_grow(job: ElasticJob) -> bool:

@@ -28,6 +28,8 @@ def observe(before: tuple[Since, ...], free: int, now: float) -> tuple[Since, ..
 
 def free_for(steps: tuple[Since, ...], seconds: float, now: float) -> int:
     """Return the largest amount that has been free for so long."""
+    if steps and now - steps[-1].since >= seconds:
+        return steps[-1].amount
     return next((step.amount for step in reversed(steps) if now - step.since >= seconds), 0)
 
 

@@ -14,7 +14,7 @@ from queues.resizing.shares import Shares
 from queues.resizing.table import Givers, Table, TableRow, Waiting
 from queues.resizing.victims import Victims
 
-_SEARCHES = 128
+_SEARCHES = 64
 _LOOKS = 2_000
 """The most searches in one plan, and the most looks at elastic jobs. The waiting jobs behind are served by the next
 plans."""

@@ -27,11 +27,12 @@ class Shares:
     def paid_above(self, queue: str) -> float:
         """Return how far a queue is above its share with what it has paid for."""
         held, idle = self._room.held(queue), self._room.idle(queue)
-        return self.size({name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}) - self._share(queue)
+        paid = {name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}
+        return self.size(paid) - self._share(queue)
 
     def size(self, used: Amounts) -> float:
         """Return which part of the pool an amount is."""
-        return max((used.get(name, 0) / most for name, most in self._capacity.items()), default=0.0)
+        return max([used.get(name, 0) / most for name, most in self._capacity.items()], default=0.0)
 
     def _share(self, queue: str) -> float:
         return self._room.queues[queue].spec.weight / self._weights

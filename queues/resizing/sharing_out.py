@@ -23,7 +23,7 @@ jobs still fit, the loop raises all of them to one level of fulfilment, which is
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from queues.resizing.free_room import Place
 from queues.resizing.values import ElasticJob
@@ -68,11 +68,15 @@ class Grower:
 
 def share_out(growers: Sequence[Grower]) -> None:
     """Let the growers take all steps that fit. Equally fulfilled jobs grow in the order in which they are given."""
-    contended = _contended(growers)
+    alike: dict[int, list[Grower]] = {}
     for grower in growers:
-        grower.limits = [limit for limit in grower.limits if limit[0] in contended]
-        if not grower.limits:
-            grower.steps = grower.most
+        alike.setdefault(id(grower.limits), []).append(grower)
+    contended = _contended(alike.values())
+    for group in alike.values():
+        limits = tuple(limit for limit in group[0].limits if limit[0] in contended)
+        for grower in group:
+            grower.limits = limits
+            grower.steps = 0 if limits else grower.most
     rest = [grower for grower in growers if grower.limits and grower.most]
     taken = dict.fromkeys(contended, 0)
     if sum(grower.most for grower in rest) > _FEW * len(rest):
@@ -80,18 +84,20 @@ def share_out(growers: Sequence[Grower]) -> None:
     _take_one_by_one(rest, taken)
 
 
-def _contended(growers: Iterable[Grower]) -> set[Place]:
+def _contended(alike: Collection[Sequence[Grower]]) -> set[Place]:
     """Lower the most steps of each job to what its places have for it alone. Return the places that have less than all
-    their jobs can take."""
+    their jobs can take. Jobs with the same limits are together."""
     wanted: dict[Place, int] = {}
     least: dict[Place, int] = {}
-    for grower in growers:
-        for place, amount, free in grower.limits:
-            grower.most = min(grower.most, free // amount)
+    for group in alike:
+        limits = group[0].limits
+        most = min((free // amount for _, amount, free in limits), default=math.inf)
+        for grower in group:
+            grower.most = int(min(grower.most, most))
+        steps = sum(grower.most for grower in group)
+        for place, amount, free in limits:
+            wanted[place] = wanted.get(place, 0) + amount * steps
             least[place] = min(free, least.get(place, free))
-    for grower in growers:
-        for place, amount, _ in grower.limits:
-            wanted[place] = wanted.get(place, 0) + amount * grower.most
     return {place for place, amount in wanted.items() if amount > least[place]}
 
 
@@ -127,7 +133,7 @@ def _take_one_by_one(growers: Sequence[Grower], taken: dict[Place, int]) -> None
     heapq.heapify(turns)
     while turns:
         _, rank, grower = turns[0]
-        if grower.steps == grower.most or any(taken[place] + amount > free for place, amount, free in grower.limits):
+        if grower.steps == grower.most or [1 for place, amount, free in grower.limits if taken[place] + amount > free]:
             heapq.heappop(turns)
             continue
         for place, amount, _ in grower.limits:

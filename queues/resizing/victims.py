@@ -139,6 +139,8 @@ class Victims:
 
     def spare(self, fits: Callable[[W], bool], waiting: W) -> None:
         """Give back every step without which the waiting job fits as well, the last one first."""
+        if len(self._steps) == 1:
+            return  # the job did not fit before it
         for index in range(len(self._steps) - 1, -1, -1):
             giver, tier = self._steps[index]
             self._give(giver, tier.part, -1)

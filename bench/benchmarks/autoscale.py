@@ -1,0 +1,69 @@
+"""Simulates elastic jobs that grow into idle room and give it back, and compares that with three other rules.
+
+One rule: no figure but the time of a plan depends on this machine. The same jobs give the same figures everywhere.
+
+A third of the jobs with GPUs are elastic: their owners ask for 2 workers, and 1 to 8 can train. All queues are of one
+cohort, and their quotas are the pool. An elastic job has the same work whatever its size is. A change of size costs it
+what `bench.support.autoscale.trainer` says. The figures end with the last submission, because after it the pool only
+becomes empty.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.report import Figures
+from bench.support.autoscale import large_plan, scenario
+from bench.support.autoscale.policies import Kueue, Off, On, PlainLoop, Policy
+from bench.support.autoscale.scenario import Scenario
+from bench.support.autoscale.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of the simulation."""
+
+    trace: str = ""
+    """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 64 GPUs."""
+    jobs: int = 2_000
+    """The number of jobs without a file."""
+    room: float = 0.6
+    """The pool of a trace, as a part of the most that its tasks would use at once."""
+    idle_seconds: float = 30.0
+    against: bool = True
+    """Whether to simulate Kueue's rule and EDL's plain loop as well."""
+    seed: int = 1
+
+
+SHORT = Options(jobs=200, against=False)
+
+
+def run(options: Options) -> Figures:
+    """Return the figures without and with autoscaling, and those of the other rules under `against`. Raises BenchError
+    for an invalid file."""
+    found = read(options)
+    others: dict[str, Policy] = {"kueue": Kueue(), "edl_plain_loop": PlainLoop()} if options.against else {}
+    return {
+        "simulated": len(found.jobs),
+        "off": play(found, Off(), options),
+        "on": play(found, On(), options),
+        "against": {name: play(found, policy, options) for name, policy in others.items()},
+        **plan_times(),
+    }
+
+
+def read(options: Options) -> Scenario:
+    """Return the scenario of the options. Raises BenchError."""
+    if options.trace:
+        return scenario.trace(Path(options.trace), options.room)
+    return scenario.mixed(options.jobs, options.seed)
+
+
+def play(found: Scenario, policy: Policy, options: Options) -> Figures:
+    """Return the figures of one policy."""
+    return Simulation(found, policy, options.idle_seconds).run()
+
+
+def plan_times() -> Figures:
+    """Return the time of a plan with 1,000 elastic jobs in as many queues: in each case, and in the worst one."""
+    times = {name: large_plan.milliseconds(case, 1_000) for name, case in large_plan.CASES.items()}
+    return {"plan_ms_1000_jobs": max(times.values()), "plan_ms": times}

@@ -1,0 +1,114 @@
+"""Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or nobody.
+
+One rule: a policy returns resizes. The simulation carries them out.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bench.support.autoscale.arena import ElasticArena
+from crds.keys import JobKey
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from queues.resizing import givers
+from queues.resizing.plan import plan
+from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan, Resize
+
+NOTHING_TO_DO = Plan()
+
+
+class Policy:
+    """Nobody is resized by itself. Jobs that began smaller than their owners ask for grow to that size."""
+
+    grows_to_wish = True
+    """Whether such a job waits for the rest of its workers."""
+    every = 0.0
+    """The time between two decisions; 0: with each change."""
+
+    def decide(self, arena: ElasticArena, jobs: Sequence[ElasticJob], now: float) -> Plan:
+        """Return the resizes after a round of picks."""
+        del arena, jobs, now
+        return NOTHING_TO_DO
+
+
+class Off(Policy):
+    """No autoscaling."""
+
+
+class Kueue(Policy):
+    """Kueue's rule: a job keeps the size with which it was admitted."""
+
+    grows_to_wish = False
+
+
+class On(Policy):
+    """The coordinator's plan."""
+
+    def __init__(self) -> None:
+        self._idle_since: IdleRoom = NO_IDLE_ROOM
+
+    def decide(self, arena: ElasticArena, jobs: Sequence[ElasticJob], now: float) -> Plan:
+        """See Policy."""
+        decided = plan(arena.picker, jobs, now, self._idle_since)
+        self._idle_since = decided.idle_since
+        return decided
+
+
+class PlainLoop(Policy):
+    """EDL's loop without entitlement: every 30 s it fills the free room, or, while some job waits for room, makes jobs
+    smaller until the oldest one fits. It asks neither for whom, nor whether that is enough."""
+
+    every = 30.0
+
+    def decide(self, arena: ElasticArena, jobs: Sequence[ElasticJob], now: float) -> Plan:
+        """See Policy."""
+        del now
+        free = [replace(job, leaving=0) for job in jobs if not job.busy]
+        heads = [line.waiting[0].entry for line in arena.lines.values() if line.waiting]
+        if not heads:
+            return Plan(resizes=self._grow(arena, free))
+        head = min(heads, key=lambda entry: (entry.submitted, entry.key))
+        return Plan(resizes=self._shrink(arena, jobs, head.key, head.demand))
+
+    def _grow(self, arena: ElasticArena, jobs: Sequence[ElasticJob]) -> tuple[Resize, ...]:
+        used, sizes = dict(arena.used), {job.key: job.workers for job in jobs}
+        turns = [(givers.fulfilment(job, job.workers), number) for number, job in enumerate(jobs)]
+        heapq.heapify(turns)
+        while turns:
+            _, number = heapq.heappop(turns)
+            job = jobs[number]
+            if sizes[job.key] < job.most and amounts.fits(job.unit, used, arena.pool or amounts.NOTHING):
+                amounts.increase(used, job.unit)
+                sizes[job.key] += 1
+                heapq.heappush(turns, (givers.fulfilment(job, sizes[job.key]), number))
+        return tuple(Resize(job.key, sizes[job.key], "Idle") for job in jobs if sizes[job.key] > job.workers)
+
+    def _shrink(
+        self, arena: ElasticArena, jobs: Sequence[ElasticJob], key: JobKey, demand: Amounts
+    ) -> tuple[Resize, ...]:
+        used, sizes = dict(arena.used), {job.key: job.workers - job.leaving for job in jobs}
+        for job in jobs:
+            amounts.increase(used, job.unit, -job.leaving)
+        free = [job for job in jobs if not job.busy]
+        turns = [(-givers.fulfilment(job, job.workers), number) for number, job in enumerate(free)]
+        heapq.heapify(turns)
+        while turns and not amounts.fits(demand, used, arena.pool or amounts.NOTHING):
+            _, number = heapq.heappop(turns)
+            job = free[number]
+            if sizes[job.key] > job.least:
+                amounts.increase(used, job.unit, -1)
+                sizes[job.key] -= 1
+                heapq.heappush(turns, (-givers.fulfilment(job, sizes[job.key]), number))
+        return tuple(Resize(job.key, sizes[job.key], "GiveBack", key) for job in free if sizes[job.key] < job.workers)
+
+
+def usable(arena: ElasticArena, jobs: Sequence[ElasticJob], now: float) -> Mapping[str, int]:
+    """Return the room that elastic jobs could use now, if they never rested and no room had to be idle for a time."""
+    able = [replace(job, busy="", resting_until=0.0, idle_seconds=0.0, leaving=0) for job in jobs]
+    found: dict[str, int] = {}
+    by_key = {job.key: job for job in able}
+    for resize in plan(arena.picker, able, now).resizes:
+        job = by_key[resize.key]
+        amounts.increase(found, job.unit, max(0, resize.workers - job.workers))
+    return found
