@@ -58,7 +58,7 @@ def _target_of(job: Resize, left: int) -> Target | None:
 def _seconds_to_grow(job: Resize, scaling: Scaling) -> int:
     """Return how long the last growth took, which counts after a removal, too. One that was given up took all of its
     time."""
-    if scaling.tries and scaling.to >= job.granted:
+    if scaling.tries and scaling.from_workers < job.granted <= scaling.to:
         return round(job.join_time.total_seconds())
     before = job.run.job.status.resized
     return before.seconds if before is not None else 0

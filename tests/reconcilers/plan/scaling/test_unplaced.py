@@ -106,3 +106,22 @@ def test_job_that_is_not_elastic_waits_for_its_pods() -> None:
     job.now += timedelta(seconds=10_000)
     job.work()
     assert (grant_of(job)[0], scaling(job)) == (3, None)
+
+
+def test_idle_growth_without_a_node_is_given_up_for_good() -> None:
+    job = elastic(2)
+    job.grow_idle(4)
+    for _ in range(3):
+        job.work()
+        job.run()
+    job.work()
+    before = job.known.status.resized
+    assert before is not None
+    leave(job, 3)
+    wait(job)
+    admission, target, after = job.known.admission, job.known.status.target, job.known.status.resized
+    assert admission is not None
+    assert target is not None
+    assert (admission.workers, admission.idle, target.workers, scaling(job)) == (3, 1, 3, None)
+    assert after is not None
+    assert (after.at, after.seconds) == (job.now, before.seconds)
