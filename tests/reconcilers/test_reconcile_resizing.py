@@ -19,10 +19,17 @@ PLACE = (labels.RANK, labels.WORLD_SIZE)
 POLICY: dict[str, Any] = {"numMinReplicas": 1, "numMaxReplicas": 6, "mode": "InPlaceRestart"}
 
 
-def reserve(bench: Bench, size: int, grown: int) -> None:
-    """Let the store hold room for some workers."""
+def reserve(bench: Bench, size: int, grown: int, idle: int = 0) -> None:
+    """Let the store hold room for some workers, of which some are not paid for."""
     assert bench.reservation is not None
-    bench.reservation = replace(bench.reservation, charge=charge(size), size=size, grown=grown)
+    bench.reservation = replace(bench.reservation, charge=charge(size), size=size, grown=grown, idle=idle)
+
+
+def aim(bench: Bench, workers: int, reason: str) -> None:
+    """Write the size that the coordinator has decided on."""
+    target = {"workers": workers, "reason": reason, "message": "for other/next", "since": "2026-01-02T03:04:05Z"}
+    patch = {"status": {"target": {**target, "wish": 2}}}
+    bench.cluster.patch(TORCHJOBS, "digits", patch, bench.namespace, subresource="status")
 
 
 def uids(bench: Bench) -> dict[str, str]:
@@ -110,6 +117,38 @@ def test_removal_closes_the_gap_in_the_ranks(resized: Bench) -> None:
     told = [each for each in resized.cluster.list(EVENTS, resized.namespace).items if each["reason"] == "Scaled"]
     changes = sorted(each["message"].partition(" in ")[0] for each in told)
     assert changes == ["from 2 to 4 workers", "from 4 to 3 workers"]
+
+
+def test_idle_growth_comes_and_goes_with_few_writes(resized: Bench) -> None:
+    before = resized.job.status
+    aim(resized, 3, "Idle")
+    resized.counting.calls.clear()
+    reserve(resized, 3, grown=1, idle=1)
+    resized.reconcile(times=3)
+    resized.reach_gate("digits-worker-2")
+    resized.reconcile(times=2)
+    resized.restarted("digits-worker-0", "digits-worker-1")
+    resized.reconcile(times=3)
+    resized.move("Running")
+    resized.reconcile(times=2)
+    grown = resized.job.status
+    assert grown.admission is not None
+    assert (grown.admission.workers, grown.admission.idle, grown.scaling) == (3, 1, None)
+    assert resized.counting.calls["patch TorchJob"] == 2, "the grant, the new world"
+    aim(resized, 2, "GiveBack")
+    resized.counting.calls.clear()
+    resized.reconcile(times=2)
+    resized.remove("digits-worker-2")
+    resized.restarted("digits-worker-0", "digits-worker-1")
+    resized.reconcile(times=3)
+    after = resized.job.status
+    assert after.admission is not None
+    assert (after.admission.workers, after.admission.idle, after.scaling, after.target) == (2, 0, None, None)
+    assert after.resized is not None
+    assert resized.counting.calls["patch TorchJob"] == 2, "the victim and the new world, the smaller grant"
+    check_unchanged(before, after)
+    told = {each["reason"] for each in resized.cluster.list(EVENTS, resized.namespace).items}
+    assert {"Grown", "GaveBack"} <= told
 
 
 def test_removal_goes_on_where_the_worker_may_not_ask_to_save(resized: Bench) -> None:
