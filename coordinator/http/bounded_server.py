@@ -86,9 +86,9 @@ _AT_ONCE = 16
 It is far lower than the limit of one address, so that no connection is closed for a newer one before it was served.
 """
 _BACKLOG = 1024
-_LINGER_BYTES, _LINGER_SECONDS = 4 * 1024 * 1024, 2.0
-"""How much of a request that was refused is read and thrown away, and how long: a client that still sends would
-otherwise see a broken connection instead of the answer."""
+_LINGER_BYTES = 4 * 1024 * 1024
+"""How much of a refused request is read and thrown away. A client that still sends would otherwise see a broken
+connection instead of the answer."""
 _ADDRESSES = 1024
 """The number of addresses from which a new one has those forgotten that have been quiet."""
 _BUSY = Answer(
@@ -252,7 +252,7 @@ class HttpServer:
         if writer.can_write_eof():
             writer.write_eof()
         left = _LINGER_BYTES
-        async with asyncio.timeout(min(_LINGER_SECONDS, self._limits.head_seconds)):
+        async with asyncio.timeout(self._limits.head_seconds):
             while left > 0 and (piece := await reader.read(left)):
                 left -= len(piece)
 

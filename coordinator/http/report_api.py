@@ -34,6 +34,8 @@ from kube.errors import ClusterError
 T = TypeVar("T")
 METHODS = {"report": "POST", "world": "GET"}
 """What is at the end of a path -> its method."""
+MOST_FIELDS = 4
+"""The most fields of a query."""
 log = logging.getLogger(__name__)
 
 
@@ -131,7 +133,7 @@ def _read(path: str) -> tuple[str, str, str, str]:
     _Refused."""
     try:
         parts = urlsplit(path)
-        query = parse_qs(parts.query)
+        query = parse_qs(parts.query, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise _Refused(HTTPStatus.NOT_FOUND, "no such path") from None
     match [unquote(part) for part in parts.path.split("/")]:

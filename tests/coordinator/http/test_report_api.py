@@ -30,7 +30,7 @@ FORGED = ReportKey(b"a key of somebody else...")
 OTHER = JobKey("team", "other", "u2")
 POD = "train-worker-0"
 PATH = "/v1/jobs/team/train"
-SMALL = replace(report_port.LIMITS, connections=40, connections_of_address=20, head_seconds=0.3, seconds=3.0)
+SMALL = replace(report_port.LIMITS, connections=40, connections_of_address=20, head_seconds=0.3, seconds=2 * SECONDS)
 WORLD = {"size": 2, "rank": 1, "min": 1, "max": 4, "generation": 0, "target": 2}
 
 
@@ -237,7 +237,7 @@ def test_a_world_is_answered_to_the_pods_of_the_job(place: Place) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/", "/healthz", "/readyz", "/status", "/v1/queues", "/v1/status", "/v1/next", f"{PATH}/why", f"{PATH}/report/x",
-     f"/{PATH}/report", "//[/report", "/v1/jobs/team/train"],
+     f"/{PATH}/report", f"{PATH}/world?" + "a=1&" * 2000, "//[/report", "/v1/jobs/team/train"],
 )  # fmt: skip
 def test_nothing_of_the_read_only_api_is_here(place: Place, path: str) -> None:
     assert place.get(path)[0] == 404
@@ -283,6 +283,15 @@ def test_slow_clients_are_closed_and_hold_up_nobody(place: Place) -> None:
         assert place.post()[0] == 200
         assert time.monotonic() - began < SMALL.head_seconds, "nobody waits for them"
         assert [whole(connection) for connection in slow] == [b""] * len(slow)
+
+
+def test_a_client_may_send_all_of_a_large_body_and_then_read_the_answer() -> None:
+    """A client that finds the connection closed while it sends never sees why."""
+    body = b"x" * 1_000_000
+    with started(replace(SMALL, head_seconds=SECONDS)) as place, place.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        connection.sendall(request("POST", f"{PATH}/report", SECRET.token(KEY.uid), body))
+        assert parsed(whole(connection))[0] == 413
 
 
 def test_a_client_that_sends_without_end_is_answered_and_closed(place: Place) -> None:
