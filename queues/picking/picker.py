@@ -132,7 +132,7 @@ class Picker(PickerState):
     def _take(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Pick:
         """Return the pick of a job, with all that it changes, and apply it to the working copy."""
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
-        cost = queue_state.price_of(candidate, self._rules.cost)
+        cost = queue_state.price(demand or candidate.waiting.idle_demand, self._rules.cost)
         overtaken = NONE_OVERTAKEN
         if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)

@@ -201,15 +201,18 @@ local function take_all()
     if first ~= 1 then
       return 'entry', at - 1
     end
-    local growth = grows[at] and growth_of(at)
-    if grows[at] and not growth or not grows[at] and reserved[at] then
+    local grown, growth = grows[at], nil
+    if grown then
+      growth = growth_of(at)
+    end
+    if grown and not growth or not grown and reserved[at] then
       return 'reservation', at - 1
     end
     local over = queue_book.limited and over_limits(queue_book, demand) or pool and over_pool(pool, demand)
     if over then
       return over, at - 1
     end
-    if asks[at] and not growth then
+    if asks[at] and not grown then
       port = next_port()
     end
     if not port then
