@@ -9,6 +9,7 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 from crds import label_names
+from crds.torchjob.status import MOST_LEVELS
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 LEAVING_TAINTS = (
@@ -55,6 +56,24 @@ class NodeRules(pydantic.BaseModel):
         description="keys of the taints of nodes that are about to go away, separated by commas: pods leave such nodes "
         "early (default: those of Karpenter, Cluster Autoscaler, AWS, GKE, AKS and cloud providers, docs/elastic.md)",
     )
+
+    topology_labels: LabelNames = Field(
+        default="",
+        description="labels of nodes, the widest first (block,rack,host), separated by commas: pods of static worlds "
+        "that are close to each other get ranks in a row; empty: off",
+    )
+
+    @pydantic.field_validator("topology_labels")
+    @classmethod
+    def _few_levels(cls, text: str) -> str:
+        if len(label_names.parse_list(text)) > MOST_LEVELS:
+            raise ValueError(f"at most {MOST_LEVELS} labels are possible")
+        return text
+
+    @property
+    def topology(self) -> tuple[str, ...]:
+        """The names in `topology_labels`."""
+        return label_names.parse_list(self.topology_labels)
 
     @property
     def taints_of_leaving_nodes(self) -> frozenset[str]:

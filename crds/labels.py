@@ -53,6 +53,8 @@ RANK = f"{GROUP}/rank"
 """Annotation on a pod of an elastic job whose ranks torchq chooses: the rank with which its containers start next."""
 WORLD_SIZE = f"{GROUP}/world-size"
 """Annotation on such a pod: the number of pods that have ranks."""
+TOPOLOGY = f"{GROUP}/topology"
+"""Annotation on a pod whose rank follows from its node: the node's labels that gave the rank, as rack=r1,host=h2."""
 LEFT_NODES = f"{GROUP}/left-nodes"
 """Annotation on a pod: the nodes that pods of its job had left when it was created, separated by commas.
 

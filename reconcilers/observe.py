@@ -112,6 +112,7 @@ class Observer:
             dead_nodes=health.dead,
             leaving_nodes=self._leaving(job, pods),
             departures=self._departures(job, pods),
+            node_labels=node_view.labels_of(self.nodes, pods) if self.settings.topology_labels else {},
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),

@@ -57,6 +57,9 @@ class ReconcileSettings:
     """The number of failures of a job's pods on a node after which the job avoids the node."""
     leaving_taints: frozenset[str] = frozenset()
     """The keys of the taints of nodes that are about to go away; pods leave such nodes early."""
+    topology_labels: tuple[str, ...] = ()
+    """The labels of nodes, the widest first, by which ranks of static worlds are given; empty if tasks and indexes give
+    them."""
     dead_node_grace: float = 60.0
     """How long a node may be silent, and how long a pod may outlive its own grace, before the pod is deleted without
     the node."""

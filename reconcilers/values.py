@@ -84,6 +84,8 @@ class Observation:
     """The nodes of an elastic job's pods that are not ready, closed for new pods, or about to go away."""
     departures: Mapping[str, str] = field(default_factory=dict)
     """The nodes that pods of the job leave before they lose them, each with the reason."""
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The labels by which ranks are given, of the nodes of the job's pods; by the names of nodes and labels."""
     next_dead: float | None = None
     """Seconds until the next silent node counts as dead; None if no node is silent."""
     ready_again: float | None = None

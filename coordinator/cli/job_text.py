@@ -10,10 +10,10 @@ from typing import Any
 
 from coordinator.cli import job_growth, output, text
 from coordinator.query.documents import Document
-from crds import excerpts
+from crds import excerpts, labels
 from crds.keys import JobKey
 from kube.api import Manifest
-from reconcilers.views import pod_problems
+from reconcilers.views import containers, pod_problems
 
 LABEL = 12
 LONGEST = 2_000
@@ -24,10 +24,10 @@ LONGEST_COMMAND = 80
 """The most characters of a command in a column."""
 
 
-def format_job(item: Manifest, document: Document, pods: Iterable[Manifest]) -> str:
-    """Format everything about a job, in paragraphs."""
+def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
+    """Format everything about a job, in paragraphs; with `wide`, ranks of pods and labels of their nodes, too."""
     facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, document))
-    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods), *document["notes"]]))
+    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *document["notes"]]))
 
 
 def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
@@ -83,7 +83,7 @@ def _group(group: Document) -> str:
     return f"{group['name']} {group['phase']}" + (f" ({group['message']})" if group.get("message") else "")
 
 
-def _tables(item: Manifest, document: Document, pods: Iterable[Manifest]) -> Iterator[str]:
+def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: bool) -> Iterator[str]:
     if document["tasks"]:
         yield output.columns(TASKS, [_task(task) for task in document["tasks"]])
         yield output.columns(WORKLOADS, [_workload(task) for task in document["tasks"]])
@@ -92,7 +92,9 @@ def _tables(item: Manifest, document: Document, pods: Iterable[Manifest]) -> Ite
         )
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
-    yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON"), map(_pod, pods))
+    more = ("RANK", "LABELS") if wide else ()
+    rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in pods]
+    yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
     yield from _table(("EVENT", "REASON", "MESSAGE"), map(_event, document["events"]))
 
 
@@ -127,6 +129,13 @@ def _shorten(text: str) -> str:
     parts = text.split()
     fitting = textwrap.wrap(" ".join(parts), LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
     return " ".join([*fitting[:1], *(["..."] if fitting[1:] else [])])
+
+
+def _place(pod: Manifest) -> tuple[object, ...]:
+    """Return the rank of a pod and the labels of its node that gave it; a dash where torchrun chooses the rank."""
+    notes = pod["metadata"].get("annotations") or {}
+    env = {entry["name"]: entry.get("value") for entry in containers.main(pod["spec"]).get("env") or ()}
+    return notes.get(labels.RANK) or env.get("RANK") or "-", notes.get(labels.TOPOLOGY) or "-"
 
 
 def _pod(pod: Manifest) -> tuple[object, ...]:

@@ -37,4 +37,6 @@ def document(job: TorchJob, pod: str) -> dict[str, Any]:
 
 
 def _rank(job: TorchJob, member: PodMember) -> int | None:
-    return None if member.task_type in task_members.meeting_tasks(job.spec) else member.rank
+    """Return the rank of a pod, if it follows from the job: torchrun may choose it, or the places of the pods."""
+    by_place = job.admission is not None and bool(job.admission.topology)
+    return None if by_place or member.task_type in task_members.meeting_tasks(job.spec) else member.rank

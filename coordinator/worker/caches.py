@@ -33,7 +33,7 @@ class WorkerCaches:
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.pods = observe.pods_informer(cluster)
         self.queues = queue_view.queues_informer(cluster)
-        self.nodes = node_view.nodes_informer(cluster)
+        self.nodes = node_view.nodes_informer(cluster, settings.topology)
         makes_pods, may_use_kruise = settings.pods == "make", settings.in_place in ("auto", "kruise")
         self.groups: OptionalKinds[GroupView] = OptionalKinds(
             cluster.serves,

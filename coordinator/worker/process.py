@@ -89,6 +89,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         longest_restart_backoff=settings.longest_restart_backoff,
         node_failures=settings.node_failures,
         leaving_taints=settings.taints_of_leaving_nodes,
+        topology_labels=settings.topology,
         dead_node_grace=settings.dead_node_grace,
         longest_grace=settings.longest_grace,
         most_writes=settings.most_writes,

@@ -8,7 +8,7 @@ One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `messa
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import Field
@@ -26,6 +26,9 @@ Setback = Annotated[str, Field(max_length=64)]
 """The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
 Run = Annotated[str, Field(max_length=64)]
 """A digest that is another one after each restart and each resize of the job (`TorchJobStatus.run`)."""
+LabelName = Annotated[str, Field(max_length=317)]
+MOST_LEVELS = 8
+"""The number of labels that order the places of pods."""
 MOST_AT_ONCE = 1000
 IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
 """The reasons of a `Target`."""
@@ -38,7 +41,7 @@ def _is_zero(value: int) -> bool:
     return value == 0
 
 
-def _is_empty(value: Mapping[str, object]) -> bool:
+def _is_empty(value: Collection[object]) -> bool:
     return not value
 
 
@@ -98,6 +101,9 @@ class Admission(LenientModel):
     admitted_at: Time | None = None
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
     """The scheduler that binds the pods of this admission; it does not change during the admission."""
+    topology: Annotated[tuple[LabelName, ...], Field(max_length=MOST_LEVELS, exclude_if=_is_empty)] = ()
+    """The labels of nodes, the widest first, by which the ranks of static worlds are given while the job is admitted;
+    absent if ranks follow from tasks and indexes."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """The number of workers that the job was granted; if absent, all that it requests."""
     indexes: WorkerIndexes | None = None

@@ -4,12 +4,13 @@ One rule: pure. Groups are created before the pods they bind, and a rank 0's ser
 records that a stage has begun before anything of the stage is created.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 from crds import labels
-from crds.torchjob.status import StageStatus, TorchJobStatus
+from crds.torchjob.status import Admission, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
@@ -20,8 +21,9 @@ from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
 from reconcilers.plan.start_gates import StartGates
-from reconcilers.pods import manifests, start_gate
+from reconcilers.pods import manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
+from reconcilers.pods.topology import NodeLabels
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -35,6 +37,7 @@ from reconcilers.values import (
     earliest,
 )
 from reconcilers.views import pod_view
+from reconcilers.views.pod_view import PodView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +148,22 @@ class Advance:
     def gates(self) -> StartGates:
         """The start gates of the job's pods."""
         joining = frozenset(member.name for member in self.run.members.values() if member.joins)
+        run = self.run
+        bound = topology.are_bound(run.job, run.admission, run.members, run.pods)
         return StartGates(
-            job=self.run.job, pods=self.run.pods, progress=self.progress, now=self.now.timestamp(), joining=joining
+            job=run.job,
+            pods=run.pods,
+            progress=self.progress,
+            now=self.now.timestamp(),
+            joining=joining,
+            unplaced=frozenset(name for name, member in self._placed.items() if member.lead not in bound),
         )
+
+    @cached_property
+    def _placed(self) -> dict[str, PodMember]:
+        """The pods whose ranks follow from their nodes, by name."""
+        run = self.run
+        return {name: pod for name, pod in run.members.items() if topology.is_ordered(run.job, run.admission, pod)}
 
     @property
     def requeue_after(self) -> float | None:
@@ -156,9 +172,8 @@ class Advance:
         return earliest((self.groups.requeue_after, self.gates.requeue_after, try_again))
 
     def _open_gates(self) -> tuple[Action, ...]:
-        """Return the action that opens the gates of pods that may start."""
-        waiting = self.gates.to_open
-        return (PatchPodMetadata(waiting, {"annotations": {labels.START: start_gate.OPEN}}),) if waiting else ()
+        """Return the actions that open the gates of pods that may start, with the ranks that their nodes give them."""
+        return _open(self.gates.to_open, self._placed, self.run.admission, self.observation.node_labels)
 
     def _pods(self) -> tuple[Action, ...]:
         names = {pod.name for pod in self.observation.pods}
@@ -239,4 +254,19 @@ class Advance:
             return False
         if blueprint.is_gang_bound(member):
             return member.stage in self.groups.ready
+        if blueprint.is_ordered(member):  # its world starts once all of it is bound
+            return any(member.stage == stage.index for stage in self.progress.begun)
         return member.task_type in self.progress.started
+
+
+def _open(
+    pods: Sequence[PodView], placed: Mapping[str, PodMember], admission: Admission, nodes: NodeLabels
+) -> tuple[Action, ...]:
+    """Open the gates of pods. Those that are `placed` get their ranks by the same write."""
+    opening = {labels.START: start_gate.OPEN}
+    others = tuple(pod for pod in pods if pod.name not in placed)
+    notes = {
+        pod: topology.annotations(placed[pod.name], admission, pod.node, nodes) for pod in pods if pod.name in placed
+    }
+    together = (PatchPodMetadata(others, {"annotations": opening}),) if others else ()
+    return (*together, *(PatchPodMetadata((pod,), {"annotations": {**opening, **notes[pod]}}) for pod in notes))

@@ -21,8 +21,10 @@ from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import not_running_reason, status
 from reconcilers.plan.deadline import Deadline
+from reconcilers.pods import topology
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
+from reconcilers.pods.topology import NodeLabels
 from reconcilers.values import InvalidJob, Observation
 from reconcilers.views.pod_view import PodView
 
@@ -144,7 +146,7 @@ def job_state(observation: Observation, deadline: Deadline) -> JobState:
     is_overdue = job.admission == admission and deadline.is_active_over(job)
     if foreign and not is_overdue:
         return DeletePodsFirst(foreign)
-    active = _active(Grant(job, admission), pods)
+    active = _active(Grant(job, admission), pods, observation.node_labels)
     return _give_back(active, observation, deadline) or active
 
 
@@ -156,15 +158,16 @@ def _is_resized(job: TorchJob, admission: Admission) -> bool:
     return job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count)
 
 
-def _active(grant: Grant, pods: tuple[PodView, ...]) -> Active:
+def _active(grant: Grant, pods: tuple[PodView, ...], nodes: NodeLabels) -> Active:
     """Return the state of a job that holds its resources, with its pods."""
     members, attempt = grant.members, grant.admission.attempt
+    own = tuple(members[pod.name].show(pod) for pod in pods if pod.name in members)
     return Active(
         job=grant.job,
         wanted=grant.wanted,
         admission=grant.admission,
-        pods=tuple(members[pod.name].show(pod) for pod in pods if pod.name in members),
-        members=members,
+        pods=own,
+        members=topology.rank(grant.job, grant.admission, members, own, nodes),
         removed=tuple(pod for pod in pods if pod.attempt == attempt and not _may_stay(pod, members)),
     )
 

@@ -253,10 +253,11 @@ def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
 
 
 def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
-    """Return a new admission with the name of the scheduler that binds its pods, which stays for the admission's
-    lifetime."""
+    """Return a new admission with the name of the scheduler that binds its pods, and the labels by which their ranks
+    are given. Both stay for the admission's lifetime."""
     scheduler = active.job.spec.scheduling_policy.gang_scheduler or settings.gang_scheduler
-    return active.admission.model_copy(update={"gang_scheduler": scheduler})
+    update = {"gang_scheduler": scheduler, "topology": settings.topology_labels}
+    return active.admission.model_copy(update=update)
 
 
 def _recovery_context(

@@ -151,6 +151,10 @@ def _field(path: str) -> Mapping[str, Any]:
     return {"fieldRef": {"fieldPath": path}}
 
 
+PLACED = {"RANK": _annotation(labels.RANK), "PET_NODE_RANK": _annotation(labels.RANK)}
+"""The variables of a pod whose rank follows from its node, and is written before its containers start."""
+
+
 def add_variables(container: dict[str, Any], env: Variables) -> None:
     """Add the variables to a container of a fresh copy of a template."""
     users = container.get("env") or []

@@ -30,7 +30,7 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.pods import environment, start_gate, static_world
+from reconcilers.pods import environment, start_gate, static_world, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
@@ -121,9 +121,15 @@ class Blueprint:
         """Return whether the pod meets others at the rendezvous store, where torchrun gives it its ranks."""
         return self.is_at_store(member) and member.rank is not None
 
+    def is_ordered(self, member: PodMember) -> bool:
+        """Return whether the place of the pod decides its rank."""
+        return topology.is_ordered(self.job, self.admission, member)
+
     def has_gate(self, member: PodMember) -> bool:
         """Return whether the pod has a start gate: it is bound before it may start, or starts together with others."""
         if self.is_gang_bound(member) and start_gate.needs_gate(self.task(member)):
+            return True
+        if self.is_ordered(member):
             return True
         is_worker = member.task_type == WORKER
         return is_worker and (self.job.spec.rendezvous or static_world.is_member(self.job, self.admission, member))
@@ -247,7 +253,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     if not blueprint.is_gang_bound(member):
         annotations |= {labels.GANG: member.gang, labels.GANG_SIZE: str(member.gang_size)}
     annotations |= static_world.annotations(job, blueprint.admission, member)
-    if blueprint.has_gate(member) and member.task_type in blueprint.open_gates and not member.joins:
+    may_start = member.task_type in blueprint.open_gates and not (member.joins or blueprint.is_ordered(member))
+    if blueprint.has_gate(member) and may_start:
         annotations[labels.START] = start_gate.OPEN
     if blueprint.meets_others(member):
         annotations[labels.RENDEZVOUS_ID] = environment.rendezvous_id(job)
@@ -298,7 +305,8 @@ def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables
     if policy is not None and static_world.is_member(blueprint.job, blueprint.admission, member):
         shutdown = spec.shutdown_timeout
         return {**environment.world_variables(address, port, processes, policy, shutdown), **bounds}
-    return {**environment.static_variables(member, address, port, processes), **bounds}
+    static = environment.static_variables(member, address, port, processes)
+    return {**static, **(environment.PLACED if blueprint.is_ordered(member) else {}), **bounds}
 
 
 def _rendezvous_variables(

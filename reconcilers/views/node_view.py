@@ -4,9 +4,9 @@ One rule: no code outside of this module reads a node's manifest. A missing node
 been on it for a while. The cache of nodes may be behind the cache of pods.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Protocol
 
 from crds import timestamps
@@ -35,6 +35,8 @@ class NodeView:
     allocatable: Amounts = field(default_factory=dict)
     """What pods may request from the node in total, including what is in use."""
     taints: tuple[Taint, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Those of the node's labels that are kept."""
 
 
 class NodeCache(Protocol):
@@ -65,8 +67,8 @@ class NodeHealth:
     """Seconds until the next silent node counts as dead; None if no other node is silent."""
 
 
-def trim(manifest: Manifest) -> NodeView:
-    """Return the view of a node."""
+def trim(manifest: Manifest, kept: Sequence[str] = ()) -> NodeView:
+    """Return the view of a node, with those of its labels that are `kept`."""
     conditions = manifest.get("status", {}).get("conditions") or ()
     ready: Manifest = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
     return NodeView(
@@ -76,7 +78,13 @@ def trim(manifest: Manifest) -> NodeView:
         open=not (manifest.get("spec") or {}).get("unschedulable"),
         allocatable=_allocatable(manifest),
         taints=taints.read(manifest.get("spec") or {}),
+        labels=_labels(manifest, kept),
     )
+
+
+def _labels(manifest: Manifest, kept: Sequence[str]) -> Mapping[str, str]:
+    found = manifest["metadata"].get("labels") or {}
+    return {name: found[name] for name in kept if name in found}
 
 
 def _allocatable(manifest: Manifest) -> Amounts:
@@ -86,9 +94,9 @@ def _allocatable(manifest: Manifest) -> Amounts:
         return NOTHING
 
 
-def nodes_informer(cluster: Cluster) -> Informer[NodeView]:
-    """Return a worker process's cache of the nodes; the caller starts it."""
-    return Informer(cluster, NODES, trim=trim)
+def nodes_informer(cluster: Cluster, kept: Sequence[str] = ()) -> Informer[NodeView]:
+    """Return a worker process's cache of the nodes, with the `kept` labels; the caller starts it."""
+    return Informer(cluster, NODES, trim=partial(trim, kept=kept))
 
 
 def node_health(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: float) -> NodeHealth:
@@ -124,6 +132,11 @@ def departures(
     if cordoned and not _could_run(_others(nodes, {*doomed, *cordoned}, leaving_taints), job):
         return doomed
     return doomed | cordoned
+
+
+def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, Mapping[str, str]]:
+    """Return the kept labels of the nodes of some pods, by the name of the node."""
+    return {node.name: node.labels for node in _nodes_of(nodes, pods) if node.labels}
 
 
 def _nodes_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> list[NodeView]:

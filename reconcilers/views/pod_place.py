@@ -6,7 +6,7 @@ place begins with those that were written before it.
 
 from collections.abc import Mapping
 
-from crds import labels
+from crds import integers, labels
 
 NAMES = (labels.RANK, labels.WORLD_SIZE, labels.RENDEZVOUS_ID)
 
@@ -14,6 +14,12 @@ NAMES = (labels.RANK, labels.WORLD_SIZE, labels.RENDEZVOUS_ID)
 def read(annotations: Mapping[str, str]) -> str:
     """Return a place as text, which no two pods share; empty without a rank."""
     return " ".join(annotations.get(name, "") for name in NAMES) if labels.RANK in annotations else ""
+
+
+def rank(place: str) -> int | None:
+    """Return the rank in a place; None without one."""
+    number = integers.parse(place.partition(" ")[0], -1)
+    return number if number >= 0 else None
 
 
 def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:

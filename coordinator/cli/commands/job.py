@@ -105,7 +105,7 @@ def list_jobs(session: Session, /, all_namespaces: bool, queue: str | None, **op
 
 @job.command()
 @NAME
-@FORM
+@click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="the whole object, or more columns")
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
     """Show one job in detail. The output has its state, the reason why a task is short of pods, restarts, conditions,
@@ -117,10 +117,10 @@ def show(session: Session, name: str, form: str | None) -> None:
         "size": job_growth.size_of(item),
         "training": surroundings.read_reports(session, item, job_context.pods),
     }
-    if form:
+    if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_text.format_job(item, document, job_context.pods))
+        click.echo(job_text.format_job(item, document, job_context.pods, wide=form == "wide"))
 
 
 @job.command()

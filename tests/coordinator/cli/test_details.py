@@ -430,3 +430,20 @@ def test_job_show_tells_how_far_the_training_is() -> None:
     ]
     assert shown({"unknown": "no coordinator answers"}) == ["Training:   unknown: no coordinator answers"]
     assert shown({"pods": []}) == shown({}) == []
+
+
+def test_wide_output_has_ranks_of_pods_and_labels_of_their_nodes() -> None:
+    item = manifest("train") | {"metadata": {"name": "train", "namespace": "a", "uid": "u", "creationTimestamp": NOW}}
+    placed, plain, met = pod("worker", 1), pod("master"), pod("worker", 2)
+    placed["metadata"]["annotations"] = {labels.RANK: "2", labels.TOPOLOGY: "rack=r1,host=h2"}
+    plain["spec"]["containers"][1]["env"] = [{"name": "RANK", "value": "0"}]
+    document = job_details.describe(item, JobContext(pods=(placed, plain, met)))
+    shown = job_text.format_job(item, document, (placed, plain, met), wide=True)
+    rows = [line.split() for line in shown.splitlines() if line.startswith(("POD", "train-"))]
+    assert [(row[0], *row[-2:]) for row in rows] == [
+        ("POD", "RANK", "LABELS"),
+        ("train-worker-1", "2", "rack=r1,host=h2"),
+        ("train-master-0", "0", "-"),
+        ("train-worker-2", "-", "-"),
+    ]
+    assert "RANK" not in job_text.format_job(item, document, (placed, plain, met))

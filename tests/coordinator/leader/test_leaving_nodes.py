@@ -4,86 +4,21 @@ On a real API server (KUBEBUILDER_ASSETS) the evictions and taints are those of 
 are skipped, with that reason.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from crds import labels
-from crds.api_resources import NODES, PODS
+from crds.api_resources import NODES
 from crds.keys import JobKey
-from kube.api import Manifest
 from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
+from tests.support.coordinator.machines import Machines, places, until
 from tests.support.kube.servers import Server
 
 POLICY = {"mode": "InPlaceRestart", "numMinReplicas": 1, "numMaxReplicas": 4, "joinTimeoutSeconds": 60}
-READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-ROOM = {"cpu": "2", "memory": "4Gi", "pods": "10"}
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "value": "1", "effect": "NoSchedule"}
-
-
-@dataclass
-class Machines:
-    """Two nodes of two CPUs each, with the scheduler and the kubelets that the test plays."""
-
-    desk: Desk
-    server: Server
-    namespace: str
-    careless: bool = False
-    """Whether pods are bound to the first node with room, whatever it says."""
-    bound: dict[str, list[str]] = field(default_factory=dict)
-    """The nodes to which the pods of each name were bound, in this order."""
-
-    def add(self, name: str) -> None:
-        self.desk.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        status = {"conditions": [READY], "allocatable": ROOM, "capacity": ROOM}
-        self.desk.cluster.patch(NODES, name, {"status": status}, subresource="status")
-
-    def change(self, name: str, **spec: Any) -> None:
-        self.desk.cluster.patch(NODES, name, {"spec": spec})
-
-    def work(self) -> None:
-        """Bind the pods that wait, let bound ones run, and remove those that are being deleted."""
-        pods = self.desk.cluster.list(PODS, self.namespace).items
-        for pod in pods:
-            name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
-            if "deletionTimestamp" in pod["metadata"]:
-                desks.remove(self.desk.cluster, PODS, name, self.namespace)
-            elif not node:
-                self._bind(pod, pods)
-            elif pod["status"].get("phase") != "Running":
-                self.desk.cluster.patch(PODS, name, {"status": self._status(pod)}, self.namespace, subresource="status")
-
-    def _status(self, pod: Manifest) -> Manifest:
-        is_shut = "initContainers" in pod["spec"] and labels.START not in pod["metadata"]["annotations"]
-        gate = {"name": "torchq-start", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
-        return {"initContainerStatuses": [gate]} if is_shut else {"phase": "Running"}
-
-    def _bind(self, pod: Manifest, pods: list[Manifest]) -> None:
-        used = [each["spec"].get("nodeName") for each in pods]
-        for node in sorted(self.desk.cluster.list(NODES).items, key=lambda each: each["metadata"]["name"]):
-            spec, name = node["spec"], node["metadata"]["name"]
-            keeps_away = [
-                each for each in spec.get("taints") or () if not each["key"].startswith("node.kubernetes.io/")
-            ]
-            if used.count(name) >= 2 or not (self.careless or not (spec.get("unschedulable") or keeps_away)):
-                continue
-            metadata = {"name": pod["metadata"]["name"]}
-            target = {"apiVersion": "v1", "kind": "Node", "name": name}
-            body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-            code, answer = self.server.send("POST", PODS.path(self.namespace, metadata["name"], "binding"), body)
-            assert code == 201, answer
-            self.bound.setdefault(metadata["name"], []).append(name)
-            pod["spec"]["nodeName"] = name
-            return
-
-    def evict(self, pod: str) -> None:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-        code, answer = self.server.send("POST", PODS.path(self.namespace, pod, "eviction"), body)
-        assert code == 201, answer
 
 
 @pytest.fixture
@@ -105,30 +40,11 @@ def machines(desk: Desk, server: Server, namespace: str) -> Machines:
     return found
 
 
-def until(machines: Machines, condition: Callable[[], object]) -> None:
-    def look() -> object:
-        machines.desk.clock.step(0.05)
-        machines.work()
-        return condition()
-
-    machines.desk.until(look)
-
-
 def run(machines: Machines, workers: int, **spec: Any) -> JobKey:
     """Return a job whose workers run."""
     key = machines.desk.submit("train", machines.namespace, "a", tasks={"Worker": desks.task(workers)}, **spec)
     until(machines, lambda: machines.desk.phase(key) == "Running" and places(machines, key) != [])
     return key
-
-
-def places(machines: Machines, key: JobKey) -> list[str]:
-    """Return the nodes of the running pods of a job, by name of the pod."""
-    pods = {each["metadata"]["name"]: each for each in machines.desk.cluster.list(PODS, key.namespace).items}
-    return [
-        each["spec"].get("nodeName", "")
-        for name, each in sorted(pods.items())
-        if "deletionTimestamp" not in each["metadata"] and each["status"].get("phase") == "Running"
-    ]
 
 
 def counted(machines: Machines, key: JobKey) -> tuple[int, int, dict[str, int]]:

@@ -25,7 +25,8 @@ def populate(cluster: ApiClient, scenario: Scenario) -> None:
     """Create the nodes, the queues and the jobs of a scenario."""
     for name in scenario.nodes:
         status = {"conditions": [people.ready("True", cluster.now)]}
-        cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+        metadata = {"name": name, "labels": {"rack": name[::-1]}}
+        cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
     for name, spec in scenario.queues.items():
         body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
         cluster.create(TENANT_QUEUES, {**body, "spec": dict(spec)})

@@ -1,4 +1,4 @@
-"""Scenarios in which nodes announce that they are about to go away."""
+"""Scenarios in which nodes announce that they are about to go away, or decide about ranks."""
 
 from collections.abc import Mapping
 
@@ -7,9 +7,21 @@ from kube.api import Manifest
 from tests.faults.api import ApiClient
 from tests.faults.scenarios import people
 from tests.faults.scenarios.resizes import BOTH, DONE, elastic, quota, want
-from tests.faults.scenarios.scenario import FIRST_NODE, NAMESPACE, ONE, SECOND_NODE, Condition, Scenario, Step, pair
+from tests.faults.scenarios.scenario import (
+    FIRST_NODE,
+    NAMESPACE,
+    ONE,
+    SECOND_NODE,
+    Condition,
+    Scenario,
+    Step,
+    master_fails,
+    pair,
+    task,
+)
 
 NODES = (FIRST_NODE, SECOND_NODE)
+_FAILS = task(restartPolicy="OnFailure")
 
 
 def _last_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
@@ -89,5 +101,28 @@ SCENARIOS = (
         stalls=lambda task_type, index, before: task_type == "worker" and index == 3 and before > 0,
         settings={"admission_backoff": 10},
         patience=40.0,
+    ),
+    Scenario(
+        name="ranked",
+        queues=ONE,
+        jobs={"one": {"torchTaskSpecs": {"Master": _FAILS, "Worker": _FAILS}, "backoffLimit": 2}},
+        ends=DONE,
+        restarts={"one": 1},
+        fate=master_fails(137, 1),
+        nodes=NODES,
+        place=_last_elsewhere,
+        settings={"topology_labels": "rack"},
+    ),
+    Scenario(
+        name="rankedscale",
+        queues=ONE,
+        jobs={"one": elastic(2, mode="InPlaceRestart")},
+        ends=DONE,
+        steps=((people.workers("one", 2), want("one", 4)), (people.workers("one", 4), want("one", 3))),
+        sizes={"one": 3},
+        gentle=True,
+        nodes=NODES,
+        place=_last_elsewhere,
+        settings={"topology_labels": "rack", "in_place": "local"},
     ),
 )
