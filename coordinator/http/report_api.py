@@ -99,7 +99,7 @@ class ReportApi:
         job = self.find(namespace, name)
         if job is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "no such job")
-        if job.key.uid != uid:
+        if not _is_token_of(job, uid):
             raise _Refused(HTTPStatus.FORBIDDEN, "the token is for another job")
         if job.finished:
             raise _Refused(HTTPStatus.GONE, "the job has ended")
@@ -118,6 +118,11 @@ class ReportApi:
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
         save = job.workers.save_request if job.workers is not None else 0
         return _json(HTTPStatus.OK, {"checkpoint": save} if save else {})
+
+
+def _is_token_of(job: JobView, uid: str) -> bool:
+    """Return whether the token of a uid is that of a job, and not of an earlier one of its name."""
+    return job.key.uid == uid
 
 
 class _Refused(Exception):

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from coordinator.cache.watches import Watches
 from coordinator.health.step_watch import Look
+from coordinator.http import report_api
 from coordinator.routing import elastic_jobs, growth, held_charges, pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
 from queues.resizing.free_room import FreeRoom
@@ -233,6 +234,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a job hangs by wall clock over a flush": Mutation(
         Look, "continues", lambda *_: True, ("hangflush",), ("flush",), True
+    ),
+    "the token of another job is taken": Mutation(
+        report_api, "_is_token_of", lambda *_: True, ("hangforged",), ("yield",)
     ),
     "a group that the cache does not show is none": Mutation(
         GroupReader, "_list_uncached", lambda *_: [], ("staged",), ("lag", "yield"), True

@@ -12,16 +12,14 @@ from typing import Any
 
 import orjson
 
-from coordinator.cache import views
-from coordinator.reports.values import ArrivedReport, Report
 from crds import labels, timestamps
 from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
-from crds.keys import JobKey
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
 from reconcilers.views.containers import GATE
 from tests.faults.api import Api, ApiClient
+from tests.faults.report_port import ReportPort
 from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -74,12 +72,13 @@ class Node:
         client: ApiClient,
         scenario: Scenario,
         may_end: Callable[[str], bool],
-        report: Callable[[ArrivedReport], object],
+        port: ReportPort,
+        reported: Callable[[str], object],
     ) -> None:
-        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `report` takes what pods
-        report."""
+        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `port` takes
+        what pods report; `reported` is called with the uid of the job."""
         self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
-        self._report_door = report
+        self._port, self._reported = port, reported
         self._steps: Counter[tuple[str, int]] = Counter()
         """The steps that the program of a pod has made since it began (`Pod.life`)."""
         self._stepped: dict[tuple[str, int], float] = {}
@@ -174,15 +173,24 @@ class Node:
         restarts = (job.get("status") or {}).get("restartCount", 0)
         stands = self._scenario.stands(pod.task, pod.index, restarts, self._steps[pod.life])
         if self._client.now >= self._stepped.setdefault(pod.life, self._client.now) + seconds and not stands:
-            yield partial(self._step, pod, job)
+            yield partial(self._step, pod)
 
-    def _step(self, pod: Pod, job: Mapping[str, Any]) -> str:
+    def _step(self, pod: Pod) -> str:
         self._steps[pod.life] += 1
         self._stepped[pod.life] = self._client.now
-        step, health = self._steps[pod.life], views.job_view(dict(job)).health
-        report = Report(pod=pod.name, step=step, run=health.run if health else "")
-        self._report_door(ArrivedReport(job=JobKey(pod.namespace, pod.job_name, pod.job), report=report))
+        step = self._steps[pod.life]
+        if self._port.send(pod.job_name, pod.name, step, pod.job):
+            self._reported(pod.job)
+        self._forge(pod, step)
         return f"{pod.name} reports step {step}"
+
+    def _forge(self, pod: Pod, step: int) -> None:
+        """Report in the name of all pods of another job, with the pod's own token."""
+        victim = self._scenario.forged
+        if victim and pod.job_name != victim:
+            for other in map(self._pod, self._api.objects(PODS)):
+                if other.job_name == victim:
+                    self._port.send(victim, other.name, 1_000 + step, pod.job)
 
     def _group(self, group: Manifest, pods: Iterable[Pod], ready: list[str]) -> Iterator[Any]:
         """Yield the possible actions of Volcano for a pod group, no matter which owner it has."""

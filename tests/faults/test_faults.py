@@ -89,6 +89,7 @@ def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> N
         "idle growth pays credit",
         "idle growth ignores the reservation",
         "a job hangs by wall clock over a flush",
+        "the token of another job is taken",
     ],
 )
 def test_mutation_of_the_product_is_noticed(mutation: str) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from coordinator.reports.values import ArrivedReport
 from coordinator.settings import Settings
 from crds.api_resources import TORCHJOBS, Resource
 from embedded.apiserver.storage.journal import Change
@@ -24,6 +23,7 @@ from tests.faults.node import Node
 from tests.faults.observer import Observer
 from tests.faults.places import Place
 from tests.faults.processes import CoordinatorProcess, Process, WorkerProcess
+from tests.faults.report_port import ReportPort
 from tests.faults.scenarios import catalog
 from tests.faults.scenarios.scenario import Scenario
 from tests.faults.schedules import WAITS, Kind, Schedule
@@ -80,7 +80,8 @@ class World:
         )
         self.observer = Observer(self.api, self.place, self.scenario)
         self.steps = list(self.scenario.steps)
-        self.node = Node(self.api, self.client, self.scenario, self._may_end, self._report)
+        port = ReportPort(self.client, self.reports, self.clock)
+        self.node = Node(self.api, self.client, self.scenario, self._may_end, port, self.observer.reported)
         self.processes: list[Process] = []
         self._made = 0
         self._fiber: Fiber | None = None
@@ -99,11 +100,6 @@ class World:
     def _may_end(self, uid: str) -> bool:
         """Return whether the pods of a running job may end by themselves."""
         return not self.scenario.sizes or (not self.steps and self.observer.has_its_size(uid))
-
-    def _report(self, arrived: ArrivedReport) -> None:
-        """Keep what a pod reports."""
-        self.reports.keep([arrived])
-        self.observer.reported(arrived.job.uid)
 
     # Calls of processes
 

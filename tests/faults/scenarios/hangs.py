@@ -1,7 +1,7 @@
 """Scenarios in which jobs report their steps, and in which some of them hang."""
 
 from tests.faults.scenarios import people
-from tests.faults.scenarios.scenario import ONE, Scenario, pair
+from tests.faults.scenarios.scenario import ONE, Scenario, pair, task
 
 HEALTH = {"hangTimeoutSeconds": 60, "firstStepSeconds": 60, "onHang": "Restart"}
 TWO = {"a": {"quota": {"jobs": "2"}}}
@@ -43,6 +43,22 @@ SCENARIOS = (
         stands=_worker_stands,
         least_steps=2,
         patience=110.0,
+    ),
+    Scenario(
+        name="hangforged",
+        queues=TWO,
+        jobs={
+            "one": {"torchTaskSpecs": {"Worker": task(restartPolicy="OnFailure")}, "health": HEALTH},
+            "forger": {},
+        },
+        ends={"one": "Succeeded", "forger": "Succeeded"},
+        restarts={"one": 1},
+        until=people.restarted("one"),
+        reports={"one": 5.0, "forger": 20.0},
+        forged="one",
+        stands=_worker_stands,
+        least_steps=2,
+        patience=100.0,
     ),
     Scenario(
         name="hangflush",

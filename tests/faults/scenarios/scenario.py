@@ -66,6 +66,8 @@ class Scenario:
     reports: Mapping[str, float] = field(default_factory=dict)
     """The seconds between two steps of a pod, which it reports, by job. Pods of other jobs report nothing."""
     stands: Stand = lambda *_: False
+    forged: str = ""
+    """The job in whose name the pods of all other jobs report, too, with their own tokens."""
     least_steps: int = 0
     """No reporting pod ends before it has made so many steps."""
     sizes: Mapping[str, int] = field(default_factory=dict)
