@@ -13,13 +13,14 @@ from coordinator.query.documents import Document
 from crds import excerpts, labels
 from crds.keys import JobKey
 from kube.api import Manifest
-from reconcilers.views import containers, pod_problems
+from reconcilers.views import containers, pod_problems, pod_view
 
 LABEL = 12
 LONGEST = 2_000
 """The most characters of a message in a column; `-o yaml` prints all of it."""
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
 WORKLOADS = ("TASK", "IMAGE", "FOLDER", "COMMAND")
+MOST_DEPARTED = 5
 LONGEST_COMMAND = 80
 """The most characters of a command in a column."""
 
@@ -51,6 +52,9 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     yield "Restarts", _restarts(document["restarts"])
     if document["excludedNodes"]:
         yield "Avoids", f"{', '.join(document['excludedNodes'])} (pods of this job failed there repeatedly)"
+    if departed := status.get("departed") or {}:
+        names = pod_view.list_names(sorted(departed), MOST_DEPARTED)
+        yield "Moves", f"{names} left nodes that are about to go away, not running elsewhere yet"
     if admission:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"

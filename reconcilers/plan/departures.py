@@ -10,7 +10,8 @@ neither a failure nor a disruption, however the pod then ends.
     job with its least number of workers
     its node is cordoned, and the others could not       it stays until it is evicted
     it is on a node that it was created to avoid         it stays: whoever bound it there would do so again
-    its node was lost, or ended the pod itself           nothing here: `failures` judges the pod
+    its node ended it, and was about to go away anyway   it has left, as above
+    its node was lost, or ended the pod without notice   nothing here: `failures` judges the pod
     a pod has succeeded where others meet                nothing here: nobody can join them any more
 
 The others go on without the pod, or restart with it, as after a failure of that pod (`failures.is_whole`).
@@ -53,12 +54,12 @@ def find(job: TorchJob, pods: Sequence[PodView], nodes: Mapping[str, str]) -> tu
 
 def _reason(pod: PodView, nodes: Mapping[str, str]) -> str:
     """Return why a pod leaves its node; empty if it does not."""
-    if pod.phase == "Succeeded" or (pod.finished and not pod.deleting):
+    has_ended, announced = pod.finished and not pod.deleting, pod.disruption.partition(": ")[0]
+    if announced and announced not in NOT_ANNOUNCED and not has_ended:
+        return f"is to be evicted ({announced})" if pod.phase != "Succeeded" else ""
+    if pod.phase == "Succeeded" or pod.node not in nodes or pod.node in pod.avoids.split(","):
         return ""
-    announced = pod.disruption.partition(": ")[0]
-    if announced and announced not in NOT_ANNOUNCED:
-        return f"is to be evicted ({announced})"
-    if pod.node not in nodes or pod.node in pod.avoids.split(","):
+    if has_ended and not failures.is_disrupted(pod):
         return ""
     return f"leaves node {pod.node}, which {nodes[pod.node]}"
 

@@ -209,7 +209,7 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
 
 def classify(policy: str, pod: PodView) -> Kind:
     """Return how a failed pod counts under a restart policy."""
-    if _is_disrupted(pod):
+    if is_disrupted(pod):
         return "Disruption"
     if policy == "Always":
         return "Retryable"
@@ -223,7 +223,8 @@ def _is_over_its_limit(pod: PodView) -> bool:
     return pod.reason == "Evicted" and not pod.disruption and pod_view.exceeds_own_limit(pod.message)
 
 
-def _is_disrupted(pod: PodView) -> bool:
+def is_disrupted(pod: PodView) -> bool:
+    """Return whether a pod that has failed was ended by its node or by another program."""
     if _is_over_its_limit(pod):
         return False
     if pod.disruption or pod.reason in NOT_THE_JOBS_FAULT or pod.reason.startswith("OutOf"):

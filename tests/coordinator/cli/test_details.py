@@ -447,3 +447,11 @@ def test_wide_output_has_ranks_of_pods_and_labels_of_their_nodes() -> None:
         ("train-worker-2", "-", "-"),
     ]
     assert "RANK" not in job_text.format_job(item, document, (placed, plain, met))
+
+
+def test_pods_that_have_left_their_nodes_are_named() -> None:
+    metadata = {"name": "train", "namespace": "a", "uid": "u", "creationTimestamp": NOW}
+    departed = {"train-worker-1": {"node": "n2", "since": NOW}}
+    item = manifest("train") | {"metadata": metadata, "status": {"phase": "Running", "departed": departed}}
+    shown = job_text.format_job(item, job_details.describe(item, JobContext()), ())
+    assert "Moves:      train-worker-1 left nodes" in shown

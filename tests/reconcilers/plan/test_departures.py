@@ -92,6 +92,14 @@ def test_pod_that_is_lost_already_is_a_disruption_as_before(lost: dict[str, Any]
     assert (change["disruptions"], "departed" in change) == (1, False)
 
 
+def test_pod_that_a_leaving_node_has_ended_has_left_it() -> None:
+    ended = replace(WORKER, phase="Failed", reason="Terminated", disruption="TerminationByKubelet", exit_code=143)
+    change = written(decide(single(), MASTER, ended, OTHER, departures=TAINTED))
+    assert (change["departed"], change.keys() & set(COUNTS)) == ({"digits-worker-0": DEPARTURE}, set())
+    failed = replace(WORKER, phase="Failed", reason="Error", exit_code=137)
+    assert written(decide(single(), MASTER, failed, OTHER, departures=TAINTED))["restartCount"] == 1
+
+
 def test_failures_that_follow_from_a_departure_are_not_judged() -> None:
     follows = replace(OTHER, phase="Failed", exit_code=1, lost_peer=True)
     change = written(decide(running(), MASTER, replace(WORKER, deleting=True, **EVICTED), follows))
