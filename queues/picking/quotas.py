@@ -124,6 +124,15 @@ class Cohort:
                     amounts.increase(self._claimed, _free_part(queue))
         return self._claimed
 
+    def claim_of(self, queue: QueueState, job: Candidate) -> Amounts:
+        """Return which part of the claims a job of a member has."""
+        claimant = self.claimant(queue)
+        if claimant is not None:
+            limited = queue.spec.quota.keys() & claimant.demand.keys()
+            return {name: claimant.demand[name] for name in limited} if claimant.position == job.position else NOTHING
+        is_first = queue.first is not None and queue.first.position == job.position
+        return _free_part(queue) if is_first and queue.is_claimed else NOTHING
+
     def claimant(self, queue: QueueState) -> Candidate | None:
         """Return the job for which a member has a claim; None if it has no claim."""
         job = self._first_allowed(queue)

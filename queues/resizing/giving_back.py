@@ -14,6 +14,7 @@ Workers that are on their way out count as gone, so that one waiting job never m
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crds.keys import JobKey
+from crds.resources import amounts
 from queues.picking.known_entries import Shape, shape
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
@@ -57,6 +58,7 @@ class GivingBack:
         lines = [self._line(queue) for queue in self._in_order(waiting)]
         while lines:
             lines = [line for line in lines if not self._search.is_tired and next(line, False)]
+        self._spare()
 
     @property
     def resizes(self) -> tuple[Resize, ...]:
@@ -69,11 +71,18 @@ class GivingBack:
 
     def _takes_back(self, job: ElasticJob) -> bool:
         """Return whether the job's leaving workers could stay; if so, count them as used."""
-        queue, unit = self._queues[job.queue], {name: amount * job.leaving for name, amount in job.unit.items()}
-        if not self._room.fits(queue, unit):
-            return False
-        self._room.charge(job.queue, job.unit, job.leaving)
-        return True
+        stays = self._room.fits(self._queues[job.queue], amounts.scale(job.unit, job.leaving))
+        if stays:
+            self._room.charge(job.queue, job.unit, job.leaving)
+        return stays
+
+    def _spare(self) -> None:
+        """Let jobs keep what is not needed because others gave more than one waiting job took."""
+        for giver in reversed(self._asked):
+            step = amounts.scale(giver.job.unit, giver.job.step)
+            while giver.given and self._room.fits(self._queues[giver.job.queue], step):
+                self._room.give(giver.job, -giver.job.step, idle=False)
+                giver.workers += giver.job.step
 
     def _in_order(self, waiting: Iterable[QueueState]) -> Sequence[QueueState]:
         """Return the queues some of whose jobs may get room, in the order in which they are served."""
@@ -117,8 +126,7 @@ class GivingBack:
         return served
 
     def _charge(self, waiting: Waiting) -> None:
-        if waiting.queue.spec.cohort and self._room.covers(waiting.queue, waiting.demand):
-            self._room.satisfy(waiting.queue, waiting.demand)
+        self._room.satisfy(waiting.queue, waiting.candidate)
         self._room.charge(waiting.queue.spec.name, waiting.demand)
         self._search.charge(waiting.demand)
 

@@ -10,6 +10,7 @@ from typing import Literal
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
+from queues.picking.known_entries import Candidate
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
@@ -98,12 +99,14 @@ class Room:
             self._claims[cohort] = {} if found is None else dict(found.claims)
         return self._claims[cohort]
 
-    def satisfy(self, queue: QueueState, claim: Amounts) -> None:
-        """Note that the claim of a queue is charged."""
-        limited = {name: claim[name] for name in queue.spec.quota if name in claim}
-        claims = dict(self.claims(queue.spec.cohort))
-        amounts.increase(claims, limited, -1)
-        self._claims[queue.spec.cohort] = {name: max(0, amount) for name, amount in claims.items()}
+    def satisfy(self, queue: QueueState, job: Candidate) -> None:
+        """Note that a waiting job is charged, so that it claims nothing any more."""
+        cohort = self.cohort(queue)
+        claim = NOTHING if cohort is None else cohort.claim_of(queue, job)
+        if claim:
+            claims = dict(self.claims(queue.spec.cohort))
+            amounts.increase(claims, claim, -1)
+            self._claims[queue.spec.cohort] = claims
 
     def lacking(self, limit: Limit, queue: QueueState, demand: Amounts) -> Amounts:
         """Return how much of each resource a limit lacks for a demand of a queue."""

@@ -229,3 +229,21 @@ def test_message_names_the_waiting_job() -> None:
     [resize] = pool_scene(3, elastic("job", "a", workers=8, idle=4)).plan().resizes
     assert (resize.reason, resize.for_key, resize.for_queue) == ("GiveBack", key("head"), "b")
     assert resize.message == "gives 3 workers back to team/head of queue b"
+
+
+def test_claim_that_is_served_keeps_no_other_claim_from_being_served() -> None:
+    """The claims of b and c take 2 each. The loan of d needs the 4 that both leave, and the 2 beside them."""
+    members = [with_gpus(name, quota, cohort="all") for name, quota in {"a": 2, "b": 2, "c": 2, "d": 2}.items()]
+    waiting = [entry("w-b", "b", gpu=2), entry("w-c", "c", gpu=2), entry("w-d", "d", gpu=3)]
+    job = elastic("job", "a", workers=8, idle=7)
+    assert Scene(queues=members, jobs=[job], waiting=waiting).sizes() == {"job": 1}
+    assert Scene(queues=members, jobs=[replace(job, idle=6)], waiting=waiting).sizes() == {"job": 4}
+
+
+def test_job_keeps_what_is_not_needed_because_another_gives_more() -> None:
+    """The first waiting job takes 2 of a step of 4, the others 1 each: the step of the small job is not needed."""
+    jobs = elastic("small", "a", 2, 1, 2, idle=1), elastic("large", "a", 5, 1, 5, idle=4, unit={GPU: 2}, step=2)
+    sizes = [2, 1, 1, 1, 1]
+    waiting = [entry(f"w{number}", "b", START + number, gpu=gpus) for number, gpus in enumerate(sizes)]
+    scene = Scene(queues=(A, B), pool={GPU: 12}, jobs=jobs, waiting=waiting)
+    assert scene.sizes() == {"large": 1}

@@ -82,7 +82,7 @@ def fits(scene: Scene, job: Entry, resized: Mapping[str, int], beside: int = 0) 
 
 
 @given(scenes())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_each_job_is_resized_once_in_its_range_and_steps(scene: Scene) -> None:
     plan = scene.plan()
     by_name = {job.key.name: job for job in scene.jobs}
@@ -98,7 +98,7 @@ def test_each_job_is_resized_once_in_its_range_and_steps(scene: Scene) -> None:
 
 
 @given(scenes(heads=1))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_one_waiting_job_fits_after_what_is_given_and_needs_every_step(scene: Scene) -> None:
     plan = scene.plan()
     given_back = {resize.key.name: resize.workers for resize in plan.resizes if resize.reason == "GiveBack"}
@@ -114,7 +114,7 @@ def test_one_waiting_job_fits_after_what_is_given_and_needs_every_step(scene: Sc
 
 
 @given(scenes(heads=1))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_no_waiting_job_is_kept_out_by_idle_growth_that_can_go(scene: Scene) -> None:
     """What would fit without any idle growth fits after the plan."""
     able = [job for job in scene.jobs if not job.busy and job.step == 1]
@@ -125,7 +125,7 @@ def test_no_waiting_job_is_kept_out_by_idle_growth_that_can_go(scene: Scene) -> 
 
 
 @given(scenes())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_plan_that_is_under_way_asks_for_nothing_more(scene: Scene) -> None:
     plan = scene.plan()
     back = {resize.key.name: resize for resize in plan.resizes if resize.reason == "GiveBack"}
@@ -142,7 +142,7 @@ def test_plan_that_is_under_way_asks_for_nothing_more(scene: Scene) -> None:
 
 
 @given(scenes(heads=1))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_plan_that_was_carried_out_is_followed_by_an_empty_one(scene: Scene) -> None:
     resized = {resize.key.name: resize.workers for resize in scene.plan().resizes}
     grown = [
@@ -155,7 +155,7 @@ def test_plan_that_was_carried_out_is_followed_by_an_empty_one(scene: Scene) -> 
 
 
 @given(scenes())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_growth_leaves_room_for_what_is_reserved_and_claimed(scene: Scene) -> None:
     plan = scene.plan()
     grown = {resize.key.name: resize.workers for resize in plan.resizes if resize.reason == "Idle"}
