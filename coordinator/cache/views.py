@@ -153,6 +153,8 @@ class PodView:
     """Whether the main container of a job's pod runs, and the pod is not being deleted."""
     demand: Amounts
     """The requests of the pod; empty for a foreign pod that is on no node."""
+    written_rank: int | None = None
+    """The rank that is an annotation of the pod, because it follows from the places of pods or their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +281,7 @@ def pod_view(manifest: Manifest) -> PodView:
         deleting=deleting,
         running=job is not None and phase == "Running" and not deleting and _runs(manifest),
         demand=_demand(manifest) if node or job is not None else NOTHING,
+        written_rank=_written_rank(metadata) if job is not None else None,
     )
 
 
@@ -299,6 +302,11 @@ def foreign_view(manifest: Manifest) -> ForeignView:
     facts = tuple((condition.get("type"), condition.get("status"), condition.get("reason")) for condition in conditions)
     state = (status.get("phase"), "deletionTimestamp" in metadata, *facts)
     return ForeignView(_owner(metadata["namespace"], metadata.get("labels") or {}), state)
+
+
+def _written_rank(metadata: Manifest) -> int | None:
+    rank = integers.parse((metadata.get("annotations") or {}).get(labels.RANK), -1)
+    return rank if rank >= 0 else None
 
 
 def _version(metadata: Manifest) -> int:

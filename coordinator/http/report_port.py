@@ -77,13 +77,18 @@ def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches)
         pod = watches.pods.get(job.namespace, name)
         return pod is not None and pod.job == job
 
+    def world(job: JobKey, name: str) -> dict[str, Any] | None:
+        found, pod = jobs.read(job), watches.pods.get(job.namespace, name)
+        rank = pod.written_rank if pod is not None and pod.job == job else None
+        return None if found is None else worlds.document(found, name, rank)
+
     return ReportApi(
         key=key,
         batches=batches,
         find=watches.jobs.get,
         has_pod=has_pod,
         is_ready=lambda: watches.jobs.synced and watches.pods.synced,
-        world=lambda key, pod: _world(jobs.read(key), pod),
+        world=world,
     )
 
 
@@ -146,7 +151,3 @@ class _JobReader:
         except (errors.NotFound, InvalidObject):
             return None
         return job if job.key == key else None
-
-
-def _world(job: TorchJob | None, pod: str) -> dict[str, Any] | None:
-    return None if job is None else worlds.document(job, pod)

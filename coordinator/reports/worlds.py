@@ -14,20 +14,21 @@ from typing import Any
 
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.pods import environment, task_members
+from reconcilers.pods import environment, task_members, topology
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 
 
-def document(job: TorchJob, pod: str) -> dict[str, Any]:
-    """Return the world of a pod of a job; without a name of a pod, that of its workers."""
+def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[str, Any]:
+    """Return the world of a pod of a job; without a name of a pod, that of its workers. `written_rank` is the rank that
+    is an annotation of the pod."""
     members = Grant(job, job.admission).members if job.admission is not None else {}
     member = members.get(pod) or next((each for each in members.values() if each.task_type == WORKER), None)
     policy = job.spec.torch_elastic_policy if job.spec.is_elastic else None
     asked = {"checkpoint": job.save_request} if job.save_request else {}
     return {
         "size": member.world_size if member is not None else 0,
-        "rank": _rank(job, member) if member is not None and member.name == pod else None,
+        "rank": _rank(job, member, written_rank) if member is not None and member.name == pod else None,
         "min": None if policy is None else policy.num_min_replicas or environment.FEWEST_WORKERS,
         "max": None if policy is None else policy.num_max_replicas,
         "generation": job.status.restart_generation,
@@ -36,7 +37,9 @@ def document(job: TorchJob, pod: str) -> dict[str, Any]:
     }
 
 
-def _rank(job: TorchJob, member: PodMember) -> int | None:
-    """Return the rank of a pod, if it follows from the job: torchrun may choose it, or the places of the pods."""
-    by_place = job.admission is not None and bool(job.admission.topology)
-    return None if by_place or member.task_type in task_members.meeting_tasks(job.spec) else member.rank
+def _rank(job: TorchJob, member: PodMember, written: int | None) -> int | None:
+    """Return the rank of a pod: the one that its places give, or that follows from the job. torchrun may choose it."""
+    if member.task_type in task_members.meeting_tasks(job.spec):
+        return None
+    by_place = job.admission is not None and topology.is_ordered(job, job.admission, member)
+    return written if by_place else member.rank

@@ -43,6 +43,13 @@ def test_torchrun_chooses_the_ranks_at_a_rendezvous() -> None:
     assert (found["size"], found["rank"]) == (3, None)
 
 
+def test_the_rank_of_a_pod_that_its_place_gives_is_the_written_one() -> None:
+    found = job(status=status("Running", admission=ADMISSION | {"topology": ["rack"]}))
+    assert worlds.document(found, "digits-worker-1", 1)["rank"] == 1
+    assert worlds.document(found, "digits-worker-1")["rank"] is None, "it is not given yet"
+    assert worlds.document(described(), "digits-worker-1", 9)["rank"] == 2
+
+
 def test_other_jobs_have_no_bounds() -> None:
     found = worlds.document(job(status=status("Running")), "digits-worker-1")
     assert found == {"size": 3, "rank": 2, "min": None, "max": None, "generation": 0, "target": 2}
