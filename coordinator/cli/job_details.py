@@ -18,6 +18,7 @@ from crds.torchjob.resource_quota import Quota
 from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from kube.api import Manifest
+from reconcilers.plan.health.finding import HANGING
 from reconcilers.views import containers, pod_outcome, pod_problems
 
 MOST_EVENTS = 10
@@ -230,7 +231,7 @@ def _missing_reason(job: TorchJob, task_type: str, job_context: JobContext) -> t
         ),
         None,
     )
-    if admitted is not None and admitted.reason not in ("Admitted", "Running", "Restarting"):
+    if admitted is not None and admitted.reason not in ("Admitted", "Running", "Restarting", HANGING):
         return admitted.reason, admitted.message
     until = _waits_until(job, task_type, job_context)
     if until:

@@ -354,6 +354,8 @@ def test_a_job_in_back_off_shows_when_its_pods_return() -> None:
     assert "Worker: 4 BackOff: failed pods are created again at 2026-01-01T00:01:00Z" in show
     assert "does not run: BackOff" in why
     assert "  back-off until 2026-01-01T00:01:00Z; torchq job restart b/train ends it" in why
+    hung = {"type": "Admitted", "status": "True", "reason": "Hanging", "message": "no step", "lastTransitionTime": NOW}
+    assert "Worker: 4 BackOff" in shown(backing_off(conditions=[hung]), early)[0]
     for text in shown(backing_off(), late):
         assert "back-off" not in text.lower()
 

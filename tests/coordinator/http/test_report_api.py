@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.cache.job_health import JobHealth
 from coordinator.cache.views import JobView
 from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.http import report_port
@@ -19,6 +20,7 @@ from coordinator.http.report_api import ReportApi
 from coordinator.reports.batches import ReportBatches
 from coordinator.reports.tokens import ReportKey
 from crds.keys import JobKey
+from crds.torchjob.jobspec import Health
 from kube.errors import Unreachable
 from tests.doubles.memory_reports import MemoryReports
 from tests.support.clock import START, Clock
@@ -122,6 +124,15 @@ def test_a_report_reaches_the_store(place: Place) -> None:
     report = place.store.read([KEY])[KEY].pods[POD]
     assert (report.step, report.at, report.samples_per_second) == (1, START, 10.5)
     assert (report.loss, report.gauges) == (0.1, {"lr": 1e-3})
+
+
+def test_a_report_tells_the_run_in_which_it_came_whatever_the_pod_says(place: Place) -> None:
+    place.post(run="forged")
+    place.jobs["train"] = job(health=JobHealth(Health(hang_timeout_seconds=60), "0f", True, None, None))
+    place.post(pod="train-worker-1", run="forged")
+    place.batches.write()
+    pods = place.store.read([KEY])[KEY].pods
+    assert {name: report.run for name, report in pods.items()} == {POD: "", "train-worker-1": "0f"}
 
 
 def test_a_step_may_go_back(place: Place) -> None:

@@ -28,7 +28,7 @@ def test_a_report_is_read_as_it_was_kept_and_apart_from_other_jobs_and_pods(stor
     store.keep(
         [
             arrived(7, samples_per_second=0.0, loss=-0.1 + 0.2, gauges={"grad_norm": 1e300, "lr": 3.0}, checkpoint=12),
-            arrived(2**53 - 1, "job-worker-1", age=0.25),
+            arrived(2**53 - 1, "job-worker-1", age=0.25, run="0f"),
             arrived(1, job=OTHER),
         ]
     )
@@ -42,7 +42,7 @@ def test_a_report_is_read_as_it_was_kept_and_apart_from_other_jobs_and_pods(stor
         gauges={"grad_norm": 1e300, "lr": 3.0},
         checkpoint=12,
     )
-    second = PodReport(step=2**53 - 1, at=START - 0.25, moved_at=START - 0.25)
+    second = PodReport(step=2**53 - 1, at=START - 0.25, moved_at=START - 0.25, run="0f")
     expected = JobReports(read_at=START + 2, pods={"job-worker-0": first, "job-worker-1": second})
     assert store.read([JOB, JobKey("ns", "silent", "uid-3")]) == {JOB: expected}
     assert store.read([OTHER])[OTHER].pods.keys() == {"job-worker-0"}
