@@ -124,7 +124,7 @@ def test_each_run_begins_anew_and_forgets_the_reports_before() -> None:
 def test_pod_that_joins_begins_the_time_of_the_first_step_anew() -> None:
     job = Watch().trained().look(50)
     job.running = (A, B, C)
-    job.look(5).report(2).look(290)
+    job.look(5).report(50).look(290)
     assert job.verdict() is None
     assert job.look(10).verdict() is not None
 

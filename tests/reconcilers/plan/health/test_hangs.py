@@ -9,6 +9,7 @@ import pytest
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.plan import plan
+from reconcilers.plan.status import is_blocked
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views.pod_view import PodView
@@ -114,7 +115,7 @@ class TestRestart:
         assert (change["restartCount"], change["restartGeneration"], change["hang"]) == (1, 1, None)
         assert told(found) == [("Hanging", MESSAGE), ("Restarting", f"restart 1 of 6: {MESSAGE}")]
         begun = after(hangs, found)
-        assert reasons(begun) == {"Admitted": "Hanging"}
+        assert (reasons(begun), is_blocked(begun.status)) == ({"Admitted": "Hanging"}, False)
         assert (restarted(found), deleted(found)) == (["digits-master-0"], [])
         assert (written(decide(begun)), told(decide(begun))) == ({}, [])
 
@@ -170,6 +171,10 @@ class TestOnePodToBlame:
         change = written(found)
         assert (change["restartGeneration"], change["nodeFailures"]) == (1, {"node-worker-1": 1})
         assert (deleted(found), restarted(found)) == (["digits-worker-1"], ["digits-master-0"])
+
+    def test_pod_that_is_replaced_is_not_restarted_in_place_as_well(self) -> None:
+        found = decide(hanging("Restart", "digits-master-0"))
+        assert (deleted(found), restarted(found)) == (["digits-master-0"], [])
 
     def test_node_on_which_pods_hang_repeatedly_is_avoided(self) -> None:
         fields = {"nodeFailures": {"node-worker-1": 2}}
