@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator.autoscale.memory import Memory
+from coordinator.cache import autoscaled_jobs
 from coordinator.cache.watches import Watches
 from coordinator.query import scale_plan
 from coordinator.query.documents import Document
@@ -42,5 +43,10 @@ def describe(
     )
     jobs = [found for view in views if (found := elastic_jobs.of(view, circumstances)) is not None]
     obstacles = {view.key: elastic_jobs.growth_obstacle(view, circumstances) for view in views}
+    messages = {
+        view.key: scaling.target.message
+        for view in views
+        if (scaling := autoscaled_jobs.of(view)) is not None and scaling.target is not None
+    }
     planned = resizing.dry_run(snapshot(), settings.rules, jobs, now, memory.idle_since)
-    return scale_plan.document(planned, jobs, obstacles, on=settings.autoscale == "on", leading=leading)
+    return scale_plan.document(planned, jobs, obstacles, messages, on=settings.autoscale == "on", leading=leading)

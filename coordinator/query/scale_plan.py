@@ -23,10 +23,18 @@ SENTENCES = {
 
 
 def document(
-    plan: Plan, jobs: Iterable[ElasticJob], obstacles: Mapping[JobKey, tuple[str, str]], *, on: bool, leading: bool
+    plan: Plan,
+    jobs: Iterable[ElasticJob],
+    obstacles: Mapping[JobKey, tuple[str, str]],
+    messages: Mapping[JobKey, str],
+    *,
+    on: bool,
+    leading: bool,
 ) -> Document:
-    """Return a plan as `torchq scale plan` shows it. `obstacles` are the codes and sentences of what keeps jobs from
-    growing."""
+    """Return a plan as `torchq scale plan` shows it.
+
+    `obstacles` are the codes and sentences of what keeps jobs from growing, `messages` those of their targets.
+    """
     by_key = {job.key: job for job in jobs}
     kept = {reason.key: reason for reason in plan.kept}
     resizes = {resize.key: resize for resize in plan.resizes}
@@ -36,7 +44,7 @@ def document(
         "resizes": [_resize(resize, by_key[resize.key]) for resize in plan.resizes],
         "claims": [{"queue": queue, "job": job_name(key)} for queue, key in sorted(plan.claims.items())],
         "unchanged": [
-            _unchanged(job, kept.get(key), obstacles.get(key, ("", "")))
+            _unchanged(job, kept.get(key), obstacles.get(key, ("", "")), messages.get(key, ""))
             for key, job in sorted(by_key.items())
             if key not in resizes
         ],
@@ -54,9 +62,11 @@ def _resize(resize: Resize, job: ElasticJob) -> Document:
     }
 
 
-def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str]) -> Document:
+def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str], message: str) -> Document:
     code, sentence = (kept.code, kept.sentence) if kept is not None else ("", "")
-    if job.busy:
+    if job.leaving and message:
+        code, sentence = "Leaving", message
+    elif job.busy:
         code, sentence = job.busy, SENTENCES.get(job.busy, sentence)
     elif obstacle[0] and code in ("", "Resting"):
         code, sentence = obstacle
