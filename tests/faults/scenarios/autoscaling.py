@@ -134,7 +134,7 @@ def _give(name: str, one: Manifest, two: Manifest, **about: Any) -> Scenario:
         "until": _went("two"),
         "gentle": True,
         "settings": SOON,
-        "patience": 50.0,
+        "patience": 10.0,
     }
     more = about.pop("more", {})
     ends = {"ends": dict.fromkeys(("one", "two", *more), "Succeeded")}
@@ -252,6 +252,7 @@ SCENARIOS = (
         more={"three": _rigid(2), "timer": {**_timer(), "schedulingPolicy": HELD}},
         ends={"one": "Succeeded", "timer": "Failed"},
         fate=_worker_succeeds,
+        patience=25.0,
         steps=(
             (people.workers("one", 4), _come("two")),
             (_went("two"), _leave("two", "timer")),

@@ -44,6 +44,7 @@ def grown(wish: int, size: int, **spec: Any) -> Resizing:
     job.grow_idle(size)
     for _ in range(3):
         job.work()
+        job.now += timedelta(seconds=5)
         job.run()
     job.work()
     assert (grant_of(job)[0], idle(job), scaling(job)) == (size, size - wish, None)
@@ -155,6 +156,15 @@ class TestWish:
         assert [said.partition(":")[0] for said in job.events] == ["Scaled"]
         assert job.writes == 2
 
+    def test_growth_that_is_declined_beside_idle_growth_has_paid_for_it(self) -> None:
+        job = grown(2, 4)
+        job.want(6)
+        job.work()
+        job.give(6)
+        job.want(4)
+        job.work()
+        assert (grant_of(job), idle(job), job.indexes()) == ((4, None, 2), 0, [0, 1, 2, 3])
+
     def test_growth_of_the_wish_beside_idle_growth_is_paid_for(self) -> None:
         job = grown(2, 4)
         job.want(6)
@@ -176,6 +186,7 @@ class TestGivingBack:
         job = grown(2, 5)
         took = resized(job)
         assert took is not None
+        assert took.seconds == 5
         job.now += timedelta(seconds=50)
         job.aim(to, "GiveBack")
         job.work()
@@ -204,6 +215,10 @@ class TestGivingBack:
         job = resizing(4, 3, **ELASTIC)
         job.give(4)
         job.aim(2, "GiveBack")
+        job.reconcile()
+        admission = job.known.admission
+        assert admission is not None
+        assert (admission.workers, admission.declined) == (3, 1), "its queue is not charged for it"
         end(job)
         assert (grant_of(job)[0], job.indexes()) == (2, [0, 1])
 
@@ -216,8 +231,10 @@ class TestGivingBack:
         job.work()
         assert (scaling(job), grant_of(job)[0], job.indexes()) == (None, 4, [0, 1, 2, 3])
 
-    def test_workers_save_before_some_are_given_back(self) -> None:
-        job = grown(2, 4, schedulingPolicy={"checkpointSeconds": 30})
+    @pytest.mark.parametrize("wish", [2, 4])
+    def test_workers_save_before_some_are_given_back(self, wish: int) -> None:
+        saves = {"schedulingPolicy": {"checkpointSeconds": 30}}
+        job = grown(2, 4, **saves) if wish == 2 else resizing(4, **ELASTIC, **saves)
         job.aim(2, "GiveBack")
         job.work()
         job.now += timedelta(seconds=29)
@@ -261,6 +278,8 @@ class TestOver:
     def test_suspended_job_is_not_given_its_idle_growth_again(self) -> None:
         job = grown(2, 4)
         job.suspend(True)
+        job.work()
+        job.aim(4)  # by a leader that has not heard of it
         end(job)
         status = job.known.status
         assert (status.phase, status.target, status.admission) == ("Suspended", None, None)
