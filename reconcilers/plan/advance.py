@@ -163,6 +163,8 @@ class Advance:
     def _placed(self) -> dict[str, PodMember]:
         """The pods whose ranks follow from their nodes, by name."""
         run = self.run
+        if not run.admission.topology:
+            return {}
         return {name: pod for name, pod in run.members.items() if topology.is_ordered(run.job, run.admission, pod)}
 
     @property

@@ -67,9 +67,9 @@ def rank(
     job: TorchJob, admission: Admission, members: Mapping[str, PodMember], pods: Iterable[PodView], nodes: NodeLabels
 ) -> Mapping[str, PodMember]:
     """Return the members of a job with the ranks that follow from the places of their pods."""
-    ordered = [member for member in members.values() if member.rank is not None and is_ordered(job, admission, member)]
-    if not ordered:
+    if not admission.topology:
         return members
+    ordered = [member for member in members.values() if member.rank is not None and is_ordered(job, admission, member)]
     by_name, ranks = {pod.name: pod for pod in pods}, dict[str, int]()
     for lead in dict.fromkeys(member.lead for member in ordered):
         names = [member.name for member in ordered if member.lead == lead]
