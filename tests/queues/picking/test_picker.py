@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
+from queues.charge_changes import IdleGrowth
 from queues.picking import quotas
 from queues.picking.fair_share import lag
 from queues.picking.picker import Picker
@@ -104,15 +105,36 @@ def stands(store: MemoryStore, batch: Batch) -> int:
 
 def step(store: MemoryStore, data: st.DataObject) -> None:
     """Change the store at random between two rounds of picks."""
-    match data.draw(st.sampled_from(["put", "put", "remove", "release", "configure", "nothing"])):
+    match data.draw(st.sampled_from(["put", "put", "remove", "release", "grow", "configure", "nothing"])):
         case "put":
             store.put(data.draw(st.lists(jobs(), max_size=6)))
         case "remove":
             store.remove([each.key for each in data.draw(st.lists(jobs(), max_size=3))])
         case "release":
             store.remove(list(store.reservations())[: data.draw(st.integers(0, 3))])
+        case "grow":
+            grow(store, data.draw(st.integers(0, 3)))
         case "configure":
             store.configure(data.draw(queue_specs()), data.draw(POOLS))
+
+
+def grow(store: MemoryStore, count: int) -> None:
+    """Give some admitted jobs an idle worker, for which their queues are to pay."""
+    unit, snapshot = {GPU: 1}, store.snapshot(0)
+    held = list(store.reservations().values())[:count]
+    store.grow_idle(
+        [IdleGrowth(key=each.key, attempt=each.attempt, grown=each.grown, workers=1, charge=unit) for each in held],
+        snapshot.epoch,
+        snapshot.revision,
+    )
+    idle = [each for each in store.reservations().values() if each.idle]
+    plain = [entry(each.key.name, each.queue, kind="grow") for each in idle]
+    store.put(
+        [
+            replace(waiting, unit=unit, idle=each.idle, grown=each.grown)
+            for waiting, each in zip(plain, idle, strict=True)
+        ]
+    )
 
 
 Orders = list[tuple[str, str, JobKey]]
