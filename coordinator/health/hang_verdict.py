@@ -37,7 +37,7 @@ class HangVerdict:
 
 def judge(watch: StepWatch, health: Health, now: float) -> HangVerdict | None:
     """Return that a job hangs; None if it does not, or if that is not known."""
-    if not watch.has_reported or not health.hang_timeout_seconds:
+    if not (watch.has_reported and watch.running and health.hang_timeout_seconds):
         return None
     pods = watch.pods
     silent = tuple(sorted(name for name, pod in pods.items() if now - pod.heard >= health.hang_timeout_seconds))

@@ -7,14 +7,13 @@ those of the look before, so that no clock of a pod or of Redis can make a job h
     the job is restarted, resized or suspended   its run is another one, or it does not run (`JobHealth`)
     a pod joins the others, or is replaced       a pod runs that did not run at the look before; the limit is that
                                                  of a first step again
+    all pods that have reported have ended       none of them runs; the others have to report first
     Redis is flushed, another process leads      the store has another epoch
     the leader, Redis or the door for reports    two looks are more than LONGEST_BREAK apart
     could not be reached
 
-    the limit                                    its default (`crds.torchjob.jobspec.Health`)
-    hangTimeoutSeconds                           0: never
-    firstStepSeconds, until a step has moved     7200
-    since the pods run
+The limit is `hangTimeoutSeconds`, and `firstStepSeconds` until a step has moved since the pods run. Their defaults are
+in `crds.torchjob.jobspec.Health` alone.
 
 That pods have reported, and that a step has moved, since the last restart or resize is in the job's status; and each
 report tells its run, by the coordinator that took it. So a later leader knows it too, and only the time begins anew.
@@ -105,9 +104,13 @@ def look(
     look before.
     """
     names = frozenset(running)
-    present = {name: report for name, report in reports.items() if name in names and report.run == run}
+    own = {name: report for name, report in reports.items() if report.run == run}
+    present = {name: report for name, report in own.items() if name in names}
     if before is None or before.run != run:
-        return _begin(run, names, present, known if known is not None and known.run == run else None, now)
+        is_known = known is not None and known.run == run and not (own and not present)
+        return _begin(run, names, present, known if is_known else None, now)
+    if before.pods and names.isdisjoint(before.pods):
+        return _begin(run, names, present, None, now)
     if not names <= before.running:
         pods = {name: PodSteps(report, True, False, now, now) for name, report in present.items()}
         return StepWatch(run, now, names, has_reported=before.has_reported, moved=now, pods=pods)

@@ -1,6 +1,7 @@
 """The watch over the steps of a job under a stepped clock, and the verdict on it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,17 @@ def test_pod_that_has_ended_is_not_judged() -> None:
     assert job.verdict() is None
 
 
+def test_job_whose_reporting_pods_have_all_ended_has_to_report_again() -> None:
+    job = Watch(running=(A, B)).trained()
+    job.running = ()
+    assert job.look(100_000).verdict() is None
+    job.running = (C,)
+    assert job.look(100_000).verdict() is None
+    later = Watch(running=(C,), known=Reported(run="first", moved=True)).report(9, A).look()
+    assert later.look(100_000).verdict() is None
+    assert later.report(1).look(5).report(2).look(65).verdict() is not None
+
+
 @pytest.mark.parametrize("known", [Reported(run="first", moved=True), Reported(run="first", moved=False)])
 def test_leader_that_comes_later_begins_the_time_anew_and_knows_that_steps_were_made(known: Reported) -> None:
     later = Watch(known=known).report(9).look()
@@ -183,6 +195,17 @@ def test_clock_of_redis_does_not_matter() -> None:
     assert job.report(3).look(5).verdict() is None
     job.redis_clock -= 2e6
     assert job.look(60).verdict() is not None
+
+
+def test_job_of_which_no_pod_runs_does_not_hang() -> None:
+    assert Watch(running=(), known=Reported(run="first", moved=True)).look().look(600).verdict() is None
+
+
+def test_page_has_the_defaults() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "elastic.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("|")]
+    expected = {str(each.alias): str(each.default) for each in Health.model_fields.values()}
+    assert {name: default for name, default in rows if name in expected} == expected
 
 
 class TestOnePodToBlame:
