@@ -157,6 +157,9 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
 @click.option("--jobs", type=COUNT, default=autoscale.Options().jobs, show_default=True, help="jobs without a file")
 @click.option(
+    "--load", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="of the pool, without a file"
+)
+@click.option(
     "--room",
     type=click.FloatRange(min=0, min_open=True),
     default=autoscale.Options().room,

@@ -26,6 +26,8 @@ class Options:
     """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 64 GPUs."""
     jobs: int = 2_000
     """The number of jobs without a file."""
+    load: float = 1.0
+    """Without a file, the part of the pool that the jobs need from the first submission to the last one."""
     room: float = 0.6
     """The pool of a trace, as a part of the most that its tasks would use at once."""
     idle_seconds: float = 30.0
@@ -55,7 +57,7 @@ def read(options: Options) -> Scenario:
     """Return the scenario of the options. Raises BenchError."""
     if options.trace:
         return scenario.trace(Path(options.trace), options.room)
-    return scenario.mixed(options.jobs, options.seed)
+    return scenario.mixed(options.jobs, options.load, options.seed)
 
 
 def play(found: Scenario, policy: Policy, options: Options) -> Figures:

@@ -26,7 +26,6 @@ _MEDIAN, _SPREAD, _LONGEST = 485.0, 2.5, 172_800.0
 """The run times: log-normal, with the median of the openb trace and about its spread, two days at most."""
 _DAY = 86_400.0
 _SIZES = (1, 1, 1, 1, 1, 1, 1, 2, 4, 8)
-_LOAD = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,10 @@ def trace(path: Path, room: float) -> Scenario:
     return Scenario(_queues(dict.fromkeys(sorted({job.entry.queue for job in jobs}), 1), pool), pool, jobs)
 
 
-def mixed(jobs: int, seed: int) -> Scenario:
+def mixed(jobs: int, load: float, seed: int) -> Scenario:
     """Return random jobs of four tenants on 256 GPUs, with the sizes and run times of the openb trace.
 
-    They come in waves of a day, and need as much as the pool has, if it is never idle.
+    They come in waves of a day. `load` is the part of the pool that they need if it is never idle.
     """
     draw = random.Random(seed)
     sizes = [draw.choice(_SIZES) for _ in range(jobs)]
@@ -71,7 +70,7 @@ def mixed(jobs: int, seed: int) -> Scenario:
         size * time * (WANTED if n % _EVERY == 0 else 1)
         for n, (size, time) in enumerate(zip(sizes, seconds, strict=True))
     )
-    length = work / (_POOL * _LOAD)
+    length = work / (_POOL * load)
     moments = sorted(_moment(draw, length) for _ in range(jobs))
     queues = draw.choices(list(_WEIGHTS), k=jobs)
     plain = [
