@@ -41,10 +41,13 @@ VITALS = QueueStats(
 
 
 class Store(MemoryStore):
-    """A store that can be made unreachable."""
+    """A store that can be made unreachable, with reports beside it."""
 
     away = False
-    reports: MemoryReports
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reports = MemoryReports(Clock())
 
     def snapshot(self, *arguments: Any, **options: Any) -> Any:
         if self.away:
@@ -55,7 +58,6 @@ class Store(MemoryStore):
 @pytest.fixture
 def store() -> Store:
     store = Store(lambda *_: None)
-    store.reports = MemoryReports(Clock())
     store.rebuild(1, [], [*entries("a", 3), *entries("b", 1)])
     store.configure([spec("a", 3), spec("b")], None)
     return store
