@@ -103,7 +103,7 @@ class Autoscaler:
             now=now,
             idle_seconds=self.settings.idle_seconds,
             held=self.store.reservations(doubtful) if doubtful else {},
-            requested=self.watches.requests.has,
+            requested=self.watches.requests.is_under_way,
             find=self.watches.jobs.get,
             refused=self.memory.refused,
             late=self.memory.late,

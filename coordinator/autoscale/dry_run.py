@@ -35,7 +35,7 @@ def describe(
         rules=replace(watches.rules(), implicit=settings.implicit_queues),
         now=now,
         idle_seconds=settings.idle_seconds,
-        requested=watches.requests.has,
+        requested=watches.requests.is_under_way,
         find=watches.jobs.get,
         refused=memory.refused,
         late=memory.late,

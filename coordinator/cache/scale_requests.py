@@ -34,6 +34,8 @@ class RequestedJob:
     """The resourceVersion of the request."""
     unseen: bool
     """Whether a worker has yet to write that it has seen the request, or its deletion."""
+    over: bool = False
+    """Whether the request has succeeded or failed."""
 
     @property
     def place(self) -> str:
@@ -78,6 +80,11 @@ class ScaleRequests:
         requests = self.kinds.indexed(f"{key.namespace}/{key.name}")
         return any(key in self.keys_of(request) for request in requests)
 
+    def is_under_way(self, key: JobKey) -> bool:
+        """Return whether one of these requests has yet to succeed or fail."""
+        requests = self.kinds.indexed(f"{key.namespace}/{key.name}")
+        return any(not request.over and key in self.keys_of(request) for request in requests)
+
     def is_unseen(self, key: JobKey) -> bool:
         """Return whether a worker has yet to see one of these requests. The first worker may have looked too early."""
         return any(request.unseen for request in self.kinds.indexed(f"{key.namespace}/{key.name}"))
@@ -113,11 +120,13 @@ def requested_job(manifest: Manifest) -> RequestedJob:
     metadata, spec = manifest["metadata"], manifest.get("spec")
     selector: Any = spec.get("selector") if isinstance(spec, dict) else None
     owners, status = metadata.get("ownerReferences") or (), manifest.get("status")
+    phase = status.get("phase") if isinstance(status, dict) else None
     return RequestedJob(
         namespace=metadata["namespace"],
         name=str(selector.get("name", "")) if isinstance(selector, dict) else "",
         uid=metadata["uid"],
         owners=tuple(str(owner.get("uid")) for owner in owners if owner.get("kind") == TORCHJOBS.kind),
         version=metadata["resourceVersion"],
-        unseen="deletionTimestamp" in metadata or not (isinstance(status, dict) and status.get("phase")),
+        unseen="deletionTimestamp" in metadata or not phase,
+        over=phase in scale_request.OVER,
     )

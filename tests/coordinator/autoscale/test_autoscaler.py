@@ -10,8 +10,8 @@ from coordinator.autoscale.memory import LATE_SECONDS
 from coordinator.autoscale.plan_times import INTERVAL_SECONDS
 from coordinator.reports.values import ArrivedReport, Report
 from coordinator.routing.targets import CARRY_OUT_SECONDS
-from crds import timestamps
-from crds.api_resources import TORCHJOBS
+from crds import scale_request, timestamps
+from crds.api_resources import SCALE_OUTS, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob.status import Target
 from kube.client import KubernetesCluster
@@ -219,6 +219,19 @@ def test_a_busy_job_gives_nothing_back(desk: Desk, namespace: str) -> None:
     write(desk, key, 4, idle=2, phase="Admitted")
     head = desk.submit("head", namespace, "b", tasks={"Worker": desks.task(2)})
     desk.until(lambda: head in desk.waiting(), worker=False)
+    assert look(desk, key) == (4, "Idle")
+
+
+def test_a_job_grows_after_a_request_of_its_owner_is_over(desk: Desk, namespace: str) -> None:
+    key = elastic(desk, namespace, 2)
+    body = scale_request.manifest("ScaleOut", "train", toAdd={"count": 1})
+    desk.cluster.create(SCALE_OUTS, {**body, "metadata": {"name": "r"}}, namespace)
+    desk.until(lambda: desk.watches.requests.is_under_way(key), worker=False)
+    for _ in range(40):
+        pass_time(desk)
+    assert target(desk, key) is None
+    desk.cluster.patch(SCALE_OUTS, "r", {"status": {"phase": "Failed"}}, namespace, subresource="status")
+    desk.until(lambda: not desk.watches.requests.is_under_way(key), worker=False)
     assert look(desk, key) == (4, "Idle")
 
 

@@ -43,6 +43,12 @@ def test_request_is_unseen_until_a_worker_has_written_a_phase() -> None:
     assert scale_requests.requested_job(deleted).unseen
 
 
+def test_request_is_over_once_it_has_succeeded_or_failed() -> None:
+    phases = {phase: {"status": {"phase": phase}} for phase in ("", "Pending", "Scaling", "Succeeded", "Failed")}
+    over = {phase: scale_requests.requested_job(stored() | status).over for phase, status in phases.items()}
+    assert [phase for phase in over if over[phase]] == ["Succeeded", "Failed"]
+
+
 @pytest.mark.parametrize("spec", [None, [], {}, {"selector": None}, {"selector": {"name": "a/b"}}])
 def test_unreadable_name_is_no_key(spec: Any) -> None:
     assert scale_requests.requested_job(stored() | {"spec": spec}).keys(None) == []
