@@ -153,22 +153,32 @@ class Autoscaler:
         return changes or bool(plan.hasten)
 
     def _decide(self, jobs: Mapping[JobKey, JobView], plan: Plan, circumstances: Circumstances) -> list[IdleGrowth]:
-        """Hand the new targets to the writer; return the growths that the store is to grant."""
-        resizes, growths, now = {resize.key: resize for resize in plan.resizes}, [], circumstances.now
+        """Hand the new targets to the writer; return the growths that the store is to grant. A job that causes an error
+        is skipped."""
+        resizes, growths = {resize.key: resize for resize in plan.resizes}, []
         for key, job in jobs.items():
-            held = circumstances.held.get(key)
-            if self.writer is None or self.writer.is_under_way(key) or _is_unwritten(job, held):
+            try:
+                growth = self._act(job, resizes.get(key), plan, circumstances)
+            except Exception as error:
+                self.watches.skip(key, error)
                 continue
-            decision = self._judge(job, resizes.get(key), plan, now)
-            if decision.writes:
-                self.writer.put(job, decision.target)
-            else:
-                self.writer.keep(key)
-            if decision.late:
-                self.memory.refuse(job, now)
-            if decision.grow:
-                growths.append(_growth(job, decision))
+            if growth is not None:
+                growths.append(growth)
         return growths
+
+    def _act(self, job: JobView, resize: Resize | None, plan: Plan, circumstances: Circumstances) -> IdleGrowth | None:
+        """Hand the new target of a job to the writer, if it needs one; return the growth that it is to be granted."""
+        key, now, writer = job.key, circumstances.now, self.writer
+        if writer is None or writer.is_under_way(key) or _is_unwritten(job, circumstances.held.get(key)):
+            return None
+        decision = self._judge(job, resize, plan, now)
+        if decision.writes:
+            writer.put(job, decision.target)
+        else:
+            writer.keep(key)
+        if decision.late:
+            self.memory.refuse(job, now)
+        return _growth(job, decision) if decision.grow else None
 
     def _judge(self, job: JobView, resize: Resize | None, plan: Plan, now: float) -> Decision:
         """Return what is done about the target of a job. A job that gives back need not go back first."""

@@ -1,5 +1,6 @@
 """Jobs that the leader resizes by itself: what it writes, what the store grants, and what it takes back."""
 
+import pkgutil
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -233,6 +234,25 @@ def test_a_job_grows_after_a_request_of_its_owner_is_over(desk: Desk, namespace:
     desk.cluster.patch(SCALE_OUTS, "r", {"status": {"phase": "Failed"}}, namespace, subresource="status")
     desk.until(lambda: not desk.watches.requests.is_under_way(key), worker=False)
     assert look(desk, key) == (4, "Idle")
+
+
+@pytest.mark.parametrize("broken", ["coordinator.routing.elastic_jobs.of", "coordinator.routing.targets.decide"])
+def test_a_job_that_causes_an_error_stops_no_other(
+    desk: Desk, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    key, other = elastic(desk, namespace, 1), elastic(desk, namespace, 1, "other", queue="b")
+    works = pkgutil.resolve_name(broken)
+
+    def fail(job: Any, *arguments: Any) -> Any:
+        if job.key == other:
+            raise ValueError("odd")
+        return works(job, *arguments)
+
+    monkeypatch.setattr(broken, fail)
+    for _ in range(40):
+        pass_time(desk)
+    assert reason(desk, key) == "Idle"
+    assert "/other is skipped after an unforeseen error: ValueError: odd" in caplog.text
 
 
 def test_no_autoscaled_job_costs_nothing(desk: Desk, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
