@@ -157,7 +157,11 @@ def fairness_command(as_json: bool, plot: str, **options: Any) -> None:
 @click.option("--trace", type=click.Path(dir_okay=False), default="", help="a CSV file of tasks; each qos is a queue")
 @click.option("--jobs", type=COUNT, default=autoscale.Options().jobs, show_default=True, help="jobs without a file")
 @click.option(
-    "--load", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="of the pool, without a file"
+    "--load",
+    type=click.FloatRange(min=0.01),
+    default=autoscale.Options().load,
+    show_default=True,
+    help="of the pool, without a file",
 )
 @click.option(
     "--room",

@@ -26,7 +26,7 @@ class Options:
     """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 64 GPUs."""
     jobs: int = 2_000
     """The number of jobs without a file."""
-    load: float = 1.0
+    load: float = 0.8
     """Without a file, the part of the pool that the jobs need from the first submission to the last one."""
     room: float = 0.6
     """The pool of a trace, as a part of the most that its tasks would use at once."""
