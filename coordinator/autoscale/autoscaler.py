@@ -82,7 +82,8 @@ class Autoscaler:
             return False
         self.memory.update(jobs, plan.idle_since, now)
         acts = bool(plan.resizes or plan.claims or plan.hasten or plan.needed)
-        self._times.note(state, elastic, now, acts=acts or self._has_unsettled(jobs, circumstances))
+        unsettled = acts or self._has_unsettled(jobs, circumstances)
+        self._times.note(state, elastic, now, acts=unsettled, patient_until=plan.patient_until)
         claimed = self._claim(plan)
         return self._grow(self._decide(jobs, plan, circumstances)) or claimed
 

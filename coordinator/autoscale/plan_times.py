@@ -32,12 +32,14 @@ class PlanTimes:
         """Return whether a plan is due. `state` changes with all that a plan is made of, but for the time."""
         return state != self._state or now <= self._open_until or abs(now - self._planned_at) >= LONGEST_SECONDS
 
-    def note(self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool) -> None:
+    def note(
+        self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool, patient_until: float = -math.inf
+    ) -> None:
         """Record a plan. If it changes nothing (`acts`), time alone may change it until room has been idle for long
-        enough and jobs have rested for long enough."""
+        enough, jobs have rested for long enough, and waiting jobs have lost their patience (`patient_until`)."""
         self._planned_at = now
         if acts:
             self._state, self._open_until = state, math.inf
         elif state != self._state or self._open_until == math.inf:
             ends = [max(now + job.idle_seconds, job.resting_until) for job in jobs if job.resting_until < math.inf]
-            self._state, self._open_until = state, max(ends, default=now) + INTERVAL_SECONDS
+            self._state, self._open_until = state, max([*ends, patient_until, now]) + INTERVAL_SECONDS

@@ -20,7 +20,7 @@ from queues.picking.pool import Pool
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
 from queues.picking.unread_entries import UnreadEntries
-from queues.rules import PickRules
+from queues.rules import Patience, PickRules
 from queues.values import NextEntries, QueueSnapshot, Snapshot
 
 
@@ -149,6 +149,11 @@ class PickerState:
     def cost(self) -> str:
         """The name of what a pick costs (`queues.rules`)."""
         return self._rules.cost
+
+    @property
+    def patience(self) -> Patience:
+        """How long other jobs may overtake a job that finds no room in the pool."""
+        return self._rules.patience
 
     def behind(self, name: str) -> float:
         """Return how much cost a queue is behind its share; below 0: ahead of it."""

@@ -11,6 +11,7 @@ Room that comes back belongs to its job: in the pool by the reservation, in quot
 Workers that are on their way out count as gone, so that one waiting job never makes others give twice.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crds.keys import JobKey
@@ -34,10 +35,17 @@ class GivingBack:
     """The waiting jobs of one plan."""
 
     def __init__(
-        self, picker: Picker, queues: Mapping[str, QueueState], jobs: Sequence[ElasticJob], room: Room, shares: Shares
+        self,
+        picker: Picker,
+        queues: Mapping[str, QueueState],
+        jobs: Sequence[ElasticJob],
+        room: Room,
+        shares: Shares,
+        now: float,
     ) -> None:
         """`room` changes: it has in the end what is left if everything goes as planned."""
         self._picker = picker
+        self._now = now
         self._queues = queues
         self._jobs = jobs
         self._room = room
@@ -47,6 +55,8 @@ class GivingBack:
         self._asked: dict[Giver, Waiting] = {}
         self.claims: dict[str, JobKey] = {}
         self.hasten: dict[str, JobKey] = {}
+        self.patient_until = -math.inf
+        """When the last first job that lacks the pool has waited for as long as its patience lasts."""
 
     def serve(self) -> None:
         """Find room for as many waiting jobs as possible."""
@@ -94,18 +104,34 @@ class GivingBack:
             expected = first is not None and first.waiting.ticket[0] in leaving
             return name != holder, not expected, -self._picker.behind(name), name
 
-        able = (queue for queue in waiting if queue.spec.name == holder or self._search.may_serve(queue))
+        able = (queue for queue in waiting if self._may_take_paid(queue) or self._search.may_serve(queue))
         return sorted(able, key=order)
+
+    def _may_take_paid(self, queue: QueueState) -> bool:
+        """Return whether the first job of a queue holds the pool's reservation, or gets it next.
+
+        Nobody overtakes a job where all the others are content, so that it would never get the reservation by itself.
+        Its patience ends as well once it has waited for so long.
+        """
+        holder, first = self._picker.reservation_holder, queue.first
+        if holder or self.hasten or first is None or not queue.reservable:
+            return queue.spec.name == holder
+        if self._present.lacks(queue, first.demand) != "pool":
+            return False
+        ends = first.waiting.entry.submitted + self._picker.patience.seconds
+        self.patient_until = max(self.patient_until, ends)
+        return ends <= self._now
 
     def _line(self, queue: QueueState) -> Iterator[bool]:
         """Serve the jobs of a queue in order, and yield after each."""
         failed: set[Shape] = set()
-        first, holder = queue.first, self._picker.reservation_holder == queue.spec.name
+        first, may_take_paid = queue.first, self._may_take_paid(queue)
+        holder = self._picker.reservation_holder == queue.spec.name
         for candidate in queue.runnable():
             is_first = first is not None and candidate.position == first.position
             if failed and shape(candidate.demand) in failed:
                 continue
-            if not self._serve(Waiting(queue, candidate, is_first, is_first and holder)):
+            if not self._serve(Waiting(queue, candidate, is_first, is_first and may_take_paid)):
                 failed.add(shape(candidate.demand))
                 if holder or len(failed) > _SHAPES or not self._picker.allows_passing(queue):
                     return
@@ -121,7 +147,7 @@ class GivingBack:
         if served:
             self._protect(waiting)
             self._charge(waiting)
-        elif waiting.has_reservation:
+        elif waiting.may_take_paid and self._picker.reservation_holder:
             self._room.reserve(waiting.demand)
         return served
 

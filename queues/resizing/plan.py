@@ -35,7 +35,7 @@ def plan(
     known = [job for job in jobs if job.queue in queues]
     room = Room(picker, queues, known)
     shares = Shares(room, picker.cost)
-    giving_back = GivingBack(picker, queues, known, room, shares)
+    giving_back = GivingBack(picker, queues, known, room, shares, now)
     giving_back.serve()
     resizes, needed = giving_back.resizes, giving_back.needed()
     asked = {resize.key for resize in resizes}
@@ -48,6 +48,7 @@ def plan(
         claims=giving_back.claims,
         hasten=giving_back.hasten,
         needed=needed,
+        patient_until=giving_back.patient_until,
         kept=reasons.kept(known, {resize.key for resize in resizes}, grown.kept) if with_kept else (),
         idle_since=grown.idle_since,
     )

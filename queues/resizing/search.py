@@ -47,7 +47,7 @@ class Search:
 
     def find(self, waiting: Waiting) -> Sequence[Giver]:
         """Return the jobs that give room to a job that lacks it; none if all that may go is not enough."""
-        if self.is_tired or not (waiting.has_reservation or self._may_fit(waiting.demand)):
+        if self.is_tired or not (waiting.may_take_paid or self._may_fit(waiting.demand)):
             return ()
         if self._room.lacks(waiting.queue, waiting.demand) == "quota" and waiting.queue.spec.name not in self._givers:
             return ()

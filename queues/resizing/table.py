@@ -17,7 +17,8 @@ asked in order, and in a tier the most fulfilled job first:
 Above its least, but below what its owner asked for, only a job with autoscale gives. In all other cases (a job that
 borrows, or that has no reservation, or that may pass the first one of its queue) idle growth alone may go. For idle
 growth keeps no job out: what would go at once if there were none goes as soon as the workers have ended. So where idle
-growth alone keeps a first job out of the pool, its patience ends at once.
+growth alone keeps a first job out of the pool, its patience ends at once. Where paid workers could make room for it,
+its patience ends when it has waited for as long as the patience lasts, even if no other job has overtaken it.
 
 A pool of 12, with queues a and b of equal weights. `idle` is part of the workers; e1 and e2 are of a, e3 is of b:
 
@@ -57,7 +58,8 @@ class Waiting(NamedTuple):
     candidate: Candidate
     is_first: bool
     """Whether it is the first job of its queue."""
-    has_reservation: bool
+    may_take_paid: bool
+    """Whether paid workers may make room for it in the pool: it holds the pool's reservation, or gets it next."""
 
     @property
     def demand(self) -> Amounts:
@@ -117,7 +119,7 @@ class Table:
 
     def _pool(self, waiting: Waiting) -> Iterator[Tier]:
         yield self._idle_of_all
-        if waiting.has_reservation and self._shares.paid_above(waiting.queue.spec.name) <= 0:
+        if waiting.may_take_paid and self._shares.paid_above(waiting.queue.spec.name) <= 0:
             yield Tier(self._all(), "paid", lambda queue: self._shares.paid_above(queue) > 0, self._shares.paid_above)
 
     def _all(self) -> Iterator[Giver]:

@@ -3,6 +3,7 @@
 One rule: all are frozen and carry keys and numbers only, never a pod or a status.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -114,7 +115,10 @@ class Plan:
     """By queue, its first job for which room is given back now, or is on its way already. Other jobs of the queue must
     leave that room. A claim that is missing here has ended."""
     hasten: Mapping[str, JobKey] = field(default_factory=lambda: MappingProxyType({}))
-    """By queue, its first job, which only idle growth keeps out of the pool: its patience ends at once."""
+    """By queue, its first job that lacks room in the pool, and whose patience ends at once: only idle growth keeps it
+    out, or it has waited for long enough and paid workers make room for it."""
+    patient_until: float = -math.inf
+    """Until when time alone may let a waiting job take workers, in seconds since 1970."""
     needed: frozenset[JobKey] = frozenset()
     """The jobs with workers on their way out which a waiting job still needs. A target of any other job to give back
     can be taken back while no worker has begun with it."""

@@ -130,6 +130,14 @@ def test_paid_workers_go_for_the_reservation_alone(reserved: str, sizes: dict[st
     assert pool_scene(3, elastic("job", "a", workers=8), reserved=reserved).sizes() == sizes
 
 
+def test_paid_workers_go_for_a_job_that_nobody_overtakes_once_its_patience_is_over() -> None:
+    scene = pool_scene(3, elastic("job", "a", workers=8))
+    early, late = scene.plan(START + 29), scene.plan(START + 30)
+    assert (early.resizes, dict(early.hasten), early.patient_until) == ((), {}, START + 30)
+    assert ([resize.workers for resize in late.resizes], late.hasten) == ([5], {"b": key("head")})
+    assert pool_scene(7, elastic("job", "a", workers=8)).plan(START + 30).hasten == {}
+
+
 def test_no_queue_gives_paid_workers_below_its_share() -> None:
     assert pool_scene(5, elastic("job", "a", workers=8), reserved="b").sizes() == {}
 

@@ -53,8 +53,9 @@ def scenes(draw: st.DrawFn, heads: int = 6) -> Scene:
         else QueueSpec(name=name, weight=draw(st.integers(1, 3)))
         for name in names
     ]
+    began = START - draw(st.sampled_from([0, 99]))
     waiting = [
-        entry(f"w{n}", draw(st.sampled_from(names)), START + n, draw(st.integers(0, 2)), gpu=draw(st.integers(1, 6)))
+        entry(f"w{n}", draw(st.sampled_from(names)), began + n, draw(st.integers(0, 2)), gpu=draw(st.integers(1, 6)))
         for n in range(draw(st.integers(0, heads)))
     ]
     pool = draw(st.sampled_from([None, {GPU: used[""].get(GPU, 0) + draw(st.integers(0, 2))}]))
