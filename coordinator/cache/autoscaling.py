@@ -8,6 +8,7 @@ from typing import Literal
 
 from coordinator.cache import pod_grace
 from crds.torchjob.status import Scaling, Target
+from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 
 Change = Literal["", "Resizing", "Restarting"]
@@ -19,7 +20,8 @@ class Autoscaling:
     """The state of one job for the decision about its number of workers."""
 
     on: bool
-    """Whether the owner lets the coordinator change the number. It may be off while the job still has idle growth."""
+    """Whether the owner lets the coordinator change the number, and workers can be removed: those of a critical task
+    cannot. It may be off while the job still has idle growth."""
     most: int
     """The most workers that the job may have."""
     every: float
@@ -62,7 +64,7 @@ def of(job: TorchJob) -> Autoscaling | None:
     granted = admission.workers or 0 if admission is not None else 0
     leaving = _leaving(status.scaling, granted)
     return Autoscaling(
-        on=policy.autoscale == "Idle",
+        on=policy.autoscale == "Idle" and not job.spec.torch_task_specs[WORKER].critical,
         most=policy.num_max_replicas or job.spec.worker_count,
         every=float(policy.resize_every_seconds),
         least_gain=policy.min_gain_percent,

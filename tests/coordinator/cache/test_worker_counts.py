@@ -19,7 +19,7 @@ TARGET = {"workers": 6, "reason": "Idle", "message": "", "since": "2026-01-01T00
 
 def counts(status: dict[str, Any] | None = None, **spec: Any) -> WorkerCounts | None:
     """Return what the view of a job with 4 workers keeps."""
-    body = desk.manifest("train", "a", tasks={"Worker": desk.task(4)}, **spec)
+    body = desk.manifest("train", "a", **{"tasks": {"Worker": desk.task(4)}, **spec})
     given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
     return views.job_view({**body, "metadata": {**body["metadata"], **given}, "status": status or {}}).workers
 
@@ -148,6 +148,13 @@ def test_a_target_that_is_not_in_force_is_kept_as_void(workers: int, target: dic
     assert found is not None
     assert found.target is not None
     assert (found.void, found.in_force is None) == (void, void)
+
+
+def test_a_job_whose_workers_are_critical_takes_no_part() -> None:
+    found = counts(**AUTO, tasks={"Worker": {**desk.task(4), "critical": True}})
+    assert found is not None
+    assert found.autoscaling is not None
+    assert not found.autoscaling.on
 
 
 def test_a_job_that_is_resized_by_its_owner_alone_keeps_nothing_of_that() -> None:
