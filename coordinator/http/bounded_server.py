@@ -215,6 +215,8 @@ class HttpServer:
             return
         if wait := self._wait_of(address):
             await asyncio.sleep(wait)
+            if writer.is_closing():
+                return  # it was closed for a newer connection
         answer = self._quick(question)
         if answer is None and not self._has_room(address):
             await asyncio.sleep(self._limits.busy_seconds)
@@ -257,14 +259,18 @@ class HttpServer:
                 left -= len(piece)
 
     def _wait_of(self, address: str) -> float:
-        """Count a request of an address. Return the seconds for which it waits, so that the address keeps its pace."""
-        if self._limits.requests_of_address == math.inf:
+        """Count a request of an address. Return the seconds for which it waits, so that the address keeps its pace.
+
+        It waits no longer than all open connections of the address need: those that were closed wait for nothing.
+        """
+        limits = self._limits
+        if limits.requests_of_address == math.inf:
             return 0.0
-        now = time.monotonic()
+        now, pause = time.monotonic(), 1.0 / limits.requests_of_address
         if len(self._paces) >= _ADDRESSES:
             self._paces = {each: until for each, until in self._paces.items() if until > now}
-        until = max(now - 1.0, self._paces.get(address, 0.0)) + 1.0 / self._limits.requests_of_address
-        self._paces[address] = until
+        until = max(now - 1.0, self._paces.get(address, 0.0)) + pause
+        self._paces[address] = until = min(until, now + limits.connections_of_address * pause)
         return max(0.0, until - now)
 
     def _has_room(self, address: str) -> bool:

@@ -331,6 +331,17 @@ def test_one_address_is_slowed_down_and_no_other() -> None:
             assert time.monotonic() - began < 0.3
 
 
+def test_no_address_pays_for_requests_that_left_before_their_turn() -> None:
+    with started(replace(SMALL, requests_of_address=20.0)) as place:
+        wrong = request("POST", f"{PATH}/report", "x", b"{}")
+        for _ in range(300):
+            with place.connect("127.0.0.2") as connection:
+                connection.sendall(wrong)
+        began = time.monotonic()
+        assert place.send(wrong, "127.0.0.2")[0] == 401
+        assert time.monotonic() - began < 5.0, "300 requests at 20 in a second take 15 s"
+
+
 def test_no_token_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     place.worlds = RuntimeError("a defect")
