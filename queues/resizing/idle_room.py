@@ -16,7 +16,7 @@ _MOST = 16
 
 def observe(before: tuple[Since, ...], free: int, now: float) -> tuple[Since, ...]:
     """Return what is known after so much was found free."""
-    if before and before[-1].amount == free:
+    if before and before[-1].amount == free and before[-1].since <= now:
         return before
     if free <= 0:
         return ()

@@ -31,7 +31,8 @@ def test_what_is_forgotten_counts_as_younger(free: list[int]) -> None:
         assert free_for(steps, seconds, len(free) - 1.0) <= min(free[-1 - seconds :])
 
 
+@pytest.mark.parametrize("before", [2, 3])
 @pytest.mark.parametrize(("now", "found"), [(0.0, 0), (29.0, 0), (30.0, 3)])
-def test_clock_that_goes_back_makes_nothing_older(now: float, found: int) -> None:
-    steps = observe(observe((), 2, 50.0), 3, 0.0)
+def test_clock_that_goes_back_makes_nothing_older_and_keeps_nobody_waiting(before: int, now: float, found: int) -> None:
+    steps = observe(observe((), before, 50.0), 3, 0.0)
     assert free_for(steps, 30, now) == found
