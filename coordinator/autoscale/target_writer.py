@@ -5,6 +5,7 @@ written: the leader judges the job anew. Only a leader writes, and a write never
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -42,8 +43,8 @@ class TargetWriter:
     elapsed: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[JobKey, tuple[JobView, Target | None]] = field(default_factory=dict)
-    _written: dict[JobKey, int] = field(default_factory=dict)
-    """The resourceVersions of writes that the watch may not have shown yet."""
+    _written: dict[JobKey, float] = field(default_factory=dict)
+    """The resourceVersions of writes that the watch may not have shown yet; infinite until the answer is there."""
     _free_at: float = 0.0
     _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
 
@@ -58,13 +59,8 @@ class TargetWriter:
             self._pending.pop(key, None)
 
     def is_under_way(self, key: JobKey) -> bool:
-        """Return whether a target was written and the watch has not shown it yet."""
-        version = self._written.get(key)
-        if version is not None and version <= self.watches.jobs.resource_version:
-            with self._lock:
-                self._written.pop(key, None)
-            return False
-        return version is not None
+        """Return whether a target is being written, or was written and the watch has not shown it yet."""
+        return self._written.get(key, 0) > self.watches.jobs.resource_version
 
     def clear(self) -> None:
         """Forget what was decided in an earlier term."""
@@ -98,24 +94,40 @@ class TargetWriter:
     def _next(self) -> tuple[JobView, Target | None] | None:
         with self._lock:
             key = next(iter(self._pending), None)
-            return None if key is None else self._pending.pop(key)
+            if key is None:
+                return None
+            self._written[key] = math.inf
+            return self._pending.pop(key)
 
     def _write(self, job: JobView, target: Target | None) -> bool:
         """Write one target; return whether the next one may be written."""
         self._free_at = max(self._free_at, self.elapsed() - (AT_ONCE - 1) / PER_SECOND) + 1 / PER_SECOND
-        key, patch = job.key, {"status": {"target": None if target is None else target.manifest()}}
+        version = 0
         try:
-            made = self.cluster.patch(
-                TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
-            )
+            version = self._patch(job, target)
         except errors.Forbidden as error:
             self._refused.report_failure(error)
             self._free_at = self.elapsed() + REFUSED_SECONDS
             return False
         except errors.ClusterError as error:  # the job has changed, or the API server is away: it is judged anew
-            log.debug("target of %s: %s", key, error)
+            log.debug("target of %s: %s", job.key, error)
             return isinstance(error, errors.Conflict | errors.NotFound | errors.Invalid)
+        finally:
+            self._note(job.key, version)
         self._refused.report_recovery()
-        with self._lock:
-            self._written[key] = integers.parse(made["metadata"]["resourceVersion"], 0)
         return True
+
+    def _patch(self, job: JobView, target: Target | None) -> int:
+        """Write one target, and return the resourceVersion of the job after it. Raises ClusterError."""
+        key, patch = job.key, {"status": {"target": None if target is None else target.manifest()}}
+        made = self.cluster.patch(
+            TORCHJOBS, key.name, patch, key.namespace, subresource="status", resource_version=job.version
+        )
+        return integers.parse(made["metadata"]["resourceVersion"], 0)
+
+    def _note(self, key: JobKey, version: int) -> None:
+        """Record the end of a write (0: it was refused), and forget those that the watch has shown."""
+        shown = self.watches.jobs.resource_version
+        with self._lock:
+            written = {**self._written, key: version}
+            self._written = {each: number for each, number in written.items() if number > shown}

@@ -1,5 +1,6 @@
 """The writes of targets: never by another than the leader, never for a job that has changed since."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -24,12 +25,14 @@ class Patches:
         self.taken: list[tuple[str, Any, str]] = []
         self.error: Exception | None = None
         self.tried = 0
+        self.during: Callable[[], object] = lambda: None
 
     def serves(self, _resource: Any) -> bool:
         return True
 
     def patch(self, _resource: Any, name: str, patch: Any, *_: Any, resource_version: str, **__: Any) -> Any:
         self.tried += 1
+        self.during()
         if self.error is not None:
             raise self.error
         self.taken.append((name, patch["status"]["target"], resource_version))
@@ -64,6 +67,25 @@ def test_a_target_is_written_for_the_version_that_was_judged(writer: TargetWrite
     writer.put(job(version="7"), None)
     writer.step()
     assert server.taken[1:] == [("train", None, "7")]
+
+
+def test_a_target_is_under_way_while_it_is_written(writer: TargetWriter, server: Patches) -> None:
+    found: list[bool] = []
+    server.during = lambda: found.append(writer.is_under_way(job().key))
+    writer.put(job(), TARGET)
+    writer.step()
+    server.error = errors.Conflict("changed")
+    writer.put(job(), TARGET)
+    writer.step()
+    assert (found, writer.is_under_way(job().key)) == ([True, True], False)
+
+
+def test_writes_that_the_watch_has_shown_are_forgotten(writer: TargetWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in keys(3):
+        writer.put(job(key=key), TARGET)
+        writer.step()
+        monkeypatch.setattr(type(writer.watches.jobs), "resource_version", 9)
+    assert len(writer) == 0
 
 
 def test_the_newest_decision_counts(writer: TargetWriter, server: Patches) -> None:
