@@ -28,6 +28,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.torchjob.status import IDLE
 from queues.charge_changes import IdleGrowth
+from queues.errors import QueueError
 from queues.pick_cycle import PickCycle
 from queues.resizing.values import ElasticJob, Plan, Resize
 from queues.store import QueueStore
@@ -35,6 +36,7 @@ from queues.values import Reservation
 
 GAIN_SECONDS = 10.0
 """The least number of seconds between two readings of reports."""
+PLAN = "the plan of resizes"
 log = logging.getLogger(__name__)
 
 
@@ -71,7 +73,10 @@ class Autoscaler:
         now = self.clock()
         if self.writer is None or self._times.is_early(now):
             return False
-        if not (len(self.watches.autoscaled) or self.pick_cycle.claims) or not self._times.is_due(self._state(), now):
+        if not (len(self.watches.autoscaled) or self.pick_cycle.claims):
+            self.memory.forget_idle_room()
+            return False
+        if not self._times.is_due(self._state(), now):
             return False
         jobs, state = {job.key: job for job in self.watches.autoscaled.values()}, self._state()
         self._look_at_gains(jobs, now)
@@ -79,6 +84,7 @@ class Autoscaler:
         elastic = self._elastic(jobs.values(), circumstances)
         plan = self._plan(elastic, now)
         if plan is None:
+            self._times.wait(now)
             return False
         self.memory.update(jobs, plan.idle_since, now)
         acts = bool(plan.resizes or plan.claims or plan.hasten or plan.needed)
@@ -137,11 +143,19 @@ class Autoscaler:
         return before.elastic
 
     def _plan(self, jobs: list[ElasticJob], now: float) -> Plan | None:
-        """Return the newest plan, which is empty where autoscaling is off; None if the last round of picks did not
-        stand."""
+        """Return the newest plan, which is empty where autoscaling is off; None if there is none.
+
+        There is none if the last round of picks did not stand. An error in the plan never keeps jobs from being picked.
+        """
         if self.settings.autoscale == "off":
             return Plan()
-        return self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since)
+        try:
+            plan = self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since)
+        except Exception as error:
+            self.watches.errors.record(PLAN, error)
+            return None
+        self.watches.errors.clear(PLAN)
+        return plan
 
     def _claim(self, plan: Plan) -> bool:
         """Keep room for the jobs to which others give back, whoever opened their claims; return whether the next round
@@ -196,8 +210,12 @@ class Autoscaler:
             return
         self._looked_at = now
         judged = {key: job for key, job in jobs.items() if _is_judged_by_reports(job)}
-        if judged or self.memory.gains.small:
+        if not (judged or self.memory.gains.small):
+            return
+        try:
             self.memory.gains.look(judged, self.reports.read(judged) if judged else {})
+        except QueueError as error:  # reports may be lost, and nothing else waits for them
+            log.debug("gains: %s", error)
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
         """Let the store grant growths; return whether it granted one. What it refuses is judged anew."""

@@ -38,6 +38,10 @@ class Memory:
         self.idle_since, self.refused, self.late, self._leaving_since = NO_IDLE_ROOM, {}, frozenset(), {}
         self.gains = Gains()
 
+    def forget_idle_room(self) -> None:
+        """Forget how long room has been idle, because nobody looks at it now."""
+        self.idle_since = NO_IDLE_ROOM
+
     def update(self, jobs: Mapping[JobKey, JobView], idle_since: IdleRoom, now: float) -> None:
         """Note how long room has been idle, and which workers are on their way out."""
         self.idle_since = idle_since

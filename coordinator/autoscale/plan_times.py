@@ -32,6 +32,10 @@ class PlanTimes:
         """Return whether a plan is due. `state` changes with all that a plan is made of, but for the time."""
         return state != self._state or now <= self._open_until or abs(now - self._planned_at) >= LONGEST_SECONDS
 
+    def wait(self, now: float) -> None:
+        """Record that no plan could be made. The next one is due after the least time."""
+        self._planned_at, self._state = now, None
+
     def note(
         self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool, patient_until: float = -math.inf
     ) -> None:

@@ -17,6 +17,7 @@ from crds.keys import JobKey
 from crds.torchjob.status import Target
 from kube.client import KubernetesCluster
 from queues.charge_changes import IdleGrowth
+from queues.errors import Unreadable
 from queues.pick_cycle import PickCycle
 from tests.coordinator.leader.test_growth import amounts, finish_runs
 from tests.doubles.memory_reports import MemoryReports
@@ -255,6 +256,38 @@ def test_a_job_that_causes_an_error_stops_no_other(
     assert "/other is skipped after an unforeseen error: ValueError: odd" in caplog.text
 
 
+def test_an_error_in_the_plan_keeps_no_job_from_being_picked(
+    desk: Desk, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    elastic(desk, namespace, 1)
+    plans: list[float] = []
+
+    def fail(_cycle: Any, _jobs: Any, now: float, _idle_since: Any) -> Any:
+        plans.append(now)
+        raise KeyError("odd")
+
+    monkeypatch.setattr(PickCycle, "plan_resizes", fail)
+    pass_time(desk)
+    desk.term.step()
+    assert len(plans) == 1, "the next plan is tried after a second"
+    other = desk.submit("other", namespace, "b", tasks={"Worker": desks.task(1)})
+    desk.until(lambda: other in desk.reserved(), worker=False)
+    assert "the plan of resizes is skipped after an unforeseen error: KeyError" in caplog.text
+
+
+def test_room_counts_as_idle_only_while_somebody_looks(desk: Desk, namespace: str) -> None:
+    first = elastic(desk, namespace, 2)
+    for _ in range(20):
+        pass_time(desk)
+    desk.cluster.delete(TORCHJOBS, first.name, namespace)
+    desk.until(lambda: first not in desk.reserved() and not len(desk.watches.autoscaled))
+    pass_time(desk, 20)
+    second = elastic(desk, namespace, 2, "second")
+    for _ in range(20):
+        pass_time(desk)
+        assert target(desk, second) is None
+
+
 def test_no_autoscaled_job_costs_nothing(desk: Desk, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elastic(desk, namespace, 2, autoscale="Off")
     monkeypatch.setattr(PickCycle, "plan_resizes", lambda *_: pytest.fail("planned"))
@@ -346,6 +379,24 @@ def test_nothing_grows_where_the_settings_do_not_allow_it(desk: Desk, namespace:
     for _ in range(40):
         pass_time(desk)
     assert target(desk, key) is None
+
+
+def test_reports_that_cannot_be_read_change_nothing(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise Unreadable("odd")
+
+    monkeypatch.setattr(MemoryReports, "read", fail)
+    with Desk(embedded_cluster, clock, pool="cpu=4") as desk:
+        desk.reports = MemoryReports(clock)
+        desk.queue("a")
+        desk.begin()
+        key = elastic(desk, namespace, 2, minGainPercent=10)
+        for _ in range(40):
+            pass_time(desk)
+        assert reason(desk, key) == "Idle"
+    desks.clear(embedded_cluster)
 
 
 def test_a_growth_that_makes_a_job_slower_is_taken_back_and_not_repeated(
