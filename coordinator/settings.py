@@ -326,9 +326,14 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
 def _check_report_url(text: str) -> None:
     if not text:
         return
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise ValueError("report_url: must be http://HOST:PORT")
+    problem = ValueError("report_url: must be http://HOST:PORT")
+    try:
+        parts = urlsplit(text)
+        is_odd = parts.path.strip("/") or parts.query or parts.username is not None or parts.port == 0
+    except ValueError:
+        raise problem from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or is_odd:
+        raise problem
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

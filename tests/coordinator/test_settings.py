@@ -35,6 +35,8 @@ def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_p
         ({"TORCHQ_RENEW_SECONDS": "7"}, ("renew_seconds", "half of lease_seconds")),
         ({"TORCHQ_REPORT_URL": "10.0.0.1:8090"}, ("report_url", "http://HOST:PORT")),
         ({"TORCHQ_REPORT_URL": "http://host:1/v1"}, ("report_url", "http://HOST:PORT")),
+        ({"TORCHQ_REPORT_URL": "http://host:80900"}, ("report_url", "http://HOST:PORT")),
+        ({"TORCHQ_REPORT_URL": "http://user:password@host:1"}, ("report_url", "http://HOST:PORT")),
     ],
 )
 def test_an_invalid_setting_is_an_error_that_names_it(environ: dict[str, str], words: tuple[str, ...]) -> None:
