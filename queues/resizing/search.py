@@ -27,6 +27,7 @@ class Search:
         """All of it belongs to the caller, and changes with each search that finds room."""
         self._room = room
         self._givers = givers
+        self._cohorts = {room.queues[name].spec.cohort for name in givers}
         self._table = Table(room, givers, shares)
         self._searches, self._looks = _SEARCHES, _LOOKS
         self._least_used = self._without_idle()
@@ -49,7 +50,7 @@ class Search:
         """Return the jobs that give room to a job that lacks it; none if all that may go is not enough."""
         if self.is_tired or not (waiting.may_take_paid or self._may_fit(waiting.demand)):
             return ()
-        if self._room.lacks(waiting.queue, waiting.demand) == "quota" and waiting.queue.spec.name not in self._givers:
+        if not self._has_givers(waiting):
             return ()
         self._searches -= 1
         for rows in self._table.attempts(waiting):
@@ -61,6 +62,11 @@ class Search:
                 return victims.givers
             victims.undo()
         return ()
+
+    def _has_givers(self, waiting: Waiting) -> bool:
+        """Return whether any job may be asked because of the first limit that a waiting job lacks."""
+        limit, spec = self._room.lacks(waiting.queue, waiting.demand), waiting.queue.spec
+        return limit == "pool" or (spec.name in self._givers if limit == "quota" else spec.cohort in self._cohorts)
 
     def _ask(self, victims: Victims, waiting: Waiting, row: TableRow) -> bool:
         """Ask the tiers of a row, and return whether its limit lacks nothing any more."""

@@ -255,3 +255,16 @@ def test_job_keeps_what_is_not_needed_because_another_gives_more() -> None:
     waiting = [entry(f"w{number}", "b", START + number, gpu=gpus) for number, gpus in enumerate(sizes)]
     scene = Scene(queues=(A, B), pool={GPU: 12}, jobs=jobs, waiting=waiting)
     assert scene.sizes() == {"large": 1}
+
+
+def test_jobs_to_which_nobody_can_give_take_no_search_from_others() -> None:
+    full = [with_gpus(f"f{number:02}", 1, cohort="all") for number in range(100)]
+    lender = with_gpus("lender", 0, cohort="all")
+    waiting = [entry(f"w{number}", queue.name, gpu=1) for number, queue in enumerate(full)]
+    scene = Scene(
+        queues=[*full, lender, with_gpus("z", 4)],
+        jobs=[elastic("job", "z", workers=4, idle=2)],
+        rigid={"lender": 100},
+        waiting=[*waiting, entry("head", "z", gpu=2)],
+    )
+    assert scene.sizes() == {"job": 2}
