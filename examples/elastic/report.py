@@ -18,15 +18,14 @@ _new, _started = threading.Event(), threading.Lock()
 
 
 def report(step: int, **fields: Any) -> int:
-    """Report a step, and what the HTTP API allows beside it: samplesPerSecond, loss, gauges, checkpoint.
-
-    Returns the number of torchq's newest request to save; 0 if there was none. Report it as `checkpoint` once saved.
-    """
+    """Report a step, with samplesPerSecond, loss, gauges or checkpoint. Return the number of torchq's newest request to
+    save, or 0 if there was none; report it as `checkpoint` once the training is saved."""
     if "TORCHQ_REPORT_TOKEN" in os.environ and os.environ.get("LOCAL_RANK", "0") == "0":
         _newest.update(fields, step=step)
         _new.set()
         if _started.acquire(blocking=False):
-            threading.Thread(target=_send_reports, name="report", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # the process may have no more threads
+                threading.Thread(target=_send_reports, name="report", daemon=True).start()
     return _asked[0]
 
 

@@ -116,6 +116,16 @@ def test_nothing_is_raised_if_nobody_answers(
     assert report.report("not a step", loss=[]) == 0
 
 
+def test_nothing_is_raised_if_the_process_has_no_more_threads(
+    coordinator: Coordinator, report: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(report.threading.Thread, "start", fail)
+    assert (report.report(1), report.report(2)) == (0, 0)
+
+
 @pytest.mark.parametrize("change", [{"LOCAL_RANK": "1"}, {"TORCHQ_REPORT_TOKEN": None}])
 def test_outside_of_torchq_and_in_other_processes_nothing_happens(
     coordinator: Coordinator, report: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, str | None]
