@@ -23,7 +23,7 @@ class Options:
     """The options of the simulation."""
 
     trace: str = ""
-    """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 64 GPUs."""
+    """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 256 GPUs."""
     jobs: int = 2_000
     """The number of jobs without a file."""
     load: float = 0.8
