@@ -30,6 +30,8 @@ LabelName = Annotated[str, Field(max_length=317)]
 MOST_LEVELS = 8
 """The number of labels that order the places of pods."""
 MOST_AT_ONCE = 1000
+MOST_LEFT = 64
+"""The number of nodes that a pod avoids because others have left them."""
 IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
 """The reasons of a `Target`."""
 _INDEXES = r"[0-9]{1,4}(-[0-9]{1,4})?"
@@ -207,6 +209,8 @@ class Departure(LenientModel):
 
     node: NodeName = ""
     """The node that it left; pods that are created meanwhile avoid the node."""
+    earlier: Annotated[tuple[NodeName, ...], Field(max_length=MOST_LEFT, exclude_if=_is_empty)] = ()
+    """The nodes that it has left before, without having run since; they are avoided, too."""
     since: Time
     """The time at which it was deleted."""
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from crds.torchjob.status import MOST_AT_ONCE, Departure, TorchJobStatus
+from crds.torchjob.status import MOST_AT_ONCE, MOST_LEFT, Departure, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import failures, rendezvous, restart_counts
 from reconcilers.pods.task_members import LABELS_CHANGED, PodMember
@@ -86,7 +86,11 @@ def depart(job: TorchJob, leaving: Sequence[LeavingPod], pods: Iterable[PodView]
 def _departure(job: TorchJob, pod: PodView, now: datetime) -> Departure:
     """Return the departure of a pod; it began earlier if the pod has not run since it left another node."""
     before = job.status.departed.get(pod.name)
-    return Departure(node=pod.node, since=now if before is None else before.since)
+    if before is None:
+        return Departure(node=pod.node, since=now)
+    # All of them count: a pod that tolerates everything would be moved from one such node to the other for ever.
+    earlier = dict.fromkeys(name for name in (before.node, *before.earlier) if name not in ("", pod.node))
+    return Departure(node=pod.node, earlier=tuple(earlier)[:MOST_LEFT], since=before.since)
 
 
 def describe(leaving: Sequence[LeavingPod]) -> str:

@@ -23,7 +23,7 @@ from crds import labels
 from crds.api_resources import PODS, SERVICES
 from crds.torchjob import memory_growth, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy
-from crds.torchjob.status import Admission
+from crds.torchjob.status import MOST_LEFT, Admission
 from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
@@ -39,8 +39,6 @@ LOOPBACK = "127.0.0.1"
 HOSTNAME = "kubernetes.io/hostname"
 AVOIDANCE_WEIGHT = 100
 """The weight of the preference for nodes that are not avoided: the highest that Kubernetes allows."""
-MOST_LEFT = 64
-"""The number of nodes that a pod avoids because others have left them."""
 RESTART_ON_FAILURE = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
 _SORTED = orjson.OPT_SORT_KEYS
 
@@ -84,7 +82,8 @@ class Blueprint:
     @cached_property
     def left_nodes(self) -> Sequence[str]:
         """The nodes that pods of the job have left and do not run elsewhere yet, in the order of their names."""
-        return sorted({gone.node for gone in self.job.status.departed.values() if gone.node})[:MOST_LEFT]
+        left = {name for gone in self.job.status.departed.values() for name in (gone.node, *gone.earlier) if name}
+        return sorted(left)[:MOST_LEFT]
 
     @property
     def shared_address(self) -> bool:

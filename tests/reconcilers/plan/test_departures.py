@@ -144,7 +144,21 @@ def test_departure_goes_on_if_the_pod_leaves_again_before_it_runs() -> None:
     earlier = {"node": "n7", "since": "2026-01-02T03:01:00Z"}
     waiting = replace(WORKER, uid="new", phase="Pending")
     change = written(decide(single(departed={"digits-worker-0": earlier}), MASTER, waiting, OTHER, departures=CORDONED))
-    assert change["departed"] == {"digits-worker-0": {"node": "n2"}}
+    assert change["departed"] == {"digits-worker-0": {"node": "n2", "earlier": ["n7"]}}
+
+
+def test_pod_that_tolerates_everything_is_not_moved_between_leaving_nodes_for_ever() -> None:
+    doomed = {name: "has the taint karpenter.sh/disrupted" for name in ("n2", "n7", "n8")}
+    of, departed, avoids = single(), dict[str, Any](), ""
+    for count, node in enumerate(["n2", "n7", "n8", "n2"]):
+        found = decide(of, MASTER, OTHER, departures=doomed)
+        made = [each for action in found.actions if isinstance(action, CreatePods) for each in action.manifests]
+        avoids = made[0]["metadata"]["annotations"].get(labels.LEFT_NODES, "")
+        waiting = replace(WORKER, uid=f"new-{count}", phase="Pending", node=node, avoids=avoids)
+        change = written(decide(of, MASTER, waiting, OTHER, departures=doomed))
+        departed = change.get("departed", {})
+        of = single(departed={"digits-worker-0": {**DEPARTURE, **departed.get("digits-worker-0", {})}})
+    assert (avoids, departed) == ("n2,n7,n8", {})
 
 
 def test_pods_do_not_leave_once_another_has_succeeded_where_they_meet() -> None:
