@@ -58,9 +58,17 @@ def is_ordered(job: TorchJob, admission: Admission, member: PodMember) -> bool:
     may lack some of its ranks keeps those of its indexes."""
     if not admission.topology or member.lead == "" or (member.rank is None and not member.joins):
         return False
-    has_all_ranks = job.spec.is_elastic or job.spec.worker_range is None
+    has_all_ranks = job.spec.is_elastic or not _may_lack_ranks(job, admission)
     meets = job.spec.rendezvous and job.pod_name("Rendezvous", 0) == member.lead
     return has_all_ranks and not meets and (member.world_size > 1 or job.spec.is_elastic)
+
+
+def _may_lack_ranks(job: TorchJob, admission: Admission) -> bool:
+    """Return whether a job that is not elastic may run without some of its pods. It may have been granted no more than
+    its least number of workers, so its size does not tell."""
+    tasks = job.spec.torch_task_specs.items()
+    lacks = any(job.spec.members(name) < task.num_tasks for name, task in tasks if not task.auxiliary)
+    return admission.workers is not None or lacks
 
 
 def rank(

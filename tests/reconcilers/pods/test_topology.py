@@ -12,6 +12,7 @@ from reconcilers.pods.topology import PodLocation
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import ADMISSION, job, pod, status, task
 
+IN_PLACE = {"numMinReplicas": 1, "mode": "InPlaceRestart"}
 NODES = {"n1": {"rack": "r1"}, "n2": {"rack": "r2"}, "n3": {"rack": "r3"}}
 
 
@@ -81,12 +82,16 @@ def test_rank_that_cannot_be_is_given_anew(place: str) -> None:
 
 
 def test_some_jobs_keep_the_ranks_of_their_indexes() -> None:
-    admission = ADMISSION | {"topology": ["rack"], "workers": 2, "grown": 0}
-    tasks = {"Worker": task(2)}
-    first, second = pod("Worker", 0, "Pending", node="n2", shut_since=1.0), pod("Worker", 1, node="n1", shut_since=1.0)
-    for spec in ({"minMembers": {"Worker": 1}}, {"torchElasticPolicy": {"numMinReplicas": 1}}):
-        of = job(tasks, status("Running", admission=admission), **spec)  # type: ignore[arg-type]
-        assert ranks(of, first, second)["worker-1"] == 1
+    admission = ADMISSION | {"topology": ["rack"], "workers": 3, "grown": 0}
+    places = [
+        pod("Worker", index, "Pending", node=node, shut_since=1.0) for index, node in enumerate(("n2", "n1", "n2"))
+    ]
+    policy: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1}}
+    for spec in ({"minMembers": {"Worker": 1}}, {"minMembers": {"Worker": 3}}, policy):
+        of = job({"Worker": task(4)}, status("Running", admission=admission), **spec)
+        assert ranks(of, *places)["worker-1"] == 1, spec
+    static = job({"Worker": task(4)}, status("Running", admission=admission), **{"torchElasticPolicy": IN_PLACE})
+    assert ranks(static, *places)["worker-1"] == 2
 
 
 def test_world_is_bound_once_each_of_its_pods_is() -> None:
