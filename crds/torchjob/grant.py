@@ -13,7 +13,8 @@ from crds.torchjob.torchjob import TorchJob
 
 
 def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
-    """Return the job with the number of workers that an admission grants.
+    """Return the job with the number of workers that an admission grants. It needs no more of them to run than it
+    requests.
 
     Versions that wrote no number of growths did not imply a task Rendezvous. Their pods run without it.
     """
@@ -21,13 +22,15 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
     if WORKER not in before:
         return job
     is_earlier = admission.grown is None and job.spec.has_implied_rendezvous
-    tasks = _without_store(before) if is_earlier else before
+    tasks, members = _without_store(before) if is_earlier else before, job.spec.min_members
     worker = tasks[WORKER]
+    if admission.workers is not None and admission.workers > worker.num_tasks == job.spec.members(WORKER):
+        members = {**members, WORKER: worker.num_tasks}
     if admission.workers is not None and admission.workers != worker.num_tasks:
         tasks = {**tasks, WORKER: worker.model_copy(update={"num_tasks": admission.workers})}
     if tasks is before:
         return job
-    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs=tasks)})
+    return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs=tasks, min_members=members)})
 
 
 def _without_store(tasks: Mapping[str, TaskSpec]) -> dict[str, TaskSpec]:

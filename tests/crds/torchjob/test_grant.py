@@ -1,5 +1,7 @@
 """A job as it was granted, and the text of the indexes of its workers."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,13 @@ def test_granted_job_is_the_job_that_requests_the_granted_workers(workers: int) 
     assert (found.spec.tasks, found.spec.charge) == (expected.spec.tasks, expected.charge)
     assert found.charge == ELASTIC.charge_of(workers)
     assert (found.spec.members("Worker"), found.spec.stages, found.spec.digest) == (2, seen[1], seen[3])
+
+
+@pytest.mark.parametrize(("least", "needed"), [({}, 6), ({"minMembers": {"Worker": 3}}, 3)])
+def test_job_needs_no_more_workers_to_run_than_it_requests(least: dict[str, Any], needed: int) -> None:
+    wanted = torchjob.parse(job(torchTaskSpecs={"Worker": task(numTasks=6)}, torchElasticPolicy={}, **least))
+    found = grant.as_granted(wanted, admission(8)).spec
+    assert (found.members("Worker"), found.gang_members("Worker"), found.worker_count) == (needed, needed, 8)
 
 
 def test_job_that_was_granted_all_is_unchanged() -> None:

@@ -33,9 +33,10 @@ def wait(job: Resizing) -> None:
     job.lower()
 
 
-def elastic(wish: int, least: int = 1, step: int = 1) -> Resizing:
+def elastic(wish: int, least: int | None = 1, step: int = 1, **spec: Any) -> Resizing:
     policy = {**POLICY, "numMinReplicas": least, "replicaStep": step}
-    return resizing(wish, torchElasticPolicy=policy)
+    known = {name: value for name, value in policy.items() if value is not None}
+    return resizing(wish, torchElasticPolicy=known, **spec)
 
 
 def test_job_goes_on_smaller_and_asks_for_the_rest_again() -> None:
@@ -108,8 +109,9 @@ def test_job_that_is_not_elastic_waits_for_its_pods() -> None:
     assert (grant_of(job)[0], scaling(job)) == (3, None)
 
 
-def test_idle_growth_without_a_node_is_given_up_for_good() -> None:
-    job = elastic(2)
+@pytest.mark.parametrize("least", [1, None])
+def test_idle_growth_without_a_node_is_given_up_for_good(least: int | None) -> None:
+    job = elastic(2, least)
     job.grow_idle(4)
     for _ in range(3):
         job.work()
