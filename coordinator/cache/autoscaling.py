@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coordinator.cache import pod_grace
+from crds.torchjob.memory_growth import MEMORY
 from crds.torchjob.status import Scaling, Target
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 
 Change = Literal["", "Resizing", "Restarting"]
 """What is under way: nothing, a change of the number of workers, or a restart of pods."""
+Obstacle = Literal["", "Ending", "PodsMissing"]
+"""Nothing; a worker has succeeded; or pods find no node, or no room for more memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class Autoscaling:
     change: Change = ""
     leaving: int = 0
     """The granted workers that are on their way out."""
+    obstacle: Obstacle = ""
+    """What keeps the job from growing, as its status says."""
     restarts_at: float = 0.0
     """The end of a pause before a restart, in seconds since 1970; 0: there is none."""
     restarts: int = 0
@@ -75,6 +80,7 @@ def of(job: TorchJob) -> Autoscaling | None:
         growth_seconds=float(status.resized.seconds) if status.resized is not None else 0.0,
         change=_change(job, leaving),
         leaving=leaving,
+        obstacle=_obstacle(job),
         restarts_at=status.restart_not_before.timestamp() if status.restart_not_before is not None else 0.0,
         restarts=status.restart_count + status.disruptions,
         exit_seconds=float(job.spec.scheduling_policy.checkpoint_seconds + pod_grace.longest(job)),
@@ -86,6 +92,22 @@ def _leaving(scaling: Scaling | None, granted: int) -> int:
     if scaling is None:
         return 0
     return max(len(scaling.victims), granted - scaling.to, 0)
+
+
+def _obstacle(job: TorchJob) -> Obstacle:
+    counts = job.status.task_statuses.get(WORKER)
+    if counts is not None and counts.succeeded:
+        return "Ending"
+    return "PodsMissing" if job.status.departed or _waits_for_memory(job) else ""
+
+
+def _waits_for_memory(job: TorchJob) -> bool:
+    """Return whether the memory of a job's pods has grown beyond what it is charged for."""
+    admission = job.status.admission
+    if admission is None or not job.grown_memory:
+        return False
+    needed = job.charge_of(admission.workers or job.spec.worker_count)
+    return needed.get(MEMORY, 0) > admission.charge.get(MEMORY, 0)
 
 
 def _change(job: TorchJob, leaving: int) -> Change:

@@ -18,6 +18,8 @@ giving back.
     QueueHeld       its queue is on hold
     NotAllowed      its queue does not exist any more, or is not for its namespace
     GainTooSmall    the last workers that were added have made the others slower
+    Ending          a worker has succeeded, after which none is added
+    PodsMissing     pods that left their nodes do not run elsewhere yet, or pods wait for room for more memory
 """
 
 import re
@@ -25,7 +27,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coordinator.cache.autoscaling import Autoscaling
+from coordinator.cache.autoscaling import Autoscaling, Obstacle
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.worker_counts import WorkerCounts
@@ -39,6 +41,11 @@ from queues.values import Reservation
 
 SLOW_GROWTHS = 5
 """A job grows only where room was idle for this many times as long as its last growth took."""
+_OBSTACLES: Mapping[Obstacle, str] = {
+    "": "",
+    "Ending": "a worker of it has succeeded",
+    "PodsMissing": "pods of it find no node, or no room for more memory",
+}
 _NAMES = re.compile(r"([a-z0-9.-]+)/([a-z0-9.-]+)")
 
 
@@ -139,7 +146,8 @@ def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, st
         return "NotAllowed", f"queue {queue} does not exist, or is not for namespace {key.namespace}"
     if key in circumstances.slower:
         return "GainTooSmall", "the last workers that were added made the others slower"
-    return "", ""
+    obstacle = job.workers.autoscaling.obstacle if job.workers is not None and job.workers.autoscaling else ""
+    return obstacle, _OBSTACLES[obstacle]
 
 
 def leaving(job: JobView) -> int:

@@ -12,6 +12,7 @@ from tests.support.coordinator import desk
 ADMITTED = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"cpu": 2000, "pods": 2, "jobs": 1}, "workers": 2}
 SCALING = {"from": 2, "to": 4, "since": "2026-01-01T00:01:40Z"}
 SINCE = 1767225700.0
+GIB = 2**30
 
 
 TARGET = {"workers": 6, "reason": "Idle", "message": "", "since": "2026-01-01T00:01:40Z", "wish": 4}
@@ -121,6 +122,18 @@ AUTO = elastic(numMinReplicas=2, numMaxReplicas=8, autoscale="Idle", resizeEvery
         pytest.param({"admission": ADMITTED, "scaling": SCALING}, AUTO, {}, id="more workers only wait"),
         pytest.param({"admission": ADMITTED, "replacing": ["u7"]}, AUTO, {"change": "Restarting"}, id="restarting"),
         pytest.param(
+            {"admission": ADMITTED, "departed": {"train-worker-1": {"node": "n2", "since": SCALING["since"]}}},
+            AUTO,
+            {"obstacle": "PodsMissing"},
+            id="without a node",
+        ),
+        pytest.param(
+            {"admission": ADMITTED, "taskStatuses": {"Worker": {"active": 1, "succeeded": 1}}},
+            AUTO,
+            {"obstacle": "Ending"},
+            id="a worker has succeeded",
+        ),
+        pytest.param(
             {"resized": {"at": "2026-01-01T00:01:40Z", "seconds": 12}},
             AUTO,
             {"resized_at": SINCE, "growth_seconds": 12.0},
@@ -148,6 +161,18 @@ def test_a_target_that_is_not_in_force_is_kept_as_void(workers: int, target: dic
     assert found is not None
     assert found.target is not None
     assert (found.void, found.in_force is None) == (void, void)
+
+
+@pytest.mark.parametrize(("charged", "obstacle"), [(2 * GIB, "PodsMissing"), (3 * GIB, "")])
+def test_a_job_that_waits_for_memory_does_not_grow(charged: int, obstacle: str) -> None:
+    template = desk.task(4)["template"]
+    container = {**template["spec"]["containers"][0], "resources": {"requests": {"memory": "1Gi"}}}
+    worker = {**desk.task(4), "template": {"spec": {"containers": [container]}}, "memoryGrowth": {"max": "4Gi"}}
+    status = {"admission": {**ADMITTED, "charge": {"memory": charged}}, "memory": {"Worker": 3 * GIB // 2}}
+    found = counts(status, **AUTO, tasks={"Worker": worker})
+    assert found is not None
+    assert found.autoscaling is not None
+    assert found.autoscaling.obstacle == obstacle
 
 
 def test_a_job_whose_workers_are_critical_takes_no_part() -> None:

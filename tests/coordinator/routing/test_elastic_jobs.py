@@ -111,6 +111,7 @@ def test_a_job_that_is_busy_is_not_changed(view: JobView, changes: dict[str, Any
         (elastic(), RoutingRules(queues={"a": TenantQueueSpec(stop_policy="Hold")}), "QueueHeld"),
         (elastic(), RoutingRules(queues={"a": TenantQueueSpec(namespaces=("others",))}), "NotAllowed"),
         (elastic(), RoutingRules(implicit=False), "NotAllowed"),
+        (elastic(obstacle="PodsMissing"), RoutingRules(), "PodsMissing"),
     ],
 )
 def test_what_keeps_a_job_from_growing_does_not_keep_it_from_giving_back(
