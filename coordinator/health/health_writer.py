@@ -77,7 +77,8 @@ class HealthWriter:
         self._last, self._watched = None, {}
 
     def look(self) -> int:
-        """Look at the reports of all watched jobs once; return how many statuses were written."""
+        """Look at the reports of all watched jobs once; return how many statuses were written. A job that causes an
+        error is skipped."""
         jobs = {job.key: job for job in self._jobs()}
         found = self._read(list(jobs)) if jobs and self.is_open() else None
         if found is None:
@@ -85,8 +86,19 @@ class HealthWriter:
             return 0
         look, reports = found
         continues, self._last = look.continues(self._last), look
-        self._watched = {key: self._watch(job, reports.get(key), look.at, continues) for key, job in jobs.items()}
-        return self._write_all(jobs, look.at)
+        known, self._watched = self._watched, {}
+        written, may_write = 0, True
+        for key, job in jobs.items():
+            try:
+                watch = self._watch(job, known.get(key), reports.get(key), look.at, continues)
+                changes = self._judge(job, watch, look.at)
+            except Exception as error:
+                self.watches.skip(key, error)
+                continue
+            if changes and may_write and written < MOST_WRITES:
+                may_write = self._write(job, changes)
+                written += may_write
+        return written
 
     def _jobs(self) -> Iterator[JobView]:
         """Yield the jobs that may make steps now."""
@@ -104,26 +116,21 @@ class HealthWriter:
             log.debug("health: %s", error)
             return None
 
-    def _watch(self, job: JobView, reports: JobReports | None, now: float, continues: bool) -> StepWatch:
+    def _watch(
+        self, job: JobView, before: StepWatch | None, reports: JobReports | None, now: float, continues: bool
+    ) -> StepWatch:
         assert job.health is not None
-        health, before = job.health, self._watched.get(job.key)
+        health = job.health
         running = [pod.name for pod in self.watches.job_pods(job.key) if pod.running and pod.attempt == job.attempt]
         told = reports.pods if reports is not None else {}
         return step_watch.look(before, health.run, running, told, health.reported, now, continues=continues)
 
-    def _write_all(self, jobs: dict[JobKey, JobView], now: float) -> int:
-        """Judge all jobs, and write the statuses that differ; return how many were written."""
-        written, may_write = 0, True
-        for key, job in jobs.items():
-            assert job.health is not None
-            watch = self._watched[key]
-            verdict = hang_verdict.judge(watch, job.health.rules, now)
-            changes = self._changes(job.health, watch, verdict)
-            self._watched[key] = replace(watch, hung=verdict is not None)
-            if changes and may_write and written < MOST_WRITES:
-                may_write = self._write(job, changes)
-                written += may_write
-        return written
+    def _judge(self, job: JobView, watch: StepWatch, now: float) -> dict[str, Any]:
+        """Judge a job, and return the fields of its status that do not say what was found."""
+        assert job.health is not None
+        verdict = hang_verdict.judge(watch, job.health.rules, now)
+        self._watched[job.key] = replace(watch, hung=verdict is not None)
+        return self._changes(job.health, watch, verdict)
 
     def _changes(self, health: JobHealth, watch: StepWatch, verdict: HangVerdict | None) -> dict[str, Any]:
         """Return the fields of the status that do not say what was found."""

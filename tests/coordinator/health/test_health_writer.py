@@ -1,5 +1,6 @@
 """The looks of a leader at the reports of its jobs, and what it and a worker write, on an embedded API server."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from coordinator.health.health_writer import LOOK_SECONDS, HealthWriter
 from coordinator.health.step_watch import LONGEST_BREAK
 from coordinator.reports.values import ArrivedReport, Report
 from crds.api_resources import EVENTS
+from crds.keys import JobKey
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from queues.errors import StoreUnreachable
@@ -177,6 +179,26 @@ def test_write_that_fails_is_tried_again_at_the_next_look(
         patched.setattr(training.leader, "cluster", type("Refusing", (), {"patch": staticmethod(fail)})())
         assert training.look(60).status.hang is None
     assert training.look(5).status.hang is not None
+
+
+def test_a_job_that_causes_an_error_stops_no_other(
+    training: Training, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = training.desk.watches.job(training.key)
+    assert view is not None
+    other = replace(view, key=JobKey(view.key.namespace, "other", "u2"))
+    pods_of = training.desk.watches.job_pods
+
+    def fail(key: JobKey) -> Any:
+        if key == other.key:
+            raise ValueError("odd")
+        return pods_of(key)
+
+    watched = HealthWriter._jobs
+    monkeypatch.setattr(training.desk.watches, "job_pods", fail)
+    monkeypatch.setattr(HealthWriter, "_jobs", lambda self: iter([other, *watched(self)]))
+    assert training.look(60).status.hang is not None
+    assert "/other is skipped after an unforeseen error: ValueError: odd" in caplog.text
 
 
 def test_job_whose_health_is_not_watched_costs_no_reading(desk: Desk, namespace: str, clock: Clock) -> None:
