@@ -181,6 +181,8 @@ class NodeView:
     allocatable: Amounts
     embedded: bool = False
     """Whether the node belongs to an embedded cluster, which never has a second node."""
+    leaving: bool = False
+    """Whether a taint says that the node is about to go away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +346,7 @@ def _cached_demand(text: bytes) -> Amounts:
 def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeView:
     """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
     status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
+    leaving = any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ())
     return NodeView(
         name=manifest["metadata"]["name"],
         ready=any(
@@ -351,14 +354,17 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
             for condition in status.get("conditions") or []
         )
         and not spec.get("unschedulable", False)
-        and not any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ()),
+        and not leaving,
         allocatable=demand.read_resources(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
+        leaving=leaving,
     )
 
 
 def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
-    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these."""
-    if before is None or not before.ready or (after is not None and after.ready):
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these. A node that
+    was closed before is about to go away once it has a taint that says so."""
+    is_leaving = before is not None and after is not None and after.leaving and not before.leaving
+    if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
         return frozenset()
     return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name)

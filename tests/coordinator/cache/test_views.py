@@ -12,7 +12,7 @@ from coordinator.routing import route
 from crds.keys import JobKey
 from crds.torchjob import cached_parser, demand
 from tests.crds.schema.test_agreement import spoilt
-from tests.support.coordinator import desk
+from tests.support.coordinator import builders, desk
 
 
 def stored(template: Any, status: Any = None) -> dict[str, Any]:
@@ -149,3 +149,29 @@ def test_a_queue_with_a_limit_without_effect_stays_open(caplog: pytest.LogCaptur
     assert caplog.records == []
     assert [each.field for each in queue.ineffective(stored)] == ["spec.quota", "spec.quota.nvidia.com/gpu"]
     assert queue.ineffective({"metadata": {"name": "a"}, "spec": {"weight": 3}}) == ()
+
+
+SPOT = {"key": "example.org/spot"}
+CLOSED = {"unschedulable": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "loses"),
+    [
+        pytest.param({}, CLOSED, True, id="closed"),
+        pytest.param({}, {"taints": [SPOT]}, True, id="about to go away"),
+        pytest.param(CLOSED, {**CLOSED, "taints": [SPOT]}, True, id="about to go away, and closed before"),
+        pytest.param({"taints": [SPOT]}, {**CLOSED, "taints": [SPOT]}, False, id="closed as well"),
+        pytest.param(CLOSED, {}, False, id="opened"),
+    ],
+)
+def test_jobs_on_a_node_are_marked_when_their_pods_may_have_to_leave_it(
+    before: dict[str, Any], after: dict[str, Any], loses: bool
+) -> None:
+    def node(spec: dict[str, Any]) -> views.NodeView:
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        return views.node_view({"metadata": {"name": "n1"}, "spec": spec, "status": status}, {SPOT["key"]})
+
+    pods = [builders.pod(node="n1"), builders.pod(node="n2", job=JobKey("team", "other", "u2"))]
+    found = views.losing_jobs(node(before), node(after), pods)
+    assert found == ({builders.KEY} if loses else frozenset())
