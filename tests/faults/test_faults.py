@@ -19,7 +19,7 @@ from tests.faults.world import PlaceMaker
 from tests.support import redis_server
 
 SEED = 3
-STRIDE = 199
+STRIDE = 397
 """The distance between the selected schedules, a prime, so that every fault is tried at some calls."""
 
 
@@ -53,7 +53,7 @@ def test_scenarios_with_several_faults_in_shuffled_order_reach_their_end(part: i
 def test_scenarios_with_faults_reach_their_end_with_the_redis_scripts() -> None:
     backend: Backend = "redis" if redis_server.find_program() else "fakeredis"
     with backends.places(backend) as place:
-        some = [islice(hunt.one_each(name, backend=backend), 7, None, 997) for name in sorted(SCENARIOS)]
+        some = [islice(hunt.one_each(name, backend=backend), 7, None, 1999) for name in sorted(SCENARIOS)]
         _check([schedule for each in some for schedule in each], place)
         _check(hunt.shuffled(8, SEED, backend=backend), place)
 
