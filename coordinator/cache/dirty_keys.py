@@ -7,13 +7,15 @@ are routed again although nothing changed do not delay keys that have changed.
 
 import threading
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, takewhile
 
 from crds.keys import JobKey
 
 PODS_SECONDS = 0.2
 """How long a key rests after a change of its pods has made it due. Further changes of its pods wait until the rest is
 over."""
+REPEAT_SECONDS = 2.0
+"""When a key is marked once more, because the cache of a worker may have been further behind than a rest."""
 SHARE = 4
 """One in this many keys of a step may be a key that is routed again although nothing changed."""
 
@@ -30,6 +32,8 @@ class DirtyKeys:
         self._later: dict[JobKey, int] = {}
         self._resting: dict[JobKey, float] = {}
         """The time at which the rest of each key ends, earliest first, since all keys rest equally long."""
+        self._repeats: dict[JobKey, float] = {}
+        """The keys that are to be marked once more, and when; earliest first, since all wait equally long."""
 
     def add(self, keys: Iterable[JobKey], version: int) -> None:
         """Mark keys to be routed at once.
@@ -56,13 +60,26 @@ class DirtyKeys:
             self._add(key, version)
             return True
 
-    def add_soon(self, key: JobKey) -> None:
-        """Mark a key to be routed after a rest, because the cache of a worker has to see the change first."""
+    def add_soon(self, key: JobKey, *, repeat: bool = False) -> None:
+        """Mark a key to be routed after a rest, because the cache of a worker has to see the change first. With
+        `repeat`, `take_repeats` returns it later."""
         with self._lock:
+            if repeat:
+                self._repeats.pop(key, None)
+                self._repeats[key] = self._clock() + REPEAT_SECONDS
             if key not in self._due:
                 self._later.setdefault(key, 0)
                 if key not in self._resting:
                     self._rest(key, self._clock())
+
+    def take_repeats(self) -> list[JobKey]:
+        """Remove and return the keys that are to be marked once more now."""
+        with self._lock:
+            now = self._clock()
+            due = list(takewhile(lambda key: self._repeats[key] <= now, self._repeats))
+            for key in due:
+                del self._repeats[key]
+            return due
 
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
         """Remove and return up to `limit` keys that are due, oldest first, each with the newest known resourceVersion
@@ -82,7 +99,7 @@ class DirtyKeys:
         """Return the number of all entries that are kept."""
         with self._lock:
             self._wake(self._clock())
-            return len(self._due) + len(self._again) + len(self._later) + len(self._resting)
+            return len(self._due) + len(self._again) + len(self._later) + len(self._resting) + len(self._repeats)
 
     def _add(self, key: JobKey, version: int) -> None:
         self._again.pop(key, None)

@@ -182,6 +182,8 @@ class Watches:
 
     def take(self, limit: int) -> list[DirtyKey]:
         """Remove and return up to `limit` keys to route, oldest first."""
+        for key in self._dirty_keys.take_repeats():
+            self._mark_soon(key)
         return [DirtyKey(key, version, self._is_only_changed(key)) for key, version in self._dirty_keys.take(limit)]
 
     def _is_only_changed(self, key: JobKey) -> bool:
@@ -251,16 +253,16 @@ class Watches:
         if before != after and view is not None and view.job is not None:
             self._mark_soon(view.job)
 
-    def _mark_soon(self, key: JobKey) -> None:
+    def _mark_soon(self, key: JobKey, *, repeat: bool = False) -> None:
         """Route a job once the worker may know why: it has a cache of its own, and nobody knows how far that is."""
         self._forced.add(key)
-        self._dirty_keys.add_soon(key)
+        self._dirty_keys.add_soon(key, repeat=repeat)
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
             self.touch_settings()
             for key in views.losing_jobs(before, after, self.pods.values()):
-                self._mark_soon(key)
+                self._mark_soon(key, repeat=True)
 
 
 def _job_uid(pod: PodView) -> str | None:

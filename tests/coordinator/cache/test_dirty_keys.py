@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.cache.dirty_keys import PODS_SECONDS, DirtyKeys
+from coordinator.cache.dirty_keys import PODS_SECONDS, REPEAT_SECONDS, DirtyKeys
 from coordinator.cache.watches import Watches
 from crds import labels
 from crds.keys import JobKey
@@ -72,6 +72,17 @@ def test_add_soon_delays_a_key_by_one_rest() -> None:
     assert marks.take(9) == [(TWO, 0)]
     clock.step(2 * PODS_SECONDS)
     assert len(marks) == 0
+
+
+def test_a_key_is_marked_once_more_where_a_worker_may_be_behind() -> None:
+    clock = Clock()
+    marks = DirtyKeys(clock)
+    marks.add_soon(ONE, repeat=True)
+    clock.step(PODS_SECONDS)
+    assert (marks.take(9), marks.take_repeats()) == ([(ONE, 0)], [])
+    clock.step(REPEAT_SECONDS)
+    assert (marks.take_repeats(), marks.take_repeats()) == ([ONE], [])
+    assert (marks.take(9), len(marks)) == ([], 0)
 
 
 def test_a_thousand_changes_in_a_second_are_taken_a_few_times() -> None:
