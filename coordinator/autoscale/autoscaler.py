@@ -111,7 +111,6 @@ class Autoscaler:
             idle_seconds=self.settings.idle_seconds,
             held=self.store.reservations(doubtful) if doubtful else {},
             requested=self.watches.requests.is_under_way,
-            find=self.watches.jobs.get,
             refused=self.memory.refused,
             late=self.memory.late,
             slower=self.memory.gains.small,

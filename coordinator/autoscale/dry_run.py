@@ -36,7 +36,6 @@ def describe(
         now=now,
         idle_seconds=settings.idle_seconds,
         requested=watches.requests.is_under_way,
-        find=watches.jobs.get,
         refused=memory.refused,
         late=memory.late,
         slower=memory.gains.small,

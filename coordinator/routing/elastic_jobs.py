@@ -22,7 +22,6 @@ giving back.
     PodsMissing     pods that left their nodes do not run elsewhere yet, or pods wait for room for more memory
 """
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,7 +45,6 @@ _OBSTACLES: Mapping[Obstacle, str] = {
     "Ending": "a worker of it has succeeded",
     "PodsMissing": "pods of it find no node, or no room for more memory",
 }
-_NAMES = re.compile(r"([a-z0-9.-]+)/([a-z0-9.-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +58,6 @@ class Circumstances:
     """The reservations of the jobs for which the store may hold something else than their status says."""
     requested: Callable[[JobKey], bool] = lambda _: False
     """Returns whether a request of its owner concerns a job."""
-    find: Callable[[str, str], JobView | None] = lambda *_: None
-    """Returns the job of a namespace and name."""
     refused: Mapping[JobKey, float] = field(default_factory=dict)
     """The jobs whose last change no worker process has carried out, and until when they are left alone."""
     slower: Collection[JobKey] = ()
@@ -121,7 +117,7 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
         resting_until=float("inf") if obstacle else scaling.resized_at + scaling.every,
         idle_seconds=max(circumstances.idle_seconds, SLOW_GROWTHS * scaling.growth_seconds),
         leaving=leaving,
-        leaving_for=_named_job(scaling, circumstances) if leaving else None,
+        leaving_for=_recipient(scaling) if leaving else None,
     )
 
 
@@ -179,13 +175,12 @@ def _leaving(found: _Elastic) -> int:
     return unfreed + leaving(found.job)
 
 
-def _named_job(scaling: Autoscaling, circumstances: Circumstances) -> JobKey | None:
-    """Return the job that the message of a target names: that for which room is given back."""
-    for namespace, name in _NAMES.findall(scaling.target.message if scaling.target is not None else ""):
-        named = circumstances.find(namespace, name.rstrip("."))
-        if named is not None:
-            return named.key
-    return None
+def _recipient(scaling: Autoscaling) -> JobKey | None:
+    """Return the waiting job for which a job gives back; None if its target names none."""
+    try:
+        return JobKey.parse(scaling.target.recipient) if scaling.target is not None else None
+    except ValueError:
+        return None
 
 
 def _most(found: _Elastic, rules: RoutingRules) -> int:

@@ -115,7 +115,12 @@ def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:
 
 def _target(job: JobView, resize: Resize, now: float) -> Target:
     return Target(
-        workers=resize.workers, reason=resize.reason, message=resize.message, since=_moment(now), wish=_wanted(job)
+        workers=resize.workers,
+        reason=resize.reason,
+        message=resize.message,
+        recipient=str(resize.for_key or ""),
+        since=_moment(now),
+        wish=_wanted(job),
     )
 
 

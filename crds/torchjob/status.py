@@ -164,6 +164,8 @@ class Target(LenientModel):
     that were added have made the others slower."""
     message: Text = ""
     """The reason as a sentence; for GiveBack it names the job that the room is for."""
+    recipient: Annotated[str, Field(max_length=400)] = ""
+    """The waiting job that the room is for, as namespace/name/uid; empty unless the reason is GiveBack."""
     since: Time
     """The time of the decision."""
     wish: Tally = 0
@@ -325,7 +327,8 @@ class TorchJobStatus(LenientModel):
     def run(self) -> str:
         """The run of the job: a digest of everything after which its training processes start again. While workers
         join or leave, it is another one than before and after."""
-        size = (self.admission.workers, self.admission.grown) if self.admission is not None else ()
+        resized = self.resized.at if self.resized is not None else None
+        size = (self.admission.workers, resized) if self.admission is not None else ()
         restarts = (self.restart_generation, self.restart_count, self.disruptions, self.training_restarts)
         parts = (self.attempt, *restarts, self.restart_request, *size, self.is_changing_size, *sorted(self.departed))
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

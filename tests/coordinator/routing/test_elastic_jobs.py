@@ -48,8 +48,8 @@ def held(**changes: Any) -> dict[JobKey, Reservation]:
     return {KEY: Reservation(key=KEY, queue="a", epoch=3, **{**fields, **changes})}
 
 
-def give_back(workers: int, message: str = "") -> Target:
-    return Target(workers=workers, reason="GiveBack", message=message, since=datetime.fromtimestamp(NOW, UTC))
+def give_back(workers: int, recipient: str = "") -> Target:
+    return Target(workers=workers, reason="GiveBack", recipient=recipient, since=datetime.fromtimestamp(NOW, UTC))
 
 
 def test_a_job_goes_into_a_plan_with_its_bounds_and_its_rest() -> None:
@@ -138,11 +138,9 @@ def test_workers_on_their_way_out_count_until_their_room_is_free(
     assert (result.workers, result.leaving) == (size, leaving)
 
 
-def test_the_message_of_a_target_names_the_job_for_which_workers_leave() -> None:
-    heads = {("other", "big"): job(key=HEAD)}
-    view = elastic(target=give_back(3, "given back to other/big of queue b."))
-    assert found(view, find=lambda *name: heads.get(name)).leaving_for == HEAD
-    assert found(view).leaving_for is None
+@pytest.mark.parametrize(("recipient", "key"), [(str(HEAD), HEAD), ("", None), ("other/big", None)])
+def test_a_target_says_for_which_job_workers_leave(recipient: str, key: JobKey | None) -> None:
+    assert found(elastic(target=give_back(3, recipient))).leaving_for == key
 
 
 def test_no_pods_are_added_that_a_resource_quota_refuses() -> None:

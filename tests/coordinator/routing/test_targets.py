@@ -9,7 +9,7 @@ from coordinator.routing import targets
 from coordinator.routing.targets import CARRY_OUT_SECONDS, Decision
 from crds.torchjob.status import Target
 from queues.resizing.values import Reason, Resize
-from tests.coordinator.routing.test_elastic_jobs import elastic
+from tests.coordinator.routing.test_elastic_jobs import HEAD, elastic
 from tests.support.coordinator.builders import KEY
 
 NOW = 1000.0
@@ -97,6 +97,13 @@ def test_a_target_stays_while_a_waiting_job_needs_it() -> None:
 )
 def test_some_targets_are_left_to_a_worker(view: Any) -> None:
     assert targets.decide(view, None, (), NOW) == Decision()
+
+
+def test_a_target_to_give_back_names_the_waiting_job() -> None:
+    planned = resize(2, "GiveBack")._replace(for_key=HEAD)
+    written = targets.decide(elastic(4), planned, (), NOW).target
+    assert written is not None
+    assert written.recipient == str(HEAD)
 
 
 def test_a_job_that_waits_again_has_no_target() -> None:

@@ -196,5 +196,7 @@ def test_hang_is_void_while_workers_join_or_leave() -> None:
         changed = job(status=before.manifest() | {"admission": admission, "scaling": fields})
         calm = job(status=before.manifest() | {"admission": admission})
         assert changed.status.run != calm.status.run
+    paid = job(status=calm.status.manifest() | {"admission": {**admission, "grown": 1}})
+    assert paid.status.run == calm.status.run
     waiting = job(status=calm.status.manifest() | {"scaling": {"from": 2, "to": 4, "since": NOW}})
     assert waiting.status.run == calm.status.run
