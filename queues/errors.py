@@ -5,7 +5,8 @@ One rule: no error of the Redis library leaves this package.
     QueueError
     ├── BadAddress         the Redis URL cannot be used; the message says why
     ├── StoreUnreachable   Redis does not answer; the message names the URL without its secrets
-    │   └── CredentialsRefused  Redis answers, but does not know this user or does not allow it the command
+    │   ├── CredentialsRefused  Redis answers, but does not know this user or does not allow it the command
+    │   └── NotWritable    Redis answers, but takes no writes now; the message says why, and what an admin can do
     ├── Unreadable         Redis holds data that no torchq wrote; the message names `torchq doctor`
     ├── StoreLost          Redis answers but has no epoch: the content is lost, and only a rebuild helps
     └── StaleEpoch         another process rebuilt under a higher epoch: this process leads no longer
@@ -31,6 +32,10 @@ class StoreUnreachable(QueueError):
 
 class CredentialsRefused(StoreUnreachable):
     """Redis does not know this user, or does not allow it the command."""
+
+
+class NotWritable(StoreUnreachable):
+    """Redis takes no writes: it is a replica, full, a part of a Redis Cluster, or protects itself from a loss."""
 
 
 class Unreadable(QueueError):

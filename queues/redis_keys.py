@@ -9,6 +9,7 @@ Queues (written by the coordinator's scripts only):
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port,
                                           size, grown, idle}
+    torchq:probe                 string  written to see whether the server takes writes (queues/lua/store/probe.lua)
     (the other keys of the queues: see queues/lua/lib/store.lua)
 Work (shared by coordinator and workers):
     torchq:work:*                see queues/lua/lib/mark.lua
@@ -22,6 +23,7 @@ LAYOUT = f"{PREFIX}layout"
 LAYOUT_NUMBER = b"9"
 """The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
+PROBE = f"{PREFIX}probe"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
 RULES = f"{PREFIX}rules"
@@ -77,7 +79,7 @@ PRESERVED = frozenset(
 """The keys that outlive a rebuild: settings, accounts, counters, registrations."""
 
 _KEYS = PRESERVED | {
-    *(EPOCH, LAYOUT, REBUILDING, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
+    *(EPOCH, LAYOUT, REBUILDING, PROBE, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     *(RECORDS, READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
 }

@@ -118,9 +118,14 @@ class QueueReader(Protocol):
 class QueueWriter(Protocol):
     """The writing side of a queue store.
 
-    Every method may raise `queues.errors.QueueError`. While the store has no epoch, every method but `prepare`,
-    `rebuild` and `forget` raises StoreLost.
+    Every method but `problem` may raise `queues.errors.QueueError`. While the store has no epoch, every method but
+    `problem`, `prepare`, `rebuild` and `forget` raises StoreLost.
     """
+
+    def problem(self) -> str:
+        """Return why a leader must not use this store now, as a sentence for an admin; empty if it may.
+
+        The server does not answer, takes no writes, or could lose a part of what is written to it."""
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """Begin a rebuild that cannot finish yet, and put the entries that wait already.

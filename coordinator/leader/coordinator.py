@@ -215,17 +215,17 @@ class Coordinator:
         return epoch
 
     def _store_problem(self) -> str:
-        """Return why the store cannot be reached; empty if it can.
+        """Return why the store cannot be used; empty if it can.
 
         A leader without a store would keep out a coordinator that has one.
         """
         probe = self.probe or self.store
         try:
-            probe.epoch()
+            problem = probe.problem()
             self._incarnation = probe.incarnation()
         except queue_errors.QueueError as error:
             return str(error)
-        return ""
+        return problem
 
     def _report(self, failing: str) -> None:
         """Log a problem once, and its end once."""

@@ -17,6 +17,7 @@ from redis.retry import Retry
 from kube import handshakes
 from queues import errors
 from queues.chunks import chunks
+from queues.redis import server_checks
 from queues.redis import url as redis_url
 from queues.redis.url import redact
 
@@ -107,11 +108,17 @@ def address(connection: Connection) -> str:
 
 def incarnation(connection: Connection) -> str:
     """Return the id that the server chose at its start; empty if it has none or the user may not read it."""
+    return str(facts(connection, "server").get("run_id", ""))
+
+
+def facts(connection: Connection, section: str | None = None) -> dict[str, Any]:
+    """Return what the server says about itself (INFO), in one section or in all usual ones; empty if the user may not
+    read it."""
     with translate_errors(connection):
         try:
-            return str(dict(connection.info("server")).get("run_id", ""))
+            return dict(connection.info(section))
         except ResponseError:
-            return ""
+            return {}
 
 
 @contextlib.contextmanager
@@ -300,6 +307,8 @@ def _translate(error: RedisError, server: str) -> errors.QueueError:
         return errors.CredentialsRefused(
             f"Redis at {server} refuses these credentials (check the Redis URL): {message}"
         )
+    if refused_write := server_checks.refused_write(error.status_code or message.partition(" ")[0], message):
+        return errors.NotWritable(f"Redis at {server} {refused_write}")
     if isinstance(error, ResponseError) and any(part in message for part in _WRONG_CONTENT):
         return _unreadable_error(server, message)
     if isinstance(error, ResponseError):

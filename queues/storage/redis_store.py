@@ -16,7 +16,7 @@ from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.chunks import chunks
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import StoreInspection
-from queues.redis import codec
+from queues.redis import codec, fitness
 from queues.redis.connection import Connection, ScriptPipeline, incarnation, read_atomically, translate_parse_errors
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
@@ -97,6 +97,10 @@ class RedisStore:
     def incarnation(self) -> str:
         """See QueueStore."""
         return incarnation(self._connection)
+
+    def problem(self) -> str:
+        """See QueueStore."""
+        return fitness.problem(self._connection)
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore."""

@@ -41,6 +41,8 @@ class Content:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     incarnation: str = "first"
+    problem: str = ""
+    """Why a leader must not use the store."""
     epoch: int = 0
     revision: int = 0
     version: int = 0

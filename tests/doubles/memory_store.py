@@ -62,6 +62,10 @@ class MemoryStore:
         """See QueueStore."""
         return self._content.incarnation
 
+    def problem(self) -> str:
+        """See QueueStore."""
+        return self._content.problem
+
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore. In memory there is nothing to prepare but an empty store."""
         list(entries)

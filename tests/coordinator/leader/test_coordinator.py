@@ -174,6 +174,20 @@ def test_a_leader_without_redis_yields_to_a_coordinator_that_reaches_it(
             assert not second.leadership.leading
 
 
+def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+        until(lambda: coordinator.counts.rebuilds == 1)
+        place.content.problem = "Redis at redis://127.0.0.1:6379/0 is a read-only replica"
+        until(lambda: not coordinator.leadership.leading)
+        until(lambda: lease(embedded_cluster, namespace)[0] == "")
+        assert coordinator.leadership.failing == place.content.problem
+        place.content.problem = ""
+        until(lambda: coordinator.counts.rebuilds == 2)
+
+
 def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: KubernetesCluster, namespace: str) -> None:
     place = Place()
     with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:

@@ -104,6 +104,7 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
         work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
     assert store.reservations([key("first")])
     assert store.incarnation()
+    assert store.problem() == ""
     store.put([entry("held", kind="grow", cpu=1)])
     store.withdraw([key("held")])
     smaller = LoweredCharge(key=key("held"), attempt=1, grown=0, size=0, charge={"jobs": 1})

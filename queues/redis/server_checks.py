@@ -1,0 +1,51 @@
+"""Why a Redis server cannot hold the queues, from what it says about itself and from its refusals.
+
+One rule: pure. Each result is the rest of a sentence that begins with the name of the server: what is wrong with it,
+and what an admin can do.
+"""
+
+import re
+from collections.abc import Mapping
+
+OLDEST = 7
+"""The oldest major version that torchq works with."""
+NOEVICTION = "noeviction"
+_REPLICA = "name the primary in the Redis URL"
+_CLUSTER = "is a node of a Redis Cluster, on which torchq does not run: use a server with cluster-enabled no"
+_REFUSALS = {
+    "READONLY": f"is a read-only replica: {_REPLICA}",
+    "OOM": "is full: raise its maxmemory, or delete what other programs keep in it",
+    "MISCONF": "cannot write its files, and so takes no writes: see its log and its disk",
+    "NOREPLICAS": "has fewer working replicas than its min-replicas-to-write, and so takes no writes",
+    "MASTERDOWN": f"is a replica that has lost its primary: {_REPLICA}",
+    **dict.fromkeys(("CLUSTERDOWN", "MOVED", "ASK", "CROSSSLOT"), _CLUSTER),
+}
+"""First word of an error reply -> why the server does not take the write."""
+
+
+def problem(facts: Mapping[str, object]) -> str:
+    """Return why a leader must not use a server with these facts (INFO); empty if it may. A fact that the server does
+    not tell is no problem."""
+    if facts.get("cluster_enabled") == 1:
+        return _CLUSTER
+    if _major(facts) < OLDEST:
+        return f"has version {facts['redis_version']}, and torchq needs {OLDEST} or newer"
+    if facts.get("role") == "slave":
+        return f"is a replica of {facts.get('master_host')}:{facts.get('master_port')}: {_REPLICA}"
+    policy = facts.get("maxmemory_policy", NOEVICTION)
+    if facts.get("maxmemory") and policy != NOEVICTION:
+        return f"evicts keys when it is full (maxmemory-policy {policy}): set its maxmemory-policy to {NOEVICTION}"
+    return ""
+
+
+def refused_write(code: str, message: str) -> str:
+    """Return why the server does not take a write, from the first word and the text of its error reply; empty if the
+    reply means something else."""
+    reason = _REFUSALS.get(code, "")
+    return f"{reason} ({message.removeprefix(code).strip()})" if code == "MISCONF" else reason
+
+
+def _major(facts: Mapping[str, object]) -> int:
+    """Return the major version. One that cannot be read counts as new enough."""
+    number = re.match(r"\d+", str(facts.get("redis_version", "")))
+    return int(number.group()) if number else OLDEST
