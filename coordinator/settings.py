@@ -7,6 +7,7 @@ No other module reads the environment for them.
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from coordinator.node_settings import NodeRules, Seconds
 from crds.resources import quantities, resource_names
 from queues import rules
 from queues.redis import url
+from queues.redis.location import Location
 from queues.rules import Patience, PickRules
 
 PREFIX = "TORCHQ_"
@@ -227,6 +229,11 @@ class Settings(NodeRules):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 
+    @cached_property
+    def redis(self) -> Location:
+        """The place of Redis, which all clients of the process share."""
+        return Location(self.redis_url, self.redis_url_file)
+
     @property
     def rules(self) -> PickRules:
         """The rules of picking."""
@@ -266,7 +273,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
         for name, value in layer.items():
             values[name] = value
             sources[name] = _origin(source, name)
-        values |= _from_url_file(layer, sources)
+        values |= _redis_url(layer, sources)
     if url.has_password(str(flags.get("redis_url") or "")):
         raise SettingsError(PASSWORD_ON_COMMAND_LINE)
     try:
@@ -276,10 +283,12 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
     return Resolved(settings, sources)
 
 
-def _from_url_file(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
-    """Return the Redis URL that is in a file. A URL that is set directly takes precedence, unless it is from an earlier
-    layer."""
-    if not layer.get("redis_url_file") or "redis_url" in layer:
+def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
+    """Return what a layer decides about the Redis URL. A URL that is set directly takes the place of any file of this
+    layer and of earlier ones; so does a file of a URL of an earlier layer."""
+    if layer.get("redis_url"):
+        return {"redis_url_file": ""}
+    if not layer.get("redis_url_file"):
         return {}
     source = sources["redis_url_file"]
     try:

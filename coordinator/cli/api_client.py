@@ -86,7 +86,7 @@ def find(session: Session) -> Queries:
     the cluster's coordinator."""
     settings = session.settings
     if session.resolved_settings.sources["redis_url"] != "default":
-        redis = connection.connect(settings.redis_url, client_name="torchq-reader")
+        redis = connection.connect(settings.redis, client_name="torchq-reader")
         return StoreQueries(RedisStore(redis), lambda: stats.read(redis), settings.rules, reports=RedisReports(redis))
     return RemoteQueries(coordinator(session))
 

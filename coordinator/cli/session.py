@@ -27,6 +27,7 @@ from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
 from queues.errors import QueueError
+from queues.redis.location import Location
 
 WATCH_CONNECTIONS = 16
 """Connections for watches, more than any process needs."""
@@ -118,13 +119,13 @@ class Session:
         return self.settings.namespace or client.default_namespace(self.connection)
 
     @property
-    def redis_url(self) -> str:
+    def redis(self) -> Location:
         """The Redis of the settings. If they name none, the Redis of the embedded cluster that commands use."""
         kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
         noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
         if self.resolved_settings.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
-            return noted.read_text()
-        return self.settings.redis_url
+            return Location(noted.read_text())
+        return self.settings.redis
 
     def environment(self) -> dict[str, str]:
         """Return the settings that are not defaults as environment variables for a child process. A process list shows
@@ -134,6 +135,8 @@ class Session:
             for name, source in self.resolved_settings.sources.items()
             if source != "default"
         }
+        if self.settings.redis_url_file:  # a child reads the URL by itself, as it may change
+            non_defaults["redis_url"] = ""
         return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in non_defaults.items()}
 
 

@@ -40,11 +40,11 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
     try:
         caches.wait()
         # Charges use a separate connection, because RQ opens the worker's connection later and uses it to fetch keys.
-        store = RedisWork(connection.connect(settings.redis_url, client_name=f"torchq-charges-{os.getpid()}"))
+        store = RedisWork(connection.connect(settings.redis, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             hanging = rq_worker.run_worker(
-                settings.redis_url,
+                settings.redis,
                 partial(reconciler, raise_charge=store.raise_charge),
                 threads=settings.threads,
                 settings=work_settings(settings),
@@ -102,7 +102,7 @@ def _reported_saves(settings: Settings, selected: ReconcileSettings) -> Callable
     """Return the function that reads which request to save the reports of a job answer; None if pods do not report."""
     if selected.reports is None:
         return None
-    store = RedisReports(connection.connect(settings.redis_url, client_name=f"torchq-reports-{os.getpid()}"))
+    store = RedisReports(connection.connect(settings.redis, client_name=f"torchq-reports-{os.getpid()}"))
 
     def read(key: JobKey) -> int:
         try:

@@ -32,6 +32,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import Reconcile, TaskRunner
 from queues.inspection import rq_record
 from queues.redis import connection
+from queues.redis.location import Location
 from queues.redis.log_throttle import OutageLog
 from queues.work import RunVersions, WorkSettings
 
@@ -228,7 +229,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
 
 
 def run_worker(
-    url: str,
+    where: str | Location,
     reconcile: Reconcile,
     *,
     threads: int = 16,
@@ -248,7 +249,7 @@ def run_worker(
     settings = settings or WorkSettings()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     stop, outage = Stop(), OutageLog(log)
-    client = connection.connect(url, client_name=f"torchq-worker-{os.getpid()}")
+    client = connection.connect(where, client_name=f"torchq-worker-{os.getpid()}")
     sink = RedisWork(client, settings)
     stop.listen()
     runner = TaskRunner(
@@ -264,15 +265,15 @@ def run_worker(
     renewer.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
     job_class = rq_job.bind(lambda leases: runner.run_batch(leases, stop, settings.dispatched_lease))
-    _serve(Sessions(url, name, job_class), runner, stop, outage)
+    _serve(Sessions(where, name, job_class), runner, stop, outage)
     return _drain(runner, renewer, drain_seconds)
 
 
 class Sessions:
     """A maker of RQ workers: one for each connection to Redis, since RQ needs a new name after each loss of Redis."""
 
-    def __init__(self, url: str, name: str, job_class: type[rq_job.BatchJob]) -> None:
-        self._client = connection.connect(url, client_name=f"torchq-{name}")
+    def __init__(self, where: str | Location, name: str, job_class: type[rq_job.BatchJob]) -> None:
+        self._client = connection.connect(where, client_name=f"torchq-{name}")
         self._name = name
         self._job_class = job_class
         self._count = 0

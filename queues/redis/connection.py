@@ -19,6 +19,7 @@ from queues import errors
 from queues.chunks import chunks
 from queues.redis import server_checks
 from queues.redis import url as redis_url
+from queues.redis.location import Location
 from queues.redis.url import redact
 
 Connection = redis.Redis
@@ -43,13 +44,14 @@ _WRONG_CONTENT = ("WRONGTYPE", "not an integer", "found invalid token", "Expecte
 
 
 def connect(
-    url: str, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
+    where: str | Location, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
 ) -> Connection:
     """Return a client for redis://, rediss:// or unix://. It connects with the first command.
 
     `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
     often a command is repeated after a connection error. Raises BadAddress for a URL that cannot be used.
     """
+    url = where if isinstance(where, str) else where.url()
     redis_url.check(url)
     base, cap = _RETRY_PAUSE_SECONDS
     try:

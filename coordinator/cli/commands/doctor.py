@@ -67,7 +67,7 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
 
 
 def _collector(session: Session) -> Collector:
-    redis = connection.connect(session.redis_url, client_name="torchq-doctor")
+    redis = connection.connect(session.redis, client_name="torchq-doctor")
     return Collector(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
 
 

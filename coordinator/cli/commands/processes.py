@@ -58,14 +58,12 @@ def coordinator(session: Session, health_port: int | None) -> None:
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
-    redis = connection.connect(settings.redis_url, client_name="torchq-coordinator")
+    redis = connection.connect(settings.redis, client_name="torchq-coordinator")
     preflight.check(session.cluster, COORDINATOR, settings)
     store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
     store = RedisStore(redis, store_settings)
     work = RedisWork(redis, process.work_settings(settings))
-    probe = connection.connect(
-        settings.redis_url, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0
-    )
+    probe = connection.connect(settings.redis, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0)
     coordinator = Coordinator(
         session.cluster,
         store,
@@ -76,7 +74,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         reports=RedisReports(redis),
         rebuilt=gc_tuning.freeze_objects,
     )
-    reports = connection.connect(settings.redis_url, client_name="torchq-reports")
+    reports = connection.connect(settings.redis, client_name="torchq-reports")
     health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
     with (
         server.serving(coordinator, settings.health_port, _queries(coordinator)),
@@ -102,7 +100,7 @@ def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWri
 
 def _queries(coordinator: Coordinator) -> StoreQueries:
     """Return the queries for the queue API. They use a connection to Redis of their own, apart from the leader's."""
-    redis = connection.connect(coordinator.settings.redis_url, client_name="torchq-reader")
+    redis = connection.connect(coordinator.settings.redis, client_name="torchq-reader")
     return StoreQueries(
         RedisStore(redis),
         lambda: stats.read(redis),
@@ -155,7 +153,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         return
     log.info("workers of %s (%s)", session.cluster_name, session.target.source)
     # An error that would stop every worker is reported once here, instead of repeatedly by each worker.
-    connection.connect(session.settings.redis_url, client_name="torchq-worker").close()
+    connection.connect(session.settings.redis, client_name="torchq-worker").close()
     preflight.check(session.cluster, WORKER, session.settings)
     session.cluster.close()
     # A process list shows arguments, so secrets travel in the environment.

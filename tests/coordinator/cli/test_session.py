@@ -1,6 +1,7 @@
 """What all commands share: the choice of the cluster, the environment of child processes, and error messages."""
 
 import os
+from pathlib import Path
 
 import click
 import pytest
@@ -65,6 +66,16 @@ def test_the_environment_of_a_child_has_only_settings_that_differ_from_defaults(
     told = parent.environment()
     assert told == {"TORCHQ_THREADS": "3", "TORCHQ_REDIS_URL": "redis://me:secret@host/2", "TORCHQ_POOL": "none"}
     assert made(**told).settings == parent.settings
+
+
+def test_a_child_reads_the_redis_url_from_the_file_by_itself(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("redis://me:secret@host/2\n")
+    parent = Session({"redis_url_file": str(file)}, None, {"TORCHQ_REDIS_URL": "redis://other"})
+    told = parent.environment()
+    assert told == {"TORCHQ_REDIS_URL": "", "TORCHQ_REDIS_URL_FILE": str(file)}
+    file.write_text("redis://me:rotated@host/2\n")
+    assert made(**told).settings.redis.url() == parent.settings.redis.url() == "redis://me:rotated@host/2"
 
 
 def test_settings_of_every_type_reach_a_child_unchanged() -> None:
