@@ -15,6 +15,7 @@ from crds.api_resources import Resource
 from kube.api import Cluster, Listing, Manifest, WatchEvent
 from kube.cache import Cache, CacheEntry, Change, Key
 from kube.object_errors import ObjectErrors
+from kube.process.turns import Turns
 from kube.reflector import ListWatch, Reflector
 from kube.settings import InformerSettings
 
@@ -55,9 +56,9 @@ class Informer(Generic[T]):
         source = ListWatch(self.cluster, self.resource, self.namespace, self.label_selector)
         self._reflector = Reflector(source, _CacheWriter(self, self._cache, self._synced), self.settings, self.clock)
 
-    def start(self) -> None:
-        """Begin to list and watch. This may be called only once."""
-        self._reflector.start()
+    def start(self, turns: Turns | None = None) -> None:
+        """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
+        self._reflector.start(turns)
 
     def stop(self) -> None:
         """End the watch and the thread. Wait until the thread has finished its present callback or request."""

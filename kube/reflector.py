@@ -15,6 +15,7 @@ from typing import Protocol
 from crds.api_resources import Resource
 from kube import errors, retries
 from kube.api import Cluster, Listing, Watch, WatchEvent
+from kube.process.turns import Turn, Turns
 from kube.retries import WatchOutcome
 from kube.settings import InformerSettings
 
@@ -87,10 +88,14 @@ class Reflector:
         self._watch_lock = threading.Lock()
         self._watch_began = self._watch_planned = 0.0
         self._stopping = threading.Event()
+        self._turn = Turn("")
         self._thread = threading.Thread(target=self._run, name=f"informer-{source.resource.plural}")
 
-    def start(self) -> None:
-        """Begin to list and watch. This may be called only once."""
+    def start(self, turns: Turns | None = None) -> None:
+        """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
+        if turns is not None:
+            resource = self._source.resource
+            self._turn = turns.loop(f"watch {resource.plural}" + (f".{resource.group}" if resource.group else ""))
         self._thread.start()
 
     def stop(self) -> None:
@@ -104,11 +109,14 @@ class Reflector:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.is_set():
-            failures = retries.failures_after(failures, self._list_and_watch(), self._settings.healthy_seconds)
-            if failures:
-                self._stopping.wait(self._backoff(failures))
-            self._resync_if_due()
+        with self._turn:
+            while not self._stopping.is_set():
+                failures = retries.failures_after(failures, self._list_and_watch(), self._settings.healthy_seconds)
+                self._turn.mark()
+                if failures:
+                    with self._turn.waiting(self.failing or "the API server"):
+                        self._stopping.wait(self._backoff(failures))
+                self._resync_if_due()
 
     def _backoff(self, failures: int) -> float:
         settings = self._settings
@@ -151,6 +159,7 @@ class Reflector:
         for page in self._source.pages():
             if self._stopping.is_set():
                 raise _Stopped
+            self._turn.mark()
             yield page
 
     def _follow(self, version: str) -> None:
@@ -162,6 +171,7 @@ class Reflector:
         self.failing = ""
         try:
             for event in watch:
+                self._turn.mark()
                 if event.kind != "BOOKMARK":
                     self._objects += 1
                 self._sink.apply(event)

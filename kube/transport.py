@@ -26,6 +26,7 @@ from urllib3.exceptions import TimeoutError as LibraryTimeout
 
 from crds import excerpts
 from kube import errors, handshakes, jsontext, pages, retries, status, whole_requests
+from kube.process import turns
 from kube.requests import Request
 from kube.retries import Failure
 from kube.settings import ConnectionSettings
@@ -89,6 +90,8 @@ class Transport:
         self._settings = settings
         self._limiter = Limiter(settings.requests_per_second, settings.burst)
         self._closed = threading.Event()
+        self._waits_for = f"the API server {server}"
+        """What the loop of a thread waits for during a request, which its own time limits end."""
 
     def send(self, request: Request) -> Any:
         """Return the parsed JSON of an answer, after as many attempts as the policy allows. Raise any ClusterError."""
@@ -146,10 +149,14 @@ class Transport:
     def pieces(self, response: Response) -> Iterator[bytes]:
         """Yield the bytes of an open answer as they come. Raise Unreachable if the connection breaks before its end."""
         try:
-            while piece := response.read1():
+            while piece := self._read_on(response):
                 yield piece
         except (HTTPError, OSError) as e:
             raise self._unreachable(e) from e
+
+    def _read_on(self, response: Response) -> bytes:
+        with turns.current().waiting(self._waits_for):
+            return response.read1()
 
     def close(self) -> None:
         """Close the idle connections and end the waits between attempts. Requests in progress are not interrupted."""
@@ -162,6 +169,10 @@ class Transport:
         self._direct = None
 
     def _persist(self, request: Request, attempt: Callable[[], T]) -> T:
+        with turns.current().waiting(self._waits_for):
+            return self._try_again(request, attempt)
+
+    def _try_again(self, request: Request, attempt: Callable[[], T]) -> T:
         count = 1
         while True:
             try:

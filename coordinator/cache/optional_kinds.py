@@ -14,6 +14,7 @@ from gang import backends
 from kube import errors
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
+from kube.process.turns import Turns
 
 KINDS = (*backends.KINDS, RECREATE_REQUESTS)
 """The kinds of pod groups, and of requests to recreate containers."""
@@ -49,10 +50,13 @@ class OptionalKinds(Generic[T]):
         self._informer = informer
         self._informers: dict[Resource, Informer[T]] = {}
         self._stopping, self._asked = threading.Event(), threading.Event()
+        self._turns: Turns | None = None
         self._thread = threading.Thread(target=self._run, name="foreign-kinds")
 
-    def start(self) -> None:
-        """Start a thread that asks the API server for the kinds and watches those that it serves. Call it only once."""
+    def start(self, turns: Turns | None = None) -> None:
+        """Start a thread that asks the API server for the kinds and watches those that it serves, each in one of the
+        loops in `turns`. Call it only once."""
+        self._turns = turns
         self._thread.start()
 
     def stop(self) -> None:
@@ -82,7 +86,7 @@ class OptionalKinds(Generic[T]):
         new_kinds = [kind for kind in self._missing if self._serves(kind)]
         for resource in new_kinds:
             informer = self._informer(resource)
-            informer.start()
+            informer.start(self._turns)
             self._informers = {**self._informers, resource: informer}  # others may iterate over the old one
             self._missing.remove(resource)
             log.info("following %s", kind_name(resource))

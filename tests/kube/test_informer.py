@@ -12,10 +12,12 @@ from kube import client
 from kube.api import Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
+from kube.process.turns import Turns
 from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
+from tests.support.clock import Clock
 from tests.support.kube import scripted
 from tests.support.kube.scripted import Answer, ReceivedRequest, ScriptedServer, listing, pod, status
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, until
 
 Told = list[tuple[Any, Any]]
 
@@ -46,11 +48,13 @@ def told() -> Told:
 def start(cluster: KubernetesCluster, told: Told) -> Iterator[Callable[..., Informer[str]]]:
     started: list[Informer[str]] = []
 
-    def begin(trim: Callable[[Manifest], str] = version_of, **options: Any) -> Informer[str]:
+    def begin(
+        trim: Callable[[Manifest], str] = version_of, turns: Turns | None = None, **options: Any
+    ) -> Informer[str]:
         options = {"settings": QUICK, "on_change": lambda before, after: told.append((before, after)), **options}
         informer = Informer(cluster, PODS, trim=trim, **options)
         started.append(informer)
-        informer.start()
+        informer.start(turns)
         return informer
 
     yield begin
@@ -325,3 +329,34 @@ def test_informer_can_be_stopped_by_a_callback_and_before_its_start(
     assert stopped.wait(SECONDS)
     informer._reflector._thread.join(SECONDS)
     assert not informer._reflector._thread.is_alive()
+
+
+def test_a_watch_is_late_while_a_callback_hangs_and_never_while_it_waits_for_the_server(
+    server: ScriptedServer, start: Callable[..., Informer[str]]
+) -> None:
+    clock, hung, silent, event_sent = Clock(), threading.Event(), threading.Event(), threading.Event()
+    turns, hangs = Turns(clock), threading.Event()
+    server.play(listing(), Answer(lines=[event_sent, event("ADDED", pod("p"))], hold=silent))
+
+    def on_change(_before: str | None, _after: str | None) -> None:
+        hangs.set()
+        hung.wait(SECONDS)
+
+    informer = start(turns=turns, on_change=on_change)
+    [loop] = turns.loops
+    try:
+        assert informer.wait_synced(SECONDS)
+        until(lambda: loop.waits_for == f"the API server {server.url}")
+        clock.step(3_600)
+        assert turns.late() == ()
+        event_sent.set()
+        assert hangs.wait(SECONDS)
+        clock.step(31)
+        assert turns.late() == ("watch pods",)
+    finally:
+        hung.set()
+    until(lambda: bool(loop.waits_for))
+    assert turns.late() == ()
+    informer.stop()
+    clock.step(31)
+    assert turns.late() == ()

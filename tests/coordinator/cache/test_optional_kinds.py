@@ -160,7 +160,7 @@ def test_a_worker_reacts_to_a_kind_that_is_installed_later(monkeypatch: pytest.M
             return resource in there
 
     caches = WorkerCaches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
-    monkeypatch.setattr(Informer, "start", lambda _: None)
+    monkeypatch.setattr(Informer, "start", lambda *_: None)
     monkeypatch.setattr(Informer, "stop", lambda _: None)
     caches.set_on_found(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
     chosen: list[str] = []
