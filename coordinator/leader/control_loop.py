@@ -27,6 +27,7 @@ from coordinator.leader.store_rebuild import StoreRebuild
 from coordinator.reports.store import ReportReader
 from coordinator.routing.eligibility import Eligibility
 from coordinator.settings import Settings
+from kube.process.turns import Turn
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.picking.backfill import JobEnds
@@ -66,6 +67,8 @@ class ControlLoop:
     """What writes the targets of jobs; None: no job is resized."""
     memory: Memory | None = None
     reports: ReportReader | None = None
+    turn: Turn = field(default_factory=lambda: Turn("term"))
+    """The loop as which a term turns: each part of a step is a turn."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
     _cycled_at: float = 0.0
@@ -80,7 +83,7 @@ class ControlLoop:
         self._pick_cycle = PickCycle(store, settings.rules, self._forecast)
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
-            watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed
+            watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed, self.turn
         )
         self._router = Router(
             watches,
@@ -131,13 +134,17 @@ class ControlLoop:
 
     def step(self) -> bool:
         """Flush, cycle, resize and dispatch once; return whether anything happened."""
+        self.turn.mark()
         quota_judgement.judge_due(self.watches, self._configuration.rules, self.clock)
         flushed = self.flush() + self._router.offer_next()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
+        self.turn.mark()
         self._pick_cycle.charge(self.watches.raised.take(self.settings.cost))
         picked = self.cycle() if self.unsettled or self._is_cycle_due() else 0
+        self.turn.mark()
         self.unsettled |= self._autoscaler.step()
+        self.turn.mark()
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched
         return bool(flushed or picked or dispatched)

@@ -21,7 +21,7 @@ from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
-from coordinator.leader.election import LeaderElection
+from coordinator.leader.election import Fitness, LeaderElection
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import MissingCharge
 from coordinator.reports.store import ReportReader
@@ -29,6 +29,7 @@ from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
 from kube.informer import Informer
+from kube.process.turns import Turn, Turns
 from queues import errors as queue_errors
 from queues.store import QueueStore
 from queues.work import WorkSource
@@ -61,6 +62,8 @@ class Coordinator:
     """What training code reports; None: nothing is known of it."""
     rebuilt: Callable[[], object] = lambda: None
     """Called after each rebuild. The objects that are in memory then are likely to stay for long."""
+    turns: Turns = field(default_factory=Turns)
+    """The loops of this process."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
@@ -74,8 +77,11 @@ class Coordinator:
     reasons: ReasonWriter = field(init=False)
     targets: TargetWriter = field(init=False)
     memory: Memory = field(init=False)
+    _turn: Turn = field(init=False)
+    """The loop that leads, or waits to lead."""
 
     def __post_init__(self, leases: Cluster | None) -> None:
+        self._turn = self.turns.loop("term")
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         store, settings = self.probe or self.store, self.settings
         self.watches = Watches(
@@ -100,7 +106,7 @@ class Coordinator:
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
-            unfit=self._store_problem,
+            fitness=Fitness(unfit=self._store_problem, hung=self._term_problem),
             skipped=lambda: self.watches.errors.summary,
         )
 
@@ -109,18 +115,19 @@ class Coordinator:
         optional: tuple[OptionalKinds[Any], ...] = (self.watches.foreign, self.watches.requests.kinds)
         watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, *optional)
         for source in watching:
-            source.start()
+            source.start(self.turns)
         try:
             while not self.stop.is_set() and not self.watches.synced:
                 self._report(self.watches.failing)
-                self.stop.wait(0.05)
+                self._pause(0.05)
             if self.stop.is_set():
                 return
             self._report("")
-            self.leadership.start()
+            self.leadership.start(self.turns)
             while not self.stop.is_set():
                 self._serve_once()
         finally:
+            self._turn.end()
             self.leadership.stop()
             for source in watching:
                 source.stop()
@@ -129,13 +136,13 @@ class Coordinator:
         """Wait until this process leads, then lead until an error or another leader ends the term."""
         if not self.leadership.leading:
             self.failing = ""  # the next leader reports its own problems
-            self.stop.wait(0.05)
+            self._pause(0.05)
             return
         try:
             self._lead()
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
-            self.stop.wait(self.settings.renew_seconds)
+            self._pause(self.settings.renew_seconds)
         except (queue_errors.StoreLost, MissingCharge) as error:
             log.warning("rebuilding: %s", error)
         except queue_errors.Unreadable as error:
@@ -143,7 +150,12 @@ class Coordinator:
             self._unreadable = True
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._report(str(error))
-            self.stop.wait(RETRY_SECONDS)
+            self._pause(RETRY_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        self._turn.allow(seconds)
+        self.stop.wait(seconds)
+        self._turn.mark()
 
     def _lead(self) -> None:
         term = ControlLoop(
@@ -157,6 +169,7 @@ class Coordinator:
             targets=self.targets,
             memory=self.memory,
             reports=self.reports,
+            turn=self._turn,
         )
         self.targets.clear()
         self.memory.clear()
@@ -226,6 +239,13 @@ class Coordinator:
         except queue_errors.QueueError as error:
             return str(error)
         return problem
+
+    def _term_problem(self) -> str:
+        """Return how the term hangs; empty if it does not. A leader that hangs gives up the Lease at the last renewal
+        before it has hung for a lease."""
+        patience = self.settings.lease_seconds - self.settings.renew_seconds
+        age = self._turn.age
+        return f"the term has not turned for {age:.0f} s" if age > patience else ""
 
     def _report(self, failing: str) -> None:
         """Log a problem once, and its end once."""

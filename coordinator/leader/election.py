@@ -8,8 +8,8 @@ jumps nor stands still while the machine sleeps. Every term raises the epoch. It
 so that it rises even if Redis has lost all its data.
 
 A coordinator that cannot do a leader's work does not hold the Lease. A candidate that is not fit does not take it, and
-a leader that has not been fit for `lease_seconds` hands it back. If no coordinator is fit, none leads, and the Lease
-does not change hands.
+a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands it back before it has
+hung for that long. If no coordinator is fit, none leads, and the Lease does not change hands.
 """
 
 import logging
@@ -27,6 +27,7 @@ from crds.api_resources import LEASES
 from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
+from kube.process.turns import Turn, Turns
 
 EPOCH_ANNOTATION = f"{GROUP}/epoch"
 API_ANNOTATION = f"{GROUP}/api"
@@ -75,11 +76,23 @@ class LeaseConfig:
     renew_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """Whether a process can do a leader's work. Neither question may take long."""
+
+    unfit: Callable[[], str] = str
+    """Returns why the process cannot do the work now, empty if it can. A leader may be unfit for a lease."""
+    hung: Callable[[], str] = str
+    """Returns how the leader's work hangs, empty if it does not. It is not asked while the process is unfit."""
+
+
+FIT = Fitness()
+
+
 class LeaderElection:
     """Competes for the Lease in a thread of its own until stopped.
 
-    `cluster` must give up on a request well within a lease. `unfit` returns why this process cannot do a leader's work
-    now, empty if it can, and must not take long either. `skipped` returns the objects that this process has skipped
+    `cluster` must give up on a request well within a lease. `skipped` returns the objects that this process has skipped
     after errors.
     """
 
@@ -91,13 +104,13 @@ class LeaderElection:
         namespace: str,
         lease_seconds: float,
         renew_seconds: float,
-        unfit: Callable[[], str] = str,
+        fitness: Fitness = FIT,
         skipped: Callable[[], str] = str,
         clock: Callable[[], float] = suspend_aware_clock,
     ) -> None:
         self._cluster = cluster
         self._config = LeaseConfig(identity, namespace, lease_seconds, renew_seconds)
-        self._unfit = unfit
+        self._fitness = fitness
         self._skipped = skipped
         self._clock = clock
         self._fit_at = clock()
@@ -107,6 +120,7 @@ class LeaderElection:
         self._requested_rebuild = ""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._turn = Turn("")
         self._thread = threading.Thread(target=self._compete, name="leadership")
         self.failing = ""
         self.address = ""
@@ -150,8 +164,10 @@ class LeaderElection:
             )
             self._requested_rebuild = ""
 
-    def start(self) -> None:
-        """Start to compete for the Lease."""
+    def start(self, turns: Turns | None = None) -> None:
+        """Start to compete for the Lease, as one of the loops in `turns`."""
+        if turns is not None:
+            self._turn = turns.loop("election")
         self._thread.start()
 
     def stop(self) -> None:
@@ -198,11 +214,13 @@ class LeaderElection:
     def _long_unfit(self, new_term: bool) -> str:
         """Return why this process must not hold the Lease.
 
-        A candidate must be fit at once; a leader may be unfit for the time of one lease.
+        A candidate must be fit at once; a leader may be unfit for the time of one lease. Its work may seem to hang
+        because the store is away: then the store is the reason.
         """
-        unfit, now = self._unfit(), self._clock()
+        unfit, now = self._fitness.unfit(), self._clock()
         if not unfit:
             self._fit_at = now
+            return self._fitness.hung()
         return unfit if new_term or now - self._fit_at > self._config.lease_seconds else ""
 
     def _step_down(self) -> None:
@@ -210,8 +228,17 @@ class LeaderElection:
         self._release()
 
     def _compete(self) -> None:
-        while not self._stopping.is_set():
-            self._stopping.wait(self._config.renew_seconds if self._try() else self._config.renew_seconds / 4)
+        with self._turn:
+            while not self._stopping.is_set():
+                self._turn.mark()
+                self._rest(self._config.renew_seconds if self._try() else self._config.renew_seconds / 4)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait until the next attempt is due. It is due earlier if the work of the leader hangs."""
+        self._turn.allow(seconds)
+        is_over = self._stopping.wait(seconds / 2) or (self.leading and bool(self._fitness.hung()))
+        if not is_over:
+            self._stopping.wait(seconds / 2)
 
     def _try(self) -> bool:
         """Take one step and report its outcome; return whether the API server answered."""

@@ -16,12 +16,15 @@ from coordinator.routing import held_charges, revoke, route
 from coordinator.routing.rebuilt_state import RebuiltState
 from coordinator.settings import Settings
 from crds.keys import JobKey
+from kube.process.turns import Turn
 from queues.store import QueueStore
 from queues.values import Offer, Reservation
 from queues.work import WorkSource
 
 LOOKS = 2
 """The readings that must agree that a usage is not the sum of the reservations."""
+STAGE_SECONDS = 120.0
+"""How long each part of a rebuild, an audit or a resync of very many jobs may take. A part that takes longer hangs."""
 log = logging.getLogger(__name__)
 
 
@@ -37,6 +40,7 @@ class StoreRebuild:
     clock: Callable[[], float]
     pause: Callable[[float], object]
     elapsed: Callable[[], float]
+    turn: Turn = field(default_factory=lambda: Turn("term"))
     _revoked: dict[JobKey, int] = field(default_factory=dict)
     """By job, the attempt whose admission the rebuild has revoked. A worker that finds no charge sends the job back."""
     _reduced: dict[JobKey, Reservation] = field(default_factory=dict)
@@ -52,6 +56,7 @@ class StoreRebuild:
         While the store has no epoch, it refuses these workers. So the rebuild waits for the duration of one lease, and
         counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
         """
+        self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
         self._judge_quotas()
         is_lost = self.store.epoch() == 0
@@ -59,11 +64,14 @@ class StoreRebuild:
             self._wait_for_workers(epoch)
         charged = {} if is_lost else self.store.all_reservations()
         state = self._rebuilt_state(charged, read=True)
+        self.turn.allow(STAGE_SECONDS)
         accepted = self._revoke(state.reservations, charged)
         reservations = watched_state.storable(self.watches, accepted)
         entries = watched_state.storable(self.watches, state.entries)
         self._uncharged = frozenset(charge.key for charge in accepted) - {charge.key for charge in reservations}
+        self.turn.allow(STAGE_SECONDS)
         self.store.rebuild(epoch, reservations, entries)
+        self.turn.allow(STAGE_SECONDS)
         self.watches.raised.clear()  # the queues have paid for these in the last term
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configuration.apply()
@@ -74,6 +82,7 @@ class StoreRebuild:
 
     def resync(self) -> None:
         """Route every unfinished job again, except those that are suspended and at rest, and every scale request."""
+        self.turn.allow(STAGE_SECONDS)
         jobs = self.watches.jobs.values()
         self.watches.quota_jobs.touch()
         self.watches.mark_again([job.key for job in jobs if not (job.finished or job.at_rest)])
@@ -89,6 +98,7 @@ class StoreRebuild:
         has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
         valid again.
         """
+        self.turn.allow(STAGE_SECONDS)
         charged = self.store.reservations()
         self.watches.mark_again(charged)
         jobs = {key: self.watches.job(key) for key in charged}
@@ -168,7 +178,9 @@ class StoreRebuild:
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
         entries = [entry for entry in self._rebuilt_state({}).entries if entry.kind == "admit"]
         self.store.prepare(epoch, watched_state.storable(self.watches, entries))
-        self.pause(max(0.0, began + seconds - self.elapsed()))
+        left = max(0.0, began + seconds - self.elapsed())
+        self.turn.allow(left + STAGE_SECONDS)
+        self.pause(left)
 
     def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
         return watched_state.compute(self.watches, charged, self.configuration.rules(), self.clock(), read=read)

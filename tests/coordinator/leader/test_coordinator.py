@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
 from kube import client
 from kube.client import KubernetesCluster
+from kube.process.turns import Turns
 from kube.settings import ConnectionSettings, RetrySettings
 from queues import errors
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support import ports
+from tests.support.clock import Clock
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Desk
 from tests.support.waiting import SECONDS, until
@@ -44,6 +46,9 @@ class Place:
         self.work = MemoryWork(lambda: 0.0, reader.epoch, lambda key: reader.reservations([key]).get(key))
         self._store = MemoryStore(self.work.mark, content=self.content)
         self.away = ""
+        self.hang: threading.Event | None = None
+        """An event for which every reading of the queues waits."""
+        self.hangs = threading.Event()
         self.refused = 0
 
     def lose(self) -> None:
@@ -53,6 +58,9 @@ class Place:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         def asked(*args: Any) -> Any:
+            if self.hang is not None and verb == "snapshot":
+                self.hangs.set()
+                self.hang.wait(SECONDS)
             if self.away:
                 self.refused += 1
                 raise errors.StoreUnreachable(self.away)
@@ -69,9 +77,12 @@ def nobody() -> Iterator[str]:
 
 
 @contextmanager
-def running(cluster: KubernetesCluster, place: Place, namespace: str, **settings: Any) -> Iterator[Coordinator]:
+def running(
+    cluster: KubernetesCluster, place: Place, namespace: str, clock: Clock | None = None, **settings: Any
+) -> Iterator[Coordinator]:
     chosen = Settings(**{**QUICK, "lease_namespace": namespace, **settings})
-    coordinator = Coordinator(cluster, place, place.work, chosen)
+    turns = Turns(clock) if clock else Turns()
+    coordinator = Coordinator(cluster, place, place.work, chosen, turns=turns)
     thread = threading.Thread(target=coordinator.run)
     thread.start()
     try:
@@ -254,3 +265,33 @@ def test_an_idle_coordinator_is_not_woken(desk: Desk, namespace: str) -> None:
         return not desk.term.step() and not desk.watches.wake.is_set()
 
     until(idle)
+
+
+def test_a_leader_whose_term_hangs_gives_up_the_lease_and_another_leads(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    clock, content, awake = Clock(), Content(), threading.Event()
+    hanging, other = Place(content), Place(content)
+    with ExitStack() as stack:
+        first = stack.enter_context(running(embedded_cluster, hanging, namespace, clock))
+        until(lambda: first.counts.rebuilds == 1)
+        second = stack.enter_context(running(embedded_cluster, other, namespace))
+        until(lambda: second.leadership.holder == first.leadership.identity)
+        hanging.hang = awake
+        first.watches.touch_settings()
+        assert hanging.hangs.wait(SECONDS)
+        try:
+            clock.step(59)
+            assert first.leadership.leading, "it has not hung for a lease yet"
+            clock.step(1)
+            until(lambda: second.counts.rebuilds == 1)
+            assert not first.leadership.leading
+            assert lease(embedded_cluster, namespace) == (second.leadership.identity, "2")
+            until(lambda: first.leadership.failing == "the term has not turned for 60 s")
+            assert first.turns.late() == ("term",)
+        finally:
+            awake.set()
+        hanging.hang = None
+        until(lambda: not first.leadership.failing and not first.turns.late())
+        assert lease(embedded_cluster, namespace) == (second.leadership.identity, "2")
+        assert content.epoch == 2
