@@ -8,6 +8,7 @@ One rule: no error of the Redis library leaves this package.
     │   ├── CredentialsRefused  Redis answers, but does not know this user or does not allow it the command
     │   └── NotWritable    Redis answers, but takes no writes now; the message says why, and what an admin can do
     ├── Unreadable         Redis holds data that no torchq wrote; the message names `torchq doctor`
+    ├── ForeignStore       Redis holds the queues of another installation
     ├── StoreLost          Redis answers but has no epoch: the content is lost, and only a rebuild helps
     └── StaleEpoch         another process rebuilt under a higher epoch: this process leads no longer
     Unstorable             (no QueueError) one value cannot be stored exactly; the others can
@@ -40,6 +41,10 @@ class NotWritable(StoreUnreachable):
 
 class Unreadable(QueueError):
     """Redis holds data that cannot be read; `torchq doctor --fix` repairs it."""
+
+
+class ForeignStore(QueueError):
+    """Redis holds the queues of another installation, and this one does not write to it."""
 
 
 class StoreLost(QueueError):

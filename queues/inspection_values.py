@@ -29,6 +29,8 @@ class StoreInspection:
     """The epoch of the last rebuild; 0 if the store is lost."""
     rebuilding: int = 0
     """The epoch of a rebuild under way; 0 if there is none."""
+    owner: bytes = b""
+    """The installation whose store this is, as it is stored (`queues.installation`); empty if it has none."""
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)
     pool: Amounts | None = None
     entries: Mapping[JobKey, Entry] = field(default_factory=dict)

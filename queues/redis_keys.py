@@ -9,7 +9,8 @@ Queues (written by the coordinator's scripts only):
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port,
                                           size, grown, idle}
-    torchq:probe                 string  written to see whether the server takes writes (queues/lua/store/probe.lua)
+    torchq:owner                 string   JSON {cluster, lease_namespace}: the installation that alone writes here
+    torchq:probe                 string   written to see whether the server takes writes (queues/lua/store/probe.lua)
     (the other keys of the queues: see queues/lua/lib/store.lua)
 Work (shared by coordinator and workers):
     torchq:work:*                see queues/lua/lib/mark.lua
@@ -23,6 +24,7 @@ LAYOUT = f"{PREFIX}layout"
 LAYOUT_NUMBER = b"9"
 """The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
 REBUILDING = f"{PREFIX}rebuilding"
+OWNER = f"{PREFIX}owner"
 PROBE = f"{PREFIX}probe"
 REVISION = f"{PREFIX}revision"
 QUEUES = f"{PREFIX}queues"
@@ -71,7 +73,7 @@ RQ_REGISTRIES = {
 
 PRESERVED = frozenset(
     (
-        *(REVISION, QUEUES, RULES, POOL, COUNTED, ACCOUNTS, CLOCK, OVERTAKEN),
+        *(OWNER, REVISION, QUEUES, RULES, POOL, COUNTED, ACCOUNTS, CLOCK, OVERTAKEN),
         *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
         *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )

@@ -12,6 +12,7 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
+from queues.installation import Installation
 from queues.values import (
     Batch,
     CommitResult,
@@ -119,13 +120,18 @@ class QueueWriter(Protocol):
     """The writing side of a queue store.
 
     Every method but `problem` may raise `queues.errors.QueueError`. While the store has no epoch, every method but
-    `problem`, `prepare`, `rebuild` and `forget` raises StoreLost.
+    `claim`, `problem`, `prepare`, `rebuild` and `forget` raises StoreLost.
     """
+
+    def claim(self, installation: Installation) -> None:
+        """From now on this object speaks for an installation. A rebuild makes it the owner of a store without an owner,
+        and raises ForeignStore for a store with another owner."""
 
     def problem(self) -> str:
         """Return why a leader must not use this store now, as a sentence for an admin; empty if it may.
 
-        The server does not answer, takes no writes, or could lose a part of what is written to it."""
+        The server does not answer, takes no writes, or could lose a part of what is written to it. Or the store belongs
+        to another installation than the one that this object speaks for."""
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """Begin a rebuild that cannot finish yet, and put the entries that wait already.

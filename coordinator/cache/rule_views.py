@@ -63,10 +63,11 @@ class NamespaceView:
     """A namespace and its labels."""
 
     name: str
+    uid: str
     labels: Mapping[str, str]
 
 
 def namespace_view(manifest: Manifest) -> NamespaceView:
     """Trim a namespace."""
     metadata = manifest["metadata"]
-    return NamespaceView(metadata["name"], dict(metadata.get("labels") or {}))
+    return NamespaceView(metadata["name"], str(metadata.get("uid", "")), dict(metadata.get("labels") or {}))

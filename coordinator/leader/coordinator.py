@@ -31,11 +31,14 @@ from kube.api import Cluster
 from kube.informer import Informer
 from kube.process.turns import Turn, Turns
 from queues import errors as queue_errors
+from queues.installation import Installation
 from queues.store import QueueStore
 from queues.work import WorkSource
 
 LONGEST_PAUSE = 0.1
 """The longest pause between two steps when nothing happens. An event ends the pause; returned work does not."""
+SYSTEM_NAMESPACE = "kube-system"
+"""The namespace whose uid identifies the cluster."""
 RETRY_SECONDS = 0.5
 """The pause before a new term, after an error of Redis or the API server has ended the last term."""
 log = logging.getLogger(__name__)
@@ -123,6 +126,7 @@ class Coordinator:
             if self.stop.is_set():
                 return
             self._report("")
+            self._claim_store()
             self.leadership.start(self.turns)
             while not self.stop.is_set():
                 self._serve_once()
@@ -131,6 +135,13 @@ class Coordinator:
             self.leadership.stop()
             for source in watching:
                 source.stop()
+
+    def _claim_store(self) -> None:
+        """Tell the stores for which installation this process leads. The caches are synced."""
+        cluster = self.watches.rule_watches.namespaces.get("", SYSTEM_NAMESPACE)
+        if cluster is not None:
+            for store in (self.store, self.probe or self.store):
+                store.claim(Installation(cluster.uid, self.settings.lease_namespace))
 
     def _serve_once(self) -> None:
         """Wait until this process leads, then lead until an error or another leader ends the term."""

@@ -94,9 +94,9 @@ def read_store(connection: Connection) -> StoreInspection:
     """Read everything that the queue store holds."""
     reader = InspectionReader()
     keys = classify_keys(connection)
-    fixed = [("GET", redis_keys.EPOCH), ("GET", redis_keys.REBUILDING)]
+    fixed = [("GET", redis_keys.OWNER), ("GET", redis_keys.EPOCH), ("GET", redis_keys.REBUILDING)]
     hashes = [("HGETALL", name) for name in (redis_keys.RESERVATIONS, redis_keys.PORTS, redis_keys.USAGE)]
-    epoch, rebuilding, reservations, ports, sums = reader.read(connection, [*fixed, *hashes])
+    owner, epoch, rebuilding, reservations, ports, sums = reader.read(connection, [*fixed, *hashes])
     specs, pool, counted = _settings(reader, connection)
     usage = reader.table(redis_keys.USAGE, sums, lambda _, text: _amounts(text))
     entries = _entries(reader, connection)
@@ -106,6 +106,7 @@ def read_store(connection: Connection) -> StoreInspection:
         if name.startswith(redis_keys.ORDER)
     }
     return StoreInspection(
+        owner=owner or b"",
         epoch=reader.number(redis_keys.EPOCH, epoch),
         rebuilding=reader.number(redis_keys.REBUILDING, rebuilding),
         specs=specs,

@@ -35,7 +35,11 @@ _HEALTH_CHECK_SECONDS = 30
 _CALLS_PER_PIPELINE = 8
 _SCAN = 1000
 """Elements per step of a scan. The server does nothing else during a step, which takes about a millisecond."""
-_REFUSALS: dict[str, type[errors.QueueError]] = {"STORELOST": errors.StoreLost, "STALEEPOCH": errors.StaleEpoch}
+_REFUSALS: dict[str, type[errors.QueueError]] = {
+    "STORELOST": errors.StoreLost,
+    "STALEEPOCH": errors.StaleEpoch,
+    "FOREIGNSTORE": errors.ForeignStore,
+}
 """The first word of an error reply of a torchq script -> its error."""
 _NOT_ALLOWED = ("The user executing the script can't", "ACL failure in script")
 """Parts of the error for a script that uses more than its user's rights: of Redis 7.0; of newer versions and Valkey."""

@@ -1,9 +1,11 @@
-"""Whether a Redis server can hold the queues now.
+"""Whether a Redis server can hold the queues of an installation now.
 
-One rule: the check is a write. A server that answers and takes no writes is of no use to a leader.
+One rule: the check is a write. A server that answers and takes no writes is of no use to a leader. Only the store of
+another installation is not written to.
 """
 
-from queues import errors
+from queues import errors, installation, redis_keys
+from queues.installation import Installation
 from queues.redis import connection, server_checks
 from queues.redis.connection import Connection
 from queues.redis.scripts import Script
@@ -11,14 +13,27 @@ from queues.redis.scripts import Script
 _PROBE = Script("store/probe")
 
 
-def problem(client: Connection) -> str:
-    """Return why the queues cannot be kept on a client's server; empty if they can. That it does not answer is also a
-    reason."""
+def problem(client: Connection, own: Installation | None = None) -> str:
+    """Return why the queues of an installation cannot be kept on a client's server; empty if they can. That it does not
+    answer is also a reason. None: the caller does not know its installation."""
     try:
         reason = server_checks.problem(connection.facts(client))
-        if reason:
-            return f"Redis at {connection.address(client)} {reason}"
-        _PROBE(client)
+        if not reason:
+            owner: bytes = _PROBE(client, arguments=[own.encode() if own else ""])
+            reason = installation.foreign(owner, own)
     except errors.QueueError as error:
         return str(error)
-    return ""
+    return f"Redis at {connection.address(client)} {reason}" if reason else ""
+
+
+def check_owner(client: Connection, own: Installation | None) -> None:
+    """Raise ForeignStore if the store belongs to another installation."""
+    reason = installation.foreign(read_owner(client), own)
+    if reason:
+        raise errors.ForeignStore(f"Redis at {connection.address(client)} {reason}")
+
+
+def read_owner(client: Connection) -> bytes:
+    """Return the owner of the store, as it is stored; empty if it has none."""
+    [text] = connection.read_atomically(client, [("GET", redis_keys.OWNER)])
+    return text if isinstance(text, bytes) else b""

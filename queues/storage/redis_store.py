@@ -16,6 +16,7 @@ from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.chunks import chunks
 from queues.inspection import redis_reader, reset
 from queues.inspection_values import StoreInspection
+from queues.installation import Installation
 from queues.redis import codec, fitness
 from queues.redis.connection import Connection, ScriptPipeline, incarnation, read_atomically, translate_parse_errors
 from queues.redis.scripts import Script
@@ -84,6 +85,7 @@ class RedisStore:
         self._settings = settings or StoreSettings()
         self._clock = clock
         self._epoch = 0
+        self._installation: Installation | None = None
         self._reader = snapshot_codec.SnapshotReader()
         self._reader_lock = threading.Lock()
         self._prepared = NOTHING_PREPARED
@@ -98,9 +100,13 @@ class RedisStore:
         """See QueueStore."""
         return incarnation(self._connection)
 
+    def claim(self, installation: Installation) -> None:
+        """See QueueStore."""
+        self._installation = installation
+
     def problem(self) -> str:
         """See QueueStore."""
-        return fitness.problem(self._connection)
+        return fitness.problem(self._connection, self._installation)
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore."""
@@ -250,10 +256,12 @@ class RedisStore:
         layout, *epochs = read_atomically(
             self._connection, [("GET", name) for name in (redis_keys.LAYOUT, redis_keys.EPOCH, redis_keys.REBUILDING)]
         )
+        own = self._installation.encode() if self._installation else ""
         if layout != redis_keys.LAYOUT_NUMBER and any((layout, *epochs)):
+            fitness.check_owner(self._connection, self._installation)
             reset.reset_store(self._connection, epoch - 1)
             reset.reset_work(self._connection, epoch - 1)
-        _REBUILD(self._connection, arguments=[epoch, "begin"])
+        _REBUILD(self._connection, arguments=[epoch, "begin", own])
 
     def _put(self, epoch: int, texts: Texts) -> None:
         pieces = _chunks((key, *text) for key, text in texts.items())

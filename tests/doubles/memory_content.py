@@ -12,6 +12,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import limits, order
+from queues.installation import Installation
 from queues.values import (
     Account,
     Batch,
@@ -42,7 +43,8 @@ class Content:
     lock: threading.RLock = field(default_factory=threading.RLock)
     incarnation: str = "first"
     problem: str = ""
-    """Why a leader must not use the store."""
+    """Why a leader must not use the server."""
+    owner: Installation | None = None
     epoch: int = 0
     revision: int = 0
     version: int = 0

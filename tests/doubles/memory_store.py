@@ -12,6 +12,7 @@ from crds.resources.amounts import Amounts
 from queues import errors, limits, order
 from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
+from queues.installation import Installation, foreign
 from queues.redis import codec
 from queues.store import PendingCommit, StoreSettings
 from queues.values import (
@@ -52,6 +53,7 @@ class MemoryStore:
         self._content = Content() if content is None else content
         self._may_have_pods = may_have_pods
         self._epoch = 0
+        self._installation: Installation | None = None
         self._touched: set[str] = set()
 
     def epoch(self) -> int:
@@ -64,11 +66,25 @@ class MemoryStore:
 
     def problem(self) -> str:
         """See QueueStore."""
-        return self._content.problem
+        return self._content.problem or self._foreign()
+
+    def claim(self, installation: Installation) -> None:
+        """See QueueStore."""
+        self._installation = installation
+
+    def _foreign(self) -> str:
+        owner = self._content.owner
+        return "" if owner is None else foreign(owner.encode().encode(), self._installation)
+
+    def _check_owner(self) -> None:
+        if reason := self._foreign():
+            raise errors.ForeignStore(reason)
+        self._content.owner = self._installation or self._content.owner
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """See QueueStore. In memory there is nothing to prepare but an empty store."""
         list(entries)
+        self._check_owner()
         self.forget(epoch - 1)
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
@@ -80,6 +96,7 @@ class MemoryStore:
             codec.check(entry)
         content = self._content
         with content.lock:
+            self._check_owner()
             if epoch <= content.epoch:
                 raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}

@@ -3,6 +3,8 @@
 -- Keys (of all scripts in lua/store). queues/redis/codec.py writes the JSON; scripts write JSON in the same form.
 --   torchq:epoch              string  epoch of the last rebuild; missing: the store is lost, and only a rebuild helps
 --   torchq:layout             string  number of this layout of keys; with another number the store is lost, too
+--   torchq:owner              string  JSON {cluster, lease_namespace}: the installation whose store this is; missing: whose rebuild
+--                                     begins first
 --   torchq:rebuilding         string  epoch of a rebuild under way; torchq:epoch is missing meanwhile
 --   torchq:revision           string  rises with every change of settings
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}

@@ -1,9 +1,9 @@
 -- Rebuild the store, in three steps so that no step blocks the server for long. `begin` empties the store, which is lost from
 -- then on. `charge` and put.lua fill it. `open` ends the rebuild. A process that begins under a higher epoch takes over.
 --
--- ARGV: epoch, step; then for `charge`, per reservation: job key, its JSON text
+-- ARGV: epoch, step; then for `begin`, the caller's installation as torchq:owner has it, empty if it is not known; for `charge`, per reservation: job key, its JSON text
 -- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
--- Returns: 1. Errors STALEEPOCH, STORELOST.
+-- Returns: 1. Errors STALEEPOCH, STORELOST; FOREIGNSTORE, with nothing changed, if the store has another owner.
 
 local EPOCH, STEP = ARGV[1], ARGV[2]
 local own_epoch = tonumber(EPOCH)
@@ -17,12 +17,19 @@ local function too_late(than)
 end
 
 local function begin()
+  local owner, own = redis.call('GET', 'torchq:owner') or ARGV[3], ARGV[3]
+  if owner ~= own and own ~= '' then
+    return redis.error_reply('FOREIGNSTORE the queues belong to another installation: ' .. owner)
+  end
   local current, other = number('torchq:epoch'), number('torchq:rebuilding')
   if own_epoch <= current or own_epoch < other then
     return too_late(math.max(current, other))
   end
   redis.call('SET', 'torchq:rebuilding', EPOCH)
   redis.call('SET', 'torchq:layout', LAYOUT)
+  if own ~= '' then
+    redis.call('SET', 'torchq:owner', own)
+  end
   for _, queue in ipairs(redis.call('ZRANGE', 'torchq:changed', 0, -1)) do
     redis.call('DEL', 'torchq:order:' .. queue)
   end

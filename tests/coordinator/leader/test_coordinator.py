@@ -61,7 +61,7 @@ class Place:
             if self.hang is not None and verb == "snapshot":
                 self.hangs.set()
                 self.hang.wait(SECONDS)
-            if self.away:
+            if self.away and verb != "claim":  # which asks nobody
                 self.refused += 1
                 raise errors.StoreUnreachable(self.away)
             return getattr(self._store, verb)(*args)
@@ -197,6 +197,19 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
         assert coordinator.leadership.failing == place.content.problem
         place.content.problem = ""
         until(lambda: coordinator.counts.rebuilds == 2)
+
+
+def test_two_installations_do_not_depose_each_other_on_one_store(
+    embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as first:
+        until(lambda: first.counts.rebuilds == 1)
+        with running(embedded_cluster, Place(place.content), "kube-public", lease_seconds=SHORT) as second:
+            until(lambda: "belongs to another installation" in second.leadership.failing)
+            assert f"Lease in namespace {namespace}" in second.leadership.failing
+            assert not second.leadership.leading
+        assert (first.counts.rebuilds, place.content.epoch) == (1, 1)
 
 
 def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: KubernetesCluster, namespace: str) -> None:
