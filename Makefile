@@ -19,11 +19,12 @@ WORKERS ?= $$($(BIN)/python -c 'import os; print(min(len(os.sched_getaffinity(0)
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Real processes under seeded faults: `make chaos SEED=7 SECONDS=300`.
+# Real processes under seeded faults, on one Redis server and on a Sentinel installation: `make chaos SEED=7 SECONDS=300`.
 SEED ?= 1
 SECONDS ?= 120
 chaos: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos --seed $(SEED) --seconds $(SECONDS)
+	$(BIN)/python -m tests.chaos --seed $(SEED) --seconds $(SECONDS) --sentinels
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

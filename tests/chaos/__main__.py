@@ -23,9 +23,10 @@ def main() -> int:
         return 0
     seed = arguments.seed if arguments.seed is not None else random.randrange(10**6)
     options = Options(
+        sentinels=arguments.sentinels,
         seed=seed,
         seconds=arguments.seconds,
-        faults=tuple(arguments.faults.split(",")) if arguments.faults else (),
+        faults=_faults(arguments),
         every=arguments.every,
         slack=arguments.slack,
     )
@@ -45,16 +46,26 @@ def told(options: Options, outcome: Outcome, folder: Path) -> str:
     """Return the report of a failed run, with the command that repeats it."""
     faults = ",".join(options.faults)
     lines = ["", "chaos: FAILED", *outcome.wrong, "", "what happened:", *outcome.log, "", f"logs: {folder}"]
-    command = f"python -m tests.chaos --seed {options.seed} --seconds {options.seconds:g} --every {options.every:g}"
+    kind = " --sentinels" if options.sentinels else ""
+    command = (
+        f"python -m tests.chaos{kind} --seed {options.seed} --seconds {options.seconds:g} --every {options.every:g}"
+    )
     return "\n".join([*lines, f"again: {command} --faults {faults or repr('')}"])
+
+
+def _faults(arguments: argparse.Namespace) -> tuple[str, ...]:
+    if arguments.faults is None:
+        return plan.WITH_SENTINELS if arguments.sentinels else plan.ONE_SERVER
+    return tuple(filter(None, arguments.faults.split(",")))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="of jobs and faults (default: any, and it is printed)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long jobs arrive and faults strike")
+    parser.add_argument("--sentinels", action="store_true", help="let Redis be a Sentinel installation")
     parser.add_argument(
-        "--faults", default=",".join(plan.FAULTS), help=f"of {', '.join(plan.FAULTS)}; each also as kind:target"
+        "--faults", help=f"of {', '.join(plan.FAULTS)}; each also as kind:target (default: all that fit)"
     )
     parser.add_argument("--every", type=float, default=4.0, help="seconds from fault to fault, in the mean")
     parser.add_argument("--slack", type=float, default=20.0, help="seconds a slow machine is given on every promise")

@@ -1,5 +1,7 @@
 """A cluster of real processes behind faulty connections: coordinators, workers, Redis, an API server and a node.
 
+Redis is one server, or a Sentinel installation.
+
 One rule: every process is a child of this process, which talks to it over HTTP and Redis only.
 """
 
@@ -9,14 +11,12 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from coordinator.local import stack
 from coordinator.rbac.permissions import LEASE
@@ -26,6 +26,7 @@ from embedded.redis import server
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
+from tests.chaos import stores
 from tests.chaos.parts import Part, Parts
 from tests.chaos.proxy import Network
 from tests.support import ports
@@ -71,6 +72,8 @@ class Arena:
     workers: int = 2
     more: Mapping[str, str] = field(default_factory=dict)
     """More settings of coordinators and workers, as environment variables."""
+    sentinels: bool = False
+    """Whether Redis is a Sentinel installation."""
 
     def __post_init__(self) -> None:
         self.parts = Parts()
@@ -82,7 +85,8 @@ class Arena:
         self.records.mkdir()
         self.network: Network | None = None
         self._looking: KubernetesCluster | None = None
-        self.redis_socket = Path(server.prepare(self.layout).url.removeprefix("unix://"))
+        self.store: stores.Store = self._sentinels() if self.sentinels else stores.OneServer(self.layout, self._port)
+        self.url_files = {name: self.folder / f"{name}.redis-url" for name in CLIENTS}
 
     def start(self) -> None:
         """Start all processes, each one after the processes that it needs answer."""
@@ -90,14 +94,14 @@ class Arena:
         self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         stack.install(self.api())
-        self._add("redis", server.prepare(self.layout).command)
-        self.until(lambda: server.answers(f"unix://{self.redis_socket}"), "Redis")
+        self.store.start(self._add)
+        self.until(self.store.is_ready, "Redis")
         kubeconfig = ["--kubeconfig", str(self.layout.kubeconfig)]
         size = ["--cpus", str(self.cpus), "--memory", "64Gi", "--gpus", "0", "--stop-pods"]
         self._python("node", "embedded.node.node", "--data", str(self.layout.root), *kubeconfig, *size)
         api = self.api()
         self.until(lambda: api.list(NODES).items, "the node")
-        self.network = Network(self.seed, self.layout.kubeconfig, self.redis_socket, [*CLIENTS])
+        self.network = Network(self.seed, self.layout.kubeconfig, server.socket_path(self.layout), [*CLIENTS])
         for name in COORDINATORS:
             self._add(name, torchq_command("coordinator"), self._desk(name))
         self._add("workers", torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
@@ -111,13 +115,13 @@ class Arena:
         return client.connect(settings)
 
     def redis(self) -> "redis.Redis":
-        """Return a new client of Redis that bypasses the proxies."""
-        return redis.Redis(
-            unix_socket_path=str(self.redis_socket),
-            decode_responses=True,
-            socket_timeout=5,
-            retry=Retry(NoBackoff(), 0),
-        )
+        """Return a new client of the Redis that takes writes. It bypasses the proxies."""
+        return self.store.connection()
+
+    def charged(self) -> frozenset[str]:
+        """Return the keys of the jobs with a reservation. Raises RedisError if no server answers."""
+        with contextlib.closing(self.redis()) as connection:
+            return frozenset(connection.hkeys("torchq:reservations"))  # type: ignore[arg-type]
 
     def leader(self) -> str:
         """Return the coordinator that holds the Lease; empty if none does."""
@@ -167,9 +171,10 @@ class Arena:
         return False
 
     def lose_redis(self) -> None:
-        """Kill Redis and delete its files."""
-        self.parts["redis"].kill(0.0)
-        shutil.rmtree(self.layout.redis / "appendonlydir", ignore_errors=True)
+        """Kill Redis, with all of its replicas, and delete its files."""
+        for name in self.store.names:
+            self.parts[name].kill(0.0)
+        stores.forget(self.store.servers)
 
     def stop(self) -> list[str]:
         """Stop all processes, and return the problems that occurred."""
@@ -185,10 +190,12 @@ class Arena:
         kubeconfig = self.folder / f"{name}.kubeconfig"
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(self.network.kubeconfig(name))
+        self.url_files[name].touch(mode=0o600)
+        self.url_files[name].write_text(self.store.url(name, stores.PASSWORD))
         first = 10_000 + os.getpid() % 20 * 1_000
         return clean_environment(
             TORCHQ_KUBECONFIG=str(kubeconfig),
-            TORCHQ_REDIS_URL=self.network.redis_url(name),
+            TORCHQ_REDIS_URL_FILE=str(self.url_files[name]),
             TORCHQ_MASTER_ADDRESS="loopback",
             TORCHQ_PORT_FIRST=str(first),
             TORCHQ_PORT_LAST=str(first + 999),
@@ -196,10 +203,18 @@ class Arena:
             **self.more,
         )
 
+    def _sentinels(self) -> stores.Sentinels:
+        taken = [self._kept.enter_context(ports.reserve()) for _ in range(stores.PORTS)]
+        return stores.Sentinels(self.folder / "sentinels", taken)
+
+    def _port(self, client: str) -> int:
+        assert self.network is not None
+        return self.network.redis_port(client)
+
     def _python(self, name: str, module: str, *arguments: str) -> None:
         self._add(name, [sys.executable, "-m", module, *arguments])
 
-    def _add(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+    def _add(self, name: str, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         self.parts.add(Part(name, command, environment or clean_environment(), self.layout.logs(name)))
 
 

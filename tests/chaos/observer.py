@@ -99,7 +99,8 @@ class Observer:
     """Observes the cluster in a thread of its own. `now` returns the seconds since the run began."""
 
     api: KubernetesCluster
-    redis: "redis.Redis"
+    charged: Callable[[], frozenset[str]]
+    """Return the keys of the jobs with a reservation in Redis."""
     jobs: Mapping[str, plan.Job]
     now: Callable[[], float]
     excused: Callable[[float], bool]
@@ -169,8 +170,7 @@ class Observer:
         before = _by_name(self.api.list(TORCHJOBS).items)
         pods = self.api.list(PODS, label_selector=labels.JOB_UID).items
         after = _by_name(self.api.list(TORCHJOBS).items)
-        held: list[str] = self.redis.hkeys("torchq:reservations")  # type: ignore[assignment]
-        return Sight(before, pods, after, frozenset(key.split("/")[1] for key in held))
+        return Sight(before, pods, after, frozenset(key.split("/")[1] for key in self.charged()))
 
     def _run(self) -> None:
         while not self._stop.wait(PAUSE_SECONDS):

@@ -12,6 +12,7 @@ STOPPED = ("leader", "worker", "redis", "apiserver", "node")
 LINKED = ("leader", "standby", "workers")
 API_TROUBLES = ("cut", "delay", "refuse", "forget", "gone")
 REDIS_TROUBLES = ("cut", "delay", "away", "forget")
+FAILOVERS = ("kill", "stop", "failover", "stale", "cutoff", "silence")
 FAULTS: dict[str, tuple[str, ...]] = {
     "kill": KILLED,
     "stop": STOPPED,
@@ -22,6 +23,8 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "api": LINKED,
     "redis": LINKED,
     "stall": LINKED,
+    "rotate": ("soft", "hard"),
+    "sentinel": FAILOVERS,
 }
 """The kinds of faults and their possible targets.
 
@@ -35,7 +38,18 @@ FAULTS: dict[str, tuple[str, ...]] = {
            (409, 410, 429, 500, 503, silence) and after it, watches ended by 410
     redis  the same towards Redis: connections cut, delayed, refused, answers lost
     stall  all traffic between one process and the API server stands still for longer than every lease, then continues
+    rotate the password of torchq in Redis is replaced: with a time in which both are valid (soft), or at once, and the
+           URL files have the new one later (hard)
+
+Only with a Sentinel installation, in which "redis" is the current master:
+    sentinel  the master is killed and stays away (kill) or sleeps (stop) for longer than a failover takes; a failover
+              by hand; the replicas are cut off and then one is promoted (stale); the master is cut off from sentinels
+              and replicas, and not from its clients (cutoff); all sentinels are killed and stay away (silence)
 """
+ONE_SERVER = tuple(kind for kind in FAULTS if kind != "sentinel")
+"""The faults of a run with one Redis server."""
+WITH_SENTINELS = tuple(kind for kind in FAULTS if kind not in ("age", "redis"))
+"""The faults of a run with a Sentinel installation. Its processes have no proxies to Redis."""
 QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000}, "free": {}}
 """Tenant queues and their quotas (cpu in thousandths)."""
 WEIGHTS = {"bound": 2, "small": 1, "free": 3}
@@ -192,6 +206,19 @@ def _fault(dice: random.Random, at: float, wanted: str, lease: float) -> Fault:
             return Fault(at, kind, target, dice.uniform(0.5, 2.0))
         case "api":
             return Fault(at, kind, target, dice.uniform(1.0, 4.0), dice.choice(API_TROUBLES))
+        case "rotate":
+            return Fault(at, kind, target, dice.uniform(1.0, 4.0))
+        case "sentinel":
+            return Fault(at, kind, target, _failover_seconds(dice, target))
         case "redis":
             return Fault(at, kind, target, dice.uniform(1.0, 4.0), dice.choice(REDIS_TROUBLES))
     return Fault(at, kind, target, 0.0)
+
+
+def _failover_seconds(dice: random.Random, target: str) -> float:
+    match target:
+        case "failover":
+            return 0.0
+        case "stale":
+            return dice.uniform(0.5, 4.0)
+    return dice.uniform(3.0, 8.0)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ import redis
 from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from kube import errors
-from tests.chaos import plan, records
+from tests.chaos import plan, records, stores
 from tests.chaos.arena import COORDINATORS, Arena, Times
+from tests.chaos.failovers import Failovers
 from tests.chaos.observer import FINAL, Observer, clock
 from tests.chaos.parts import still_alive
+from tests.chaos.rotation import Rotation
 
 NAMESPACE = "default"
 
@@ -33,7 +36,9 @@ class Options:
 
     seed: int
     seconds: float = 60.0
-    faults: tuple[str, ...] = tuple(plan.FAULTS)
+    sentinels: bool = False
+    """Whether Redis is a Sentinel installation."""
+    faults: tuple[str, ...] = plan.ONE_SERVER
     every: float = 4.0
     """The average seconds between two faults."""
     times: Times = field(default_factory=Times)
@@ -75,11 +80,13 @@ class Play:
             options.seed, options.seconds, options.faults, lease=times.longest_lease, every=options.every
         )
         self.jobs = {job.name: job for job in self.plan.jobs}
-        self.arena = Arena(folder, options.seed, times, plan.CPUS)
+        self.arena = Arena(folder, options.seed, times, plan.CPUS, sentinels=options.sentinels)
+        self._rotation = Rotation(self.arena.store, self.arena.url_files)
         self.log: list[str] = []
         self._say = say
         self._owner = ThreadPoolExecutor(1, thread_name_prefix="owner")
         self._herald = ThreadPoolExecutor(1, thread_name_prefix="herald")
+        self._admin = ThreadPoolExecutor(1, thread_name_prefix="admin")
         self._leader: Future[str] | None = None
         self._last_leader = COORDINATORS[0]
         self._deeds: list[Future[None]] = []
@@ -103,6 +110,7 @@ class Play:
             self._still()
             self._owner.shutdown(cancel_futures=True)
             self._herald.shutdown(cancel_futures=True)
+            self._admin.shutdown(cancel_futures=True)
             self._wrong += self.arena.stop()
             left = still_alive(self.arena.parts.pids_ever)
             self._wrong += [f"process {pid} is left" for pid in left]
@@ -112,7 +120,7 @@ class Play:
         self.now = clock()
         observer = Observer(
             self.arena.api(),
-            self.arena.redis(),
+            self.arena.charged,
             self.jobs,
             self.now,
             self._excused,
@@ -208,6 +216,19 @@ class Play:
                 self._kill(target, fault.seconds)
             case "stop" | "nap":
                 self._stop(target, fault.seconds)
+            case "api" | "stall":
+                self._trouble(target, fault.trouble or "stall", fault.seconds, api=True)
+            case "redis":
+                self._trouble(target, fault.trouble, fault.seconds, api=False)
+            case "rotate":
+                self._admin.submit(partial(getattr(self._rotation, target), fault.seconds))
+            case "sentinel":
+                self._failovers().strike(fault)
+            case _:
+                self._empty(fault)
+
+    def _empty(self, fault: plan.Fault) -> None:
+        match fault.kind:
             case "flush":
                 self._herald.submit(self._flush)
             case "lose":
@@ -216,10 +237,11 @@ class Play:
                 kept = self.arena.folder / "kept"
                 if self.arena.keep_redis(kept):
                     self._later(fault.seconds, lambda: self._age(kept))
-            case "api" | "stall":
-                self._trouble(target, fault.trouble or "stall", fault.seconds, api=True)
-            case "redis":
-                self._trouble(target, fault.trouble, fault.seconds, api=False)
+
+    def _failovers(self) -> Failovers:
+        store = self.arena.store
+        assert isinstance(store, stores.Sentinels)
+        return Failovers(store, self._kill, self._stop, self._later, self._admin.submit)
 
     def _named(self, target: str) -> str:
         """Return the process that has a role at the moment."""
@@ -229,6 +251,10 @@ class Play:
                 return leader
             case "standby":
                 return next(name for name in COORDINATORS if name != leader)
+            case "redis":
+                with contextlib.suppress(StopIteration):
+                    return self.arena.store.master()
+                return self.arena.store.names[0]
         return target
 
     def _ask_for_leader(self) -> None:
@@ -240,8 +266,8 @@ class Play:
             self._leader = self._herald.submit(self.arena.leader)
 
     def _flush(self) -> None:
-        with contextlib.suppress(redis.RedisError):
-            self.arena.redis().flushall()
+        with contextlib.suppress(redis.RedisError), contextlib.closing(self.arena.redis()) as connection:
+            connection.flushall()
 
     def _kill(self, target: str, away: float) -> None:
         if target == "worker":

@@ -269,9 +269,9 @@ class Network:
             each["cluster"] = {"server": f"http://127.0.0.1:{self._api[client].port}"}
         return str(orjson.dumps(config).decode())
 
-    def redis_url(self, client: str) -> str:
-        """Return the Redis URL of a client's proxy."""
-        return f"redis://127.0.0.1:{self._redis[client].port}/0"
+    def redis_port(self, client: str) -> int:
+        """Return the port of a client's proxy to Redis."""
+        return self._redis[client].port
 
     def api(self, client: str, trouble: str) -> None:
         """Set the trouble of a client's connection to the API server; the empty string ends it."""

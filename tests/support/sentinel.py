@@ -12,7 +12,7 @@ import contextlib
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,14 @@ MAX_LAG_SECONDS = 2
 """How long a master accepts writes without a replica: `min-replicas-max-lag`. A server checks it once a second."""
 PASSWORD = "pass:word"
 """The password of the account `default` of the servers."""
+ACL_FILE = "users.acl"
+"""The name of the file with the accounts of a server, in its folder."""
 _PASSWORD = "internal"
 _INTERNAL = ("sentinel", "replica")
 _SERVER: Mapping[str, str] = {
     "save": '""',
+    "appendonly": "yes",
+    "shutdown-timeout": "0",
     "repl-diskless-sync-delay": "0",
     "repl-diskless-load": "swapdb",
     "min-replicas-to-write": "1",
@@ -207,9 +211,13 @@ def prepare(folder: Path, taken: list[int], *, replicas: int = 2, users: tuple[s
     """
     program = redis_server.program()
     servers = [
-        _node(program, folder, f"redis-{number}", port, _server_lines(port, taken[0], users))
+        _node(program, folder, f"redis-{number}", port, _server_lines(port, taken[0]))
         for number, port in enumerate(taken[: replicas + 1])
     ]
+    for server in servers:
+        with (server.folder / "server.conf").open("a") as file:
+            file.write(f"aclfile {server.folder / ACL_FILE}\n")
+        (server.folder / ACL_FILE).write_text(acl(users))
     watching = taken[replicas + 1 : replicas + 4]
     sentinels = [
         _node(program, folder, f"sentinel-{number}", port, _sentinel_lines(port, taken, watching), "--sentinel")
@@ -233,24 +241,24 @@ def _node(program: str, folder: Path, name: str, port: int, lines: list[str], *a
     own = folder / name
     own.mkdir(parents=True)
     file = own / "server.conf"
-    file.write_text("\n".join([f"port {port}", "bind 127.0.0.1", "protected-mode no", *lines, ""]))
+    file.write_text("\n".join([f"port {port}", f"dir {own}", "bind 127.0.0.1", "protected-mode no", *lines, ""]))
     return Node(name, port, (program, str(file), *arguments), own, None if arguments else PASSWORD)
 
 
-def _server_lines(port: int, master: int, users: tuple[str, ...]) -> list[str]:
+def acl(users: Sequence[str]) -> str:
+    """Return the text of a server's ACL file: the accounts of the installation itself, and `users`."""
+    own = (
+        f"default on >{PASSWORD} ~* &* +@all",
+        f"replica on >{_PASSWORD} +psync +replconf +ping",
+        f"sentinel on >{_PASSWORD} allchannels +multi +slaveof +replicaof +ping +exec +subscribe +config|rewrite +role "
+        "+publish +info +client|setname +client|kill +script|kill",
+    )
+    return "".join(f"user {each}\n" for each in (*own, *users))
+
+
+def _server_lines(port: int, master: int) -> list[str]:
     own = [] if port == master else [f"replicaof 127.0.0.1 {master}"]
-    internal = [
-        f"user default on >{PASSWORD} ~* &* +@all",
-        f"user replica on >{_PASSWORD} +psync +replconf +ping",
-        f"user sentinel on >{_PASSWORD} allchannels +multi +slaveof +ping +exec +subscribe +config|rewrite +role "
-        "+publish +info +client|setname +client|kill +script|kill +replicaof",
-    ]
-    return [
-        *own,
-        *(f"{name} {value}" for name, value in _SERVER.items()),
-        *internal,
-        *(f"user {each}" for each in users),
-    ]
+    return [*own, *(f"{name} {value}" for name, value in _SERVER.items())]
 
 
 def _sentinel_lines(port: int, taken: list[int], watching: list[int]) -> list[str]:
