@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import Field
 
 from coordinator.errors import SettingsError
 from coordinator.node_settings import NodeRules, Seconds
+from coordinator.port_settings import PortSettings
 from crds.resources import quantities, resource_names
 from queues import rules
 from queues.redis import url
@@ -32,7 +32,7 @@ PASSWORD_ON_COMMAND_LINE = (
 )
 
 
-class Settings(NodeRules):
+class Settings(NodeRules, PortSettings):
     """What an admin may set. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -186,36 +186,6 @@ class Settings(NodeRules):
     renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
     running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
     drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for its running work")
-    health_port: int = Field(
-        default=0,
-        ge=-1,
-        le=65_535,
-        description="port of a coordinator's health, status and read-only API (/v1); 0: none, -1: any free one",
-    )
-    health_address: str = Field(
-        default="127.0.0.1",
-        description="address of that port; every client that reaches it may read the queues: loopback unless in a pod",
-    )
-    report_port: int = Field(
-        default=0,
-        ge=-1,
-        le=65_535,
-        description="port on which a coordinator takes what training code reports; 0: none, -1: any free one",
-    )
-    report_address: str = Field(
-        default="127.0.0.1",
-        description="address of that port; the pods of jobs must reach it, and nobody else needs it",
-    )
-    report_key_file: str = Field(
-        default="",
-        description="file with a secret of at least 16 bytes, the same for coordinators and workers, from which the "
-        "tokens of jobs are made; without it there are no reports",
-    )
-    report_url: str = Field(
-        default="",
-        description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
-        "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",
-    )
     coordinator: str = Field(
         default="",
         description="URL of the coordinator that commands ask about the queues; empty: find it through the cluster",
@@ -247,7 +217,6 @@ class Settings(NodeRules):
         if self.renew_seconds * 2 > self.lease_seconds:
             raise ValueError("renew_seconds: must be at most half of lease_seconds")
         parse_pool(self.pool)
-        _check_report_url(self.report_url)
         return self
 
 
@@ -330,19 +299,6 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
         if resource_names.is_divided(name, quantity):
             raise ValueError(f"pool: {name}: {quantity!r} {resource_names.DIVIDED}")
     return amounts
-
-
-def _check_report_url(text: str) -> None:
-    if not text:
-        return
-    problem = ValueError("report_url: must be http://HOST:PORT")
-    try:
-        parts = urlsplit(text)
-        is_odd = parts.path.strip("/") or parts.query or parts.username is not None or parts.port == 0
-    except ValueError:
-        raise problem from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or is_odd:
-        raise problem
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -95,7 +95,7 @@ class Reflector:
         """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
         if turns is not None:
             resource = self._source.resource
-            self._turn = turns.loop(f"watch {resource.plural}" + (f".{resource.group}" if resource.group else ""))
+            self._turn = turns.loop(f"watch/{resource.plural}" + (f".{resource.group}" if resource.group else ""))
         self._thread.start()
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from crds.keys import JobKey
 from crds.torchjob.status import Target
 from kube import errors
 from kube.api import Cluster
+from kube.process.turns import Turns
 from queues.redis.log_throttle import OutageLog
 
 PER_SECOND = 50.0
@@ -71,9 +72,9 @@ class TargetWriter:
         """Return the number of all entries that are kept."""
         return len(self._pending) + len(self._written)
 
-    def run(self, stop: threading.Event) -> None:
-        """Write while this process leads, until stopped."""
-        while not stop.wait(INTERVAL_SECONDS):
+    def run(self, stop: threading.Event, turns: Turns) -> None:
+        """Write while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop("targets").rounds(stop, INTERVAL_SECONDS):
             if self._pending and self.leading():
                 try:
                     self.step()

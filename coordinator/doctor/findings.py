@@ -7,7 +7,7 @@ an attempt, an amount) and nothing that changes by itself, so that the findings 
 from dataclasses import dataclass
 
 REPAIR = "torchq doctor --fix (the leader rebuilds the queues from the cluster)"
-LEADER = "start a coordinator, or see its log; /readyz names what is failing"
+LEADER = "start a coordinator, or see its log; /readyz?verbose names what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
 OBJECTS = "correct or delete the object; the process skips this object only, and its log has the details"
 JOBS = (

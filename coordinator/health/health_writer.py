@@ -28,6 +28,7 @@ from crds.keys import JobKey
 from crds.torchjob.status import MOST_AT_ONCE, Hang
 from kube import errors
 from kube.api import Cluster
+from kube.process.turns import Turns
 from queues.errors import QueueError
 from queues.redis.log_throttle import OutageLog
 from queues.store import QueueReader
@@ -58,9 +59,9 @@ class HealthWriter:
     _watched: dict[JobKey, StepWatch] = field(default_factory=dict)
     _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
 
-    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
-        """Look and write while this process leads, until stopped."""
-        while not stop.wait(LOOK_SECONDS):
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Look and write while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop("health").rounds(stop, LOOK_SECONDS):
             if not (leading() and self.watches.synced):
                 self.forget()
                 continue

@@ -3,7 +3,6 @@
 One rule: without a key there is no port, and nothing else changes.
 """
 
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -12,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator.errors import CoordinatorError
+from coordinator.http import ports
 from coordinator.http.bounded_server import HttpServer, ServerLimits
 from coordinator.http.report_api import ReportApi
 from coordinator.leader.coordinator import Coordinator
@@ -29,9 +28,10 @@ from crds.torchjob import cached_parser
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster
+from kube.process.turns import Turns
 from queues.values import Offer
 
-ANY_PORT = -1
+SETTING = "report_port"
 LIMITS = ServerLimits(
     connections=1024,
     connections_of_address=256,
@@ -60,13 +60,8 @@ def serving(coordinator: Coordinator, key: ReportKey | None, store: ReportStore)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(api.answer_quick, api.answer_slow, lambda: identity, LIMITS)
     with ExitStack() as running:
-        running.enter_context(_writing(batches))
-        try:
-            bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise CoordinatorError(f"report port {address}:{port}: {reason}; choose another: report_port") from error
-        yield bound
+        running.enter_context(_writing(batches, coordinator.turns))
+        yield running.enter_context(ports.listening(server, SETTING, address, port))
 
 
 def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches) -> ReportApi:
@@ -93,10 +88,10 @@ def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches)
 
 
 @contextmanager
-def _writing(batches: ReportBatches) -> Iterator[None]:
+def _writing(batches: ReportBatches, turns: Turns) -> Iterator[None]:
     """Write batches in a thread while the block runs, and the last one then."""
     stop = threading.Event()
-    thread = threading.Thread(target=batches.run, args=(stop,), name="reports")
+    thread = threading.Thread(target=batches.run, args=(stop, turns), name="reports")
     thread.start()
     try:
         yield

@@ -2,31 +2,30 @@
 
 One rule: no request changes anything in the coordinator, the store or the cluster.
 
-    /healthz   200 while the process runs
-    /readyz    200 when the caches are synced and nothing is failing, else 503 with the reason
+    /healthz   200 while every loop of the process turns, else 503 with those that do not
+    /readyz    200 when the caches are read, else 503 with those that are not
     /status    JSON: identity of the leader, epoch, counts, what is failing
     /v1/...    JSON: the queues (coordinator.http.queue_api)
 
-The cost of all requests is bounded (coordinator.http.bounded_server). Beyond that bound, every path except the first
-two is answered with 503.
+The first two are also at a port of their own (coordinator.http.life_port). The cost of all requests is bounded
+(coordinator.http.bounded_server). Beyond that bound, every path except the first two is answered with 503.
 """
 
 import logging
-import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
 from coordinator.autoscale import dry_run
 from coordinator.cache import autoscaled_jobs
 from coordinator.cache.views import JobView
-from coordinator.errors import CoordinatorError
+from coordinator.http import life_port, ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question
+from coordinator.http.coordinator_life import CoordinatorLife
 from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
 from coordinator.query.documents import Document
@@ -37,10 +36,7 @@ from coordinator.routing.feasibility import ClusterLimits
 from coordinator.settings import parse_pool
 from crds.resources.amounts import Amounts
 
-ANY_PORT = -1
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-PROBES = ("/healthz", "/readyz")
-"""The paths that are answered under any load: a kubelet that gets no answer restarts the leader."""
+SETTING = "health_port"
 WAITS_SECONDS = 5.0
 """The largest age, in seconds, of the percentiles of waits. They are not computed for each request, because that reads
 all jobs."""
@@ -107,28 +103,10 @@ def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = 
     handler = RequestHandler(coordinator, queue_api(coordinator, queries) if queries else None)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(handler.answer_probe, handler.answer_question, lambda: identity)
-    with ExitStack() as running:
-        try:
-            bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else error
-            raise CoordinatorError(
-                f"health port {address}:{port}: {reason}; choose another with --health-port"
-            ) from error
-        if queries is not None and address in LOOPBACK:
+    with ports.listening(server, SETTING, address, port) as bound:
+        if queries is not None and address in ports.LOOPBACK:
             coordinator.leadership.address = f"http://127.0.0.1:{bound}"
         yield bound
-
-
-def _is_for_address(host: str, address: str) -> bool:
-    """Return whether the Host header of a request fits the address of the server.
-
-    The check is needed because a web page in a browser may make its own domain name point to a loopback address.
-    """
-    try:
-        return address not in LOOPBACK or not host or urlsplit(f"//{host}").hostname in LOOPBACK
-    except ValueError:
-        return False
 
 
 def _failing(coordinator: Coordinator) -> str:
@@ -144,8 +122,13 @@ class RequestHandler:
     api: QueueApi | None
 
     def answer_probe(self, request: Question) -> Answer | None:
-        """Return the answer to a probe, which waits for nothing; None for any other request."""
-        return self.answer_question(request) if request.path in PROBES else None
+        """Return the answer to a probe, which waits for nothing; None for any other request.
+
+        Probes are answered under any load: a kubelet that gets no answer restarts the coordinator.
+        """
+        if not ports.is_for_address(request.host, self.coordinator.settings.health_address):
+            return life_port.WRONG_HOST
+        return life_port.probe_answer(CoordinatorLife(self.coordinator), request.path)
 
     def answer_question(self, request: Question) -> Answer:
         """Return the answer to a request."""
@@ -153,21 +136,16 @@ class RequestHandler:
 
     def answer(self, path: str, host: str) -> Answer:
         """Return the answer to a request; an error becomes an answer as well."""
-        if not _is_for_address(host, self.coordinator.settings.health_address):
-            return _text(403, "the Host header names another host: use localhost or the address of this machine")
+        if not ports.is_for_address(host, self.coordinator.settings.health_address):
+            return life_port.WRONG_HOST
         try:
-            return self._answer(path)
+            return life_port.probe_answer(CoordinatorLife(self.coordinator), path) or self._answer(path)
         except Exception:
             log.exception("GET %s", path[:100])
             return _text(500, "the request failed in the coordinator: see its log")
 
     def _answer(self, path: str) -> Answer:
         match path:
-            case "/healthz":
-                return _text(200, "ok")
-            case "/readyz":
-                failing = _failing(self.coordinator) or ("" if self.coordinator.watches.synced else "not synced yet")
-                return _text(503 if failing else 200, failing or "ok")
             case "/status":
                 return _json(200, status(self.coordinator))
             case _ if self.api is not None and path.startswith("/v1/"):

@@ -85,6 +85,7 @@ class Coordinator:
 
     def __post_init__(self, leases: Cluster | None) -> None:
         self._turn = self.turns.loop("term")
+        self._turn.end()  # it turns from `run` on
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         store, settings = self.probe or self.store, self.settings
         self.watches = Watches(

@@ -25,6 +25,7 @@ from crds.tenantqueue import TenantQueue
 from kube import errors
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors
+from kube.process.turns import Turns
 from queues.limits import STANDARD_RESOURCES, usage_resources
 from queues.redis.log_throttle import OutageLog
 
@@ -124,9 +125,9 @@ class QueueStatusWriter:
     _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
     _silent_until: float = 0.0
 
-    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
-        """Write statuses while this process leads, until stopped."""
-        while not stop.wait(INTERVAL_SECONDS):
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Write statuses while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop("queue-status").rounds(stop, INTERVAL_SECONDS):
             if leading() and self.watches.synced:
                 try:
                     self.write(stop)

@@ -26,6 +26,7 @@ from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
+from kube.process.turns import Turns
 from queues import errors as queue_errors
 from queues.picking import read_depth
 from queues.picking.explain import Explanation
@@ -92,9 +93,9 @@ class ReasonWriter:
             else:
                 self._enqueue(job, reason.code, reason.sentence)
 
-    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
-        """Explain and write while this process leads, until stopped."""
-        while not stop.wait(INTERVAL_SECONDS):
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Explain and write while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop("reasons").rounds(stop, INTERVAL_SECONDS):
             if leading() and self.watches.synced:
                 try:
                     self.step()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from coordinator.reports.store import ReportStore
 from coordinator.reports.values import ArrivedReport, Report
 from crds.keys import JobKey
+from kube.process.turns import Turns
 from queues.errors import QueueError
 
 BATCH_SECONDS = 1.0
@@ -63,9 +64,9 @@ class ReportBatches:
             self._waiting[source] = _Waiting(report, now)
         return 0
 
-    def run(self, stop: threading.Event) -> None:
-        """Write a batch again and again until stopped, and the last one then."""
-        while not stop.wait(BATCH_SECONDS):
+    def run(self, stop: threading.Event, turns: Turns) -> None:
+        """Write a batch again and again until stopped, as one of the loops in `turns`, and the last one then."""
+        for _ in turns.loop("reports").rounds(stop, BATCH_SECONDS):
             self.write()
         self.write()
 

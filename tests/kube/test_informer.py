@@ -352,7 +352,7 @@ def test_a_watch_is_late_while_a_callback_hangs_and_never_while_it_waits_for_the
         event_sent.set()
         assert hangs.wait(SECONDS)
         clock.step(31)
-        assert turns.late() == ("watch pods",)
+        assert turns.late() == ("watch/pods",)
     finally:
         hung.set()
     until(lambda: bool(loop.waits_for))

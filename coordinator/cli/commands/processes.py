@@ -7,28 +7,31 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol
 
 import click
 
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.health_writer import HealthWriter
-from coordinator.http import report_port, server
+from coordinator.http import life_port, report_port, server
+from coordinator.http.coordinator_life import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.local import supervisor
 from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
-from coordinator.rbac.permissions import COORDINATOR, WORKER
+from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
 from coordinator.reports import tokens
 from coordinator.reports.store import RedisReports
 from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from kube import threads
+from kube.process.turns import Turns
 from kube.stop import Stop
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
@@ -59,7 +62,6 @@ def coordinator(session: Session, health_port: int | None) -> None:
     supervisor.end_with_parent()
     log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
     redis = connection.connect(settings.redis, client_name="torchq-coordinator")
-    preflight.check(session.cluster, COORDINATOR, settings)
     store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
     store = RedisStore(redis, store_settings)
     work = RedisWork(redis, process.work_settings(settings))
@@ -77,11 +79,20 @@ def coordinator(session: Session, health_port: int | None) -> None:
     reports = connection.connect(settings.redis, client_name="torchq-reports")
     health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
     with (
+        life_port.serving(settings, CoordinatorLife(coordinator)),
+        _checked(session, COORDINATOR),
         server.serving(coordinator, settings.health_port, _queries(coordinator)),
         report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
     ):
         health.is_open = lambda: port != 0
         _serve(coordinator, [_status_writer(session, coordinator), coordinator.reasons, health], session.cluster.close)
+
+
+@contextmanager
+def _checked(session: Session, role: Role) -> Iterator[None]:
+    """Check the permissions of the account once probes are answered: an API server that hangs answers late."""
+    preflight.check(session.cluster, role, session.settings)
+    yield
 
 
 def _report_key(settings: Settings) -> ReportKey | None:
@@ -115,7 +126,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
 class _Writer(Protocol):
     """What writes statuses in a thread of its own."""
 
-    def run(self, stop: threading.Event, leading: Callable[[], bool]) -> None:
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
         """Write while this process leads, until stopped."""
 
 
@@ -125,8 +136,9 @@ def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(2 + len(writers), thread_name_prefix="desk") as pool:
-        futures = [pool.submit(coordinator.run), pool.submit(coordinator.targets.run, coordinator.stop)]
-        futures += [pool.submit(each.run, coordinator.stop, lambda: coordinator.leadership.leading) for each in writers]
+        ending, turns = coordinator.stop, coordinator.turns
+        futures = [pool.submit(coordinator.run), pool.submit(coordinator.targets.run, ending, turns)]
+        futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in writers]
         try:
             while not (stop() or any(future.done() for future in futures)):
                 stop.pause(PAUSE_SECONDS)

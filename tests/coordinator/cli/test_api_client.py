@@ -13,6 +13,7 @@ from coordinator.cli import api_client
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import API_ANNOTATION
+from coordinator.port_settings import ANY_PORT
 from coordinator.query.queries import StoreQueries, UnknownObject
 from coordinator.rbac.permissions import LEASE
 from coordinator.reports.values import ArrivedReport, Report
@@ -82,7 +83,7 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 def answering(desk: Coordinator, store: Store) -> Iterator[int]:
     more = {"idle_usage": lambda: server.idle_usage(desk), "reports": store.reports}
     reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **more)
-    with server.serving(desk, server.ANY_PORT, reading) as port:
+    with server.serving(desk, ANY_PORT, reading) as port:
         yield port
 
 

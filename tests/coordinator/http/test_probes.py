@@ -13,6 +13,7 @@ import pytest
 from coordinator.errors import CoordinatorError
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
+from coordinator.port_settings import ANY_PORT
 from coordinator.settings import Settings
 from kube.client import KubernetesCluster
 from tests.doubles.memory_store import MemoryStore
@@ -30,7 +31,7 @@ def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordina
 
 @pytest.fixture
 def port(coordinator: Coordinator) -> Iterator[int]:
-    with server.serving(coordinator, server.ANY_PORT) as port:
+    with server.serving(coordinator, ANY_PORT) as port:
         yield port
 
 
@@ -45,18 +46,26 @@ def ask(port: int, path: str) -> tuple[int, str]:
 
 def test_healthz_succeeds_before_readyz(port: int, coordinator: Coordinator) -> None:
     assert ask(port, "/healthz") == (200, "ok\n")
-    assert ask(port, "/readyz") == (503, "not synced yet\n")
+    code, text = ask(port, "/readyz")
+    assert (code, text.splitlines()[:2]) == (503, ["[+]ping ok", "[-]cache/torchjobs failed: not read yet"])
+    assert text.endswith("\nreadyz check failed\n")
     assert ask(port, "/elsewhere") == (404, "try /healthz, /readyz or /status\n")
 
 
-def test_readyz_succeeds_once_synced_and_names_a_failure(port: int, coordinator: Coordinator) -> None:
+def test_readyz_succeeds_once_synced_whether_redis_is_away_or_not(port: int, coordinator: Coordinator) -> None:
     for informer in coordinator.watches.informers:
         informer.start()
     try:
         assert all(informer.wait_synced(SECONDS) for informer in coordinator.watches.informers)
         assert ask(port, "/readyz") == (200, "ok\n")
         coordinator.failing = "Redis at redis://127.0.0.1:6379/0 does not answer"
-        assert ask(port, "/readyz") == (503, "Redis at redis://127.0.0.1:6379/0 does not answer\n")
+        assert ask(port, "/readyz") == (200, "ok\n")
+        code, text = ask(port, "/readyz?verbose")
+        assert code == 200
+        assert "[+]queues ok (Redis at redis://127.0.0.1:6379/0 does not answer)" in text.splitlines()
+        assert text.endswith("\nreadyz check passed\n")
+        coordinator.stop.set()
+        assert "[-]shutdown failed: the process is stopping" in ask(port, "/readyz")[1].splitlines()
     finally:
         for informer in coordinator.watches.informers:
             informer.stop()
@@ -78,7 +87,7 @@ def test_a_port_in_use_is_an_error_that_names_it(coordinator: Coordinator) -> No
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            pytest.raises(CoordinatorError, match=rf"127\.0\.0\.1:{port}.*in use.*--health-port"),
+            pytest.raises(CoordinatorError, match=rf"127\.0\.0\.1:{port}.*in use; choose another health_port"),
             server.serving(coordinator, port),
         ):
             pass

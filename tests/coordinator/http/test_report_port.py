@@ -14,6 +14,7 @@ import pytest
 from coordinator.errors import CoordinatorError
 from coordinator.http import report_port
 from coordinator.leader.coordinator import Coordinator
+from coordinator.port_settings import ANY_PORT
 from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings
 from crds import labels
@@ -38,7 +39,7 @@ class Place:
         queues.rebuild(1, [], [])
         self.work = MemoryWork(lambda: 0.0, queues.epoch, lambda _: None)
         self.reports = MemoryReports(Clock())
-        options = Settings(lease_namespace=namespace, **{"report_port": report_port.ANY_PORT, **settings})
+        options = Settings(lease_namespace=namespace, **{"report_port": ANY_PORT, **settings})
         self.coordinator = Coordinator(cluster, queues, self.work, options)
 
 
@@ -122,7 +123,7 @@ def test_an_answer_to_the_open_request_to_save_is_work(place: Place, namespace: 
 
 
 def test_without_a_key_or_a_port_there_is_no_server(embedded_cluster: KubernetesCluster, namespace: str) -> None:
-    for key, number in ((None, report_port.ANY_PORT), (SECRET, 0)):
+    for key, number in ((None, ANY_PORT), (SECRET, 0)):
         place = Place(embedded_cluster, namespace, report_port=number)
         with report_port.serving(place.coordinator, key, place.reports) as port:
             assert port == 0

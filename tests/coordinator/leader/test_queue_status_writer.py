@@ -14,6 +14,7 @@ from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue, TenantQueueSpec, TenantQueueStatus
 from kube import errors
 from kube.object_errors import ObjectErrors
+from kube.process.turns import Turns
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.builders import admission, job
 from tests.support.coordinator.desk import Desk
@@ -198,7 +199,7 @@ def test_only_a_leader_writes_and_only_until_the_stop(
         asked.release()
         return leads.is_set()
 
-    thread = threading.Thread(target=writer.run, args=(stop, leading))
+    thread = threading.Thread(target=writer.run, args=(stop, leading, Turns()))
     thread.start()
     try:
         assert all(asked.acquire(timeout=SECONDS) for _ in range(3))

@@ -7,6 +7,7 @@ from coordinator.leader import reason_writer
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from kube.api import Manifest
+from kube.process.turns import Turns
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.waiting import SECONDS
@@ -170,7 +171,7 @@ def test_the_reason_thread_survives_an_unforeseen_error(desk: Desk, monkeypatch:
         raise OverflowError("nobody foresaw it")
 
     desk.reasons.elapsed = clock
-    thread = threading.Thread(target=desk.reasons.run, args=(stop, lambda: True))
+    thread = threading.Thread(target=desk.reasons.run, args=(stop, lambda: True, Turns()))
     thread.start()
     try:
         assert all(failed.acquire(timeout=SECONDS) for _ in range(3))

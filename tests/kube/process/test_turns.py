@@ -81,9 +81,9 @@ def test_a_short_wait_takes_nothing_from_a_longer_allowance(registry: Turns, clo
 
 
 def test_a_loop_of_the_same_name_takes_the_place_of_the_one_before(registry: Turns, clock: Clock) -> None:
-    registry.loop("watch podgroups")
+    registry.loop("watch/podgroups")
     clock.step(31)
-    registry.loop("watch podgroups").mark()
+    registry.loop("watch/podgroups").mark()
     assert registry.late() == ()
 
 

@@ -1,0 +1,74 @@
+"""The settings about the ports of processes, as a part of `coordinator.settings.Settings`.
+
+One rule: every port is off unless an admin sets it, and no address but loopback is used unless an admin sets it.
+"""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import pydantic
+from pydantic import AfterValidator, Field
+
+ANY_PORT = -1
+"""The value of a port's setting that means any free port."""
+
+
+def _check_report_url(text: str) -> str:
+    if not text:
+        return text
+    problem = ValueError("must be http://HOST:PORT")
+    try:
+        parts = urlsplit(text)
+        is_odd = parts.path.strip("/") or parts.query or parts.username is not None or parts.port == 0
+    except ValueError:
+        raise problem from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or is_odd:
+        raise problem
+    return text
+
+
+class PortSettings(pydantic.BaseModel):
+    """What an admin may set about ports."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    health_port: int = Field(
+        default=0,
+        ge=-1,
+        le=65_535,
+        description="port of a coordinator's health, status and read-only API (/v1); 0: none, -1: any free one",
+    )
+    health_address: str = Field(
+        default="127.0.0.1",
+        description="address of that port; every client that reaches it may read the queues: loopback unless in a pod",
+    )
+    metrics_port: int = Field(
+        default=0,
+        ge=-1,
+        le=65_535,
+        description="port of /healthz and /readyz of a coordinator, or of a worker with all its processes, apart from "
+        "/v1, which names jobs; 0: none, -1: any free one",
+    )
+    metrics_address: str = Field(
+        default="127.0.0.1", description="address of that port; in a pod 0.0.0.0, so that the kubelet reaches it"
+    )
+    report_port: int = Field(
+        default=0,
+        ge=-1,
+        le=65_535,
+        description="port on which a coordinator takes what training code reports; 0: none, -1: any free one",
+    )
+    report_address: str = Field(
+        default="127.0.0.1",
+        description="address of that port; the pods of jobs must reach it, and nobody else needs it",
+    )
+    report_key_file: str = Field(
+        default="",
+        description="file with a secret of at least 16 bytes, the same for coordinators and workers, from which the "
+        "tokens of jobs are made; without it there are no reports",
+    )
+    report_url: Annotated[str, AfterValidator(_check_report_url)] = Field(
+        default="",
+        description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
+        "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",
+    )

@@ -1,0 +1,178 @@
+"""The port for probes of a coordinator, asked while each of its loops hangs in turn."""
+
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import pytest
+
+from coordinator.autoscale.target_writer import TargetWriter
+from coordinator.cache import views
+from coordinator.errors import CoordinatorError
+from coordinator.health import health_writer
+from coordinator.health.health_writer import HealthWriter
+from coordinator.http import life_port
+from coordinator.http.coordinator_life import CoordinatorLife
+from coordinator.leader import queue_status_writer
+from coordinator.leader.control_loop import ControlLoop
+from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.election import LeaderElection
+from coordinator.leader.queue_status_writer import QueueStatusWriter
+from coordinator.leader.reason_writer import ReasonWriter
+from coordinator.port_settings import ANY_PORT, PortSettings
+from coordinator.settings import Settings
+from kube.client import KubernetesCluster
+from kube.process.turns import Turns
+from tests.doubles.memory_reports import MemoryReports
+from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_work import MemoryWork
+from tests.support.clock import Clock
+from tests.support.coordinator import desk as desks
+from tests.support.waiting import SECONDS, until
+
+CALLS: dict[str, tuple[Any, str]] = {
+    "term": (ControlLoop, "step"),
+    "election": (LeaderElection, "step"),
+    "queue-status": (QueueStatusWriter, "write"),
+    "reasons": (ReasonWriter, "step"),
+    "targets": (TargetWriter, "step"),
+    "health": (HealthWriter, "look"),
+    "watch/torchjobs.train.distributed.io": (views, "job_view"),
+}
+"""By loop, a call that it makes in its turns."""
+
+
+class Hangs:
+    """Calls that hang at the wish of a test."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, threading.Event] = {}
+        self._entered: dict[str, threading.Event] = {}
+
+    def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            if (held := self._held.get(name)) is not None:
+                self._entered[name].set()
+                held.wait(SECONDS)
+            return call(*args, **options)
+
+        return wrapped
+
+    @contextmanager
+    def hanging(self, name: str, poke: Callable[[], object]) -> Iterator[None]:
+        """Let the next call of a loop hang; `poke` causes it."""
+        self._entered[name], self._held[name] = threading.Event(), threading.Event()
+        try:
+            poke()
+            assert self._entered[name].wait(SECONDS)
+            yield
+        finally:
+            self._held.pop(name).set()
+
+
+@pytest.fixture
+def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
+    hangs = Hangs()
+    for name, (owner, call) in CALLS.items():
+        monkeypatch.setattr(owner, call, hangs.wrap(name, getattr(owner, call)))
+    monkeypatch.setattr(health_writer, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(queue_status_writer, "INTERVAL_SECONDS", 0.02)
+    return hangs
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def coordinator(embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, hangs: Hangs) -> Coordinator:
+    store = MemoryStore(lambda *_: None)
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    options = Settings(lease_namespace=namespace, pool="none", lease_seconds=60.0, renew_seconds=0.1)
+    return Coordinator(embedded_cluster, store, work, options, turns=Turns(clock))
+
+
+@contextmanager
+def running(coordinator: Coordinator, cluster: KubernetesCluster) -> Iterator[None]:
+    """Run all loops of a coordinator."""
+    reports = MemoryReports(lambda: 0.0)
+    health = HealthWriter(cluster, coordinator.watches, coordinator.store, reports)
+    writers = (QueueStatusWriter(cluster, coordinator.watches), coordinator.reasons, health)
+    stop, turns = coordinator.stop, coordinator.turns
+    calls = [coordinator.run, lambda: coordinator.targets.run(stop, turns)]
+    calls += [lambda each=each: each.run(stop, lambda: coordinator.leadership.leading, turns) for each in writers]
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+
+
+def ask(url: str) -> tuple[int, list[str]]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode().splitlines()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode().splitlines()
+
+
+def failing(url: str) -> list[str]:
+    return [line for line in ask(f"{url}/healthz?verbose")[1] if line.startswith("[-]")]
+
+
+def test_healthz_names_each_loop_while_it_hangs_and_no_other(
+    coordinator: Coordinator, embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, hangs: Hangs
+) -> None:
+    def poke() -> None:
+        embedded_cluster.create(desks.TORCHJOBS, desks.manifest(f"job-{int(clock.now)}", "a"), namespace)
+
+    def put_target() -> None:
+        poke()
+        job = until(lambda: next(iter(coordinator.watches.jobs.values()), None))
+        coordinator.targets.put(job, None)
+
+    with ExitStack() as stack:
+        url = stack.enter_context(life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)))
+        stack.enter_context(running(coordinator, embedded_cluster))
+        until(lambda: coordinator.counts.rebuilds == 1)
+        for name in CALLS:
+            with hangs.hanging(name, put_target if name == "targets" else poke):
+                clock.step(31)
+                until(lambda: len(failing(url)) == 1)
+                assert failing(url) == [f"[-]{name} failed: it has not turned for 31 s"]
+                assert ask(f"{url}/healthz")[0] == 503
+            until(lambda: ask(f"{url}/healthz") == (200, ["ok"]))
+        assert ask(f"{url}/readyz") == (200, ["ok"])
+        assert coordinator.counts.rebuilds == 1, "no loop hung for a lease"
+
+
+def test_the_port_of_probes_answers_nothing_else_and_no_other_host(coordinator: Coordinator) -> None:
+    with life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)) as url:
+        assert ask(f"{url}/v1/queues") == (404, ["try /healthz or /readyz"])
+        request = urllib.request.Request(f"{url}/healthz", headers={"Host": "example.org"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(request, timeout=5)
+
+
+def test_a_port_that_is_taken_is_named_with_its_setting(coordinator: Coordinator) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        settings, probes = PortSettings(metrics_port=port), CoordinatorLife(coordinator)
+        with (
+            pytest.raises(CoordinatorError, match=rf"^metrics_port 127\.0\.0\.1:{port}: .*in use"),
+            life_port.serving(settings, probes),
+        ):
+            pass
+    with life_port.serving(PortSettings(), probes) as url:
+        assert url == ""
