@@ -24,6 +24,7 @@ from coordinator.leader.control_loop import ControlLoop, Counts
 from coordinator.leader.election import Fitness, LeaderElection
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import MissingCharge
+from coordinator.rbac.permissions import SYSTEM_NAMESPACE
 from coordinator.reports.store import ReportReader
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
@@ -37,8 +38,6 @@ from queues.work import WorkSource
 
 LONGEST_PAUSE = 0.1
 """The longest pause between two steps when nothing happens. An event ends the pause; returned work does not."""
-SYSTEM_NAMESPACE = "kube-system"
-"""The namespace whose uid identifies the cluster."""
 RETRY_SECONDS = 0.5
 """The pause before a new term, after an error of Redis or the API server has ended the last term."""
 log = logging.getLogger(__name__)

@@ -200,7 +200,7 @@ class LeaderElection:
             )
             if not may_take(self._observed, self._config.identity, self._config.lease_seconds, started):
                 self._valid_until = float("-inf")
-                return ""
+                return self._fitness.unfit()  # so that an admin hears of it before this process is needed
             new_term = not self.leading
             unfit = self._long_unfit(new_term)
             if unfit:

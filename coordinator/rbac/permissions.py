@@ -114,6 +114,8 @@ LEASE = "torchq-coordinator"
 """The name of the leader's Lease."""
 SERVICE = "http:torchq-coordinator:http"
 """The coordinator's service in the API server's proxy: protocol, name and port."""
+SYSTEM_NAMESPACE = "kube-system"
+"""The namespace whose uid identifies the cluster (`queues.installation`)."""
 _FOLLOW = ("list", "watch")
 _POD_GROUPS = {kind.group: kind for kind in reversed(backends.KINDS)}.values()
 """One pod group kind per API group; RBAC does not know versions."""
@@ -169,6 +171,8 @@ WORKER = Role(
         # Some API servers require it to create an object that blocks the deletion of its owner.
         PolicyRule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
+        # A worker takes no batches from the Redis of another cluster.
+        PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
         # A worker caches the pods, groups and restarts of jobs in all namespaces, selected by a label.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW),
         # The log of a failed pod has the exception of the rank that failed first. Without the log, a job's message may
@@ -229,6 +233,8 @@ DOCTOR = Role(
         PolicyRule(resource=TENANT_QUEUES, verbs=("list",)),
         PolicyRule(resource=PRIORITY_CLASSES, verbs=("list",)),
         PolicyRule(resource=NAMESPACES, verbs=("list",)),
+        # `torchq redis adopt` names the cluster.
+        PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         PolicyRule(resource=PODS, verbs=("list",)),
         PolicyRule(resource=NODES, verbs=("list",)),

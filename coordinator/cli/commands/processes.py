@@ -14,6 +14,7 @@ from typing import Protocol
 
 import click
 
+from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.health_writer import HealthWriter
 from coordinator.http import life_port, report_port, server
@@ -31,16 +32,19 @@ from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from kube import threads
+from kube.errors import ClusterError
 from kube.process.turns import Turns
 from kube.stop import Stop
 from queues.dispatch.redis_work import RedisWork
-from queues.redis import connection
+from queues.redis import connection, fitness
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
 
 log = logging.getLogger(__name__)
 
+START_SECONDS = 2.0
+"""The longest wait for an answer of Redis at the start of workers, which go on without one."""
 PAUSE_SECONDS = 0.1
 """The interval at which a coordinator checks whether one of its threads has ended."""
 
@@ -165,8 +169,9 @@ def worker(session: Session, count: int | None, single: bool) -> None:
         return
     log.info("workers of %s (%s)", session.cluster_name, session.target.source)
     # An error that would stop every worker is reported once here, instead of repeatedly by each worker.
-    connection.connect(session.settings.redis, client_name="torchq-worker").close()
+    redis = connection.connect(session.settings.redis, client_name="torchq-worker", timeout=START_SECONDS, retries=0)
     preflight.check(session.cluster, WORKER, session.settings)
+    _warn_of_redis(session, redis)
     session.cluster.close()
     # A process list shows arguments, so secrets travel in the environment.
     command = [sys.executable, "-m", "coordinator.cli.main", "worker", "--single"]
@@ -174,3 +179,15 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     names = [f"worker-{index}" for index in range(session.settings.processes)]
     commands = [supervisor.Command(name=name, arguments=command, environment=environment) for name in names]
     sys.exit(supervisor.supervise(commands, drain_seconds=session.settings.drain_seconds))
+
+
+def _warn_of_redis(session: Session, redis: connection.Connection) -> None:
+    """Log once why no coordinator can lead on this Redis. The workers wait for its end."""
+    try:
+        own = own_installation.read(session.cluster, session.settings.lease_namespace)
+    except ClusterError as error:
+        log.debug("it is not known whose queues Redis holds: %s", error)
+        own = None
+    if problem := fitness.problem(redis, own):
+        log.warning("%s", problem)
+    redis.close()

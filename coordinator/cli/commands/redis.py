@@ -1,14 +1,20 @@
-"""`torchq redis`: the configuration that torchq needs from an admin of Redis.
+"""`torchq redis`: what an admin of Redis does for torchq.
 
-One rule: the command does not connect to Redis; it prints a file that the admin applies.
+One rule: no command changes the configuration of Redis; `acl` prints a file that the admin applies.
 """
 
 from pathlib import Path
 
 import click
 
+from coordinator.cache import own_installation
+from coordinator.cli.session import Session, pass_session
 from coordinator.errors import SettingsError
+from coordinator.rbac.permissions import DOCTOR
+from queues import installation
 from queues.redis import acl as redis_acl
+from queues.redis import connection
+from queues.storage import ownership
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -40,3 +46,37 @@ def _password(file: Path | None) -> str:
     if not password:
         raise SettingsError(f"{file}: the file contains no password")
     return password
+
+
+@redis.command()
+@click.option("--yes", is_flag=True, help="take the queues over from the installation that they belong to")
+@pass_session
+def adopt(session: Session, yes: bool) -> None:
+    """Take over the queues in Redis.
+
+    A Redis belongs to one cluster and one Lease, and needs this after a move of one of them. The leader of this
+    installation rebuilds the queues from its cluster, and a coordinator of the owner before leads no longer. Needs the
+    Redis account of the coordinator.
+    """
+    session = session.with_role(DOCTOR)
+    own = own_installation.read(session.cluster, session.settings.lease_namespace)
+    client = connection.connect(session.redis, client_name="torchq-adopt")
+    held, server = ownership.read(client), connection.address(client)
+    if not installation.foreign(held.owner, own):
+        click.echo(f"Redis at {server} {_belongs(held.owner)}: there is nothing to do")
+        return
+    before = f"another installation ({installation.name(held.owner)})"
+    if not yes:
+        used = ", and a process of it has used it within the last minute: stop it first" if held.is_used else ""
+        raise click.ClickException(
+            f"Redis at {server} belongs to {before}{used}. `torchq redis adopt --yes` makes it belong to this one "
+            f"({own}), whose leader then replaces its queues"
+        )
+    ownership.adopt(client, own)
+    click.echo(f"Redis at {server} belongs to this installation ({own}) now, before to {before}")
+
+
+def _belongs(owner: bytes) -> str:
+    if owner:
+        return "belongs to this installation"
+    return "belongs to no installation yet, and will belong to the first one whose coordinator leads on it"

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import election
-from coordinator.leader.election import EPOCH_ANNOTATION, LeaderElection, ObservedLease
+from coordinator.leader.election import EPOCH_ANNOTATION, FIT, Fitness, LeaderElection, ObservedLease
 from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
@@ -17,9 +17,17 @@ from tests.support.waiting import until
 SECONDS = 8.0
 
 
-def candidate(cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0) -> LeaderElection:
+def candidate(
+    cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0, fitness: Fitness = FIT
+) -> LeaderElection:
     return LeaderElection(
-        cluster, identity=name, namespace=namespace, lease_seconds=SECONDS, renew_seconds=renew, clock=clock
+        cluster,
+        identity=name,
+        namespace=namespace,
+        lease_seconds=SECONDS,
+        renew_seconds=renew,
+        fitness=fitness,
+        clock=clock,
     )
 
 
@@ -72,6 +80,15 @@ def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(
     two.step()
     assert (two.leading, two.epoch) == (True, 2)
     assert stored(cluster, namespace) == ("two", 2)
+
+
+def test_a_candidate_that_is_not_fit_says_so_while_another_one_leads(
+    cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    candidate(cluster, namespace, "one", clock).step()
+    two = candidate(cluster, namespace, "two", clock, fitness=Fitness(unfit=lambda: "Redis is a replica"))
+    assert two.step() == "Redis is a replica"
+    assert two.holder == "one"
 
 
 def test_a_renewed_lease_is_not_taken(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:

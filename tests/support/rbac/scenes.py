@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cache import optional_kinds
+from coordinator.cache import optional_kinds, own_installation
 from coordinator.cache.watches import Watches
 from coordinator.cli import main, session
 from coordinator.doctor.collect import Collector
@@ -585,6 +585,24 @@ def only_forbidden(said: str) -> str:
     """Return the text if it is about a permission, else an empty text. No node runs the pods of these scenes, so a
     missing log is no error here."""
     return said if "not allowed" in said else ""
+
+
+@scene(WORKER, "namespaces", "get")
+def _tell_its_cluster(stage: Stage) -> str:
+    return _installation(stage, WORKER)
+
+
+@scene(DOCTOR, "namespaces", "get")
+def _tell_the_cluster_to_redis(stage: Stage) -> str:
+    return _installation(stage, DOCTOR)
+
+
+def _installation(stage: Stage, role: Role) -> str:
+    try:
+        own_installation.read(stage.access.cluster(role), LEASE_NAMESPACE)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
 
 
 @scene(WORKER, "pods/log", "get")

@@ -1,0 +1,69 @@
+"""`torchq redis`, and what the processes say at their start about a Redis that no coordinator can lead on."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.cache import own_installation
+from coordinator.cli.commands import processes
+from kube.client import KubernetesCluster
+from queues.installation import Installation
+from queues.redis import connection
+from queues.storage.redis_store import RedisStore
+from tests.support import redis_server
+from tests.support.coordinator.command import Torchq
+
+THEIRS = Installation("cluster-2", "kube-system")
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    with redis_server.running(tmp_path / "socket") as url:
+        yield url
+
+
+def test_adopt_takes_the_queues_over_and_names_the_owner_before(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, redis_url: str
+) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    ours, theirs = RedisStore(client), RedisStore(client)
+    own = own_installation.read(embedded_cluster, "kube-system")
+    ours.claim(own)
+    theirs.claim(THEIRS)
+    said = torchq("redis", "adopt", TORCHQ_REDIS_URL=redis_url).output
+    assert "belongs to no installation yet" in said
+    theirs.rebuild(7, [], [])
+    refused = torchq("redis", "adopt", code=1, TORCHQ_REDIS_URL=redis_url).output
+    assert f"belongs to another installation ({THEIRS}). " in refused
+    assert theirs.problem() == ""
+    assert "a process of it has used it" in torchq("redis", "adopt", code=1, TORCHQ_REDIS_URL=redis_url).output
+    said = torchq("redis", "adopt", "--yes", TORCHQ_REDIS_URL=redis_url).output
+    assert f"belongs to this installation ({own}) now, before to another installation ({THEIRS})" in said
+    assert (ours.problem(), ours.epoch()) == ("", 0)
+    assert theirs.problem()
+    ours.rebuild(8, [], [])
+    assert "there is nothing to do" in torchq("redis", "adopt", TORCHQ_REDIS_URL=redis_url).output
+    assert ours.epoch() == 8
+    client.close()
+
+
+def test_workers_name_a_redis_of_another_installation_once_at_their_start(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(processes, "start_log", lambda _: None)
+    monkeypatch.setattr(processes.supervisor, "supervise", lambda *_, **__: 0)
+    client = connection.connect(redis_url, client_name="test")
+    theirs = RedisStore(client)
+    theirs.claim(THEIRS)
+    theirs.rebuild(1, [], [])
+    client.close()
+    with caplog.at_level(logging.WARNING):
+        torchq("worker", TORCHQ_REDIS_URL=redis_url)
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.startswith(f"Redis at {redis_url}?db=0 belongs to another installation ({THEIRS})")
