@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues.registrations import Member
 from queues.values import Entry, QueueSpec, Reservation
 
 
@@ -101,9 +102,7 @@ class WorkInspection:
     """The number of keys in the lists of ready keys."""
     leases: Mapping[JobKey, float] = field(default_factory=dict)
     """Every key in the list of leases, and when its lease ends."""
-    workers: Mapping[str, float] = field(default_factory=dict)
-    """By worker, when its registration ends."""
-    threads: frozenset[str] = frozenset()
-    """The workers whose threads are counted."""
+    members: tuple[Member, ...] = ()
+    """The registered workers, also those of other layouts, by name."""
     rq: tuple[RqJob, ...] = ()
     faults: tuple[Fault, ...] = ()

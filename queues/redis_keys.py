@@ -18,11 +18,14 @@ Reports of training code (any coordinator; nothing rebuilds them):
     torchq:reports:<job key>     see queues/lua/reports/keep.lua
 """
 
+import re
+
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"9"
+LAYOUT_NUMBER = b"10"
 """The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
+OWN_LAYOUT = int(LAYOUT_NUMBER)
 REBUILDING = f"{PREFIX}rebuilding"
 OWNER = f"{PREFIX}owner"
 PROBE = f"{PREFIX}probe"
@@ -49,7 +52,9 @@ READY_COUNT = f"{WORK}ready"
 TENANTS = f"{WORK}tenants"
 DELAYED = f"{WORK}delayed"
 LEASES = f"{WORK}leases"
+MEMBERS = f"{WORK}members"
 WORKERS = f"{WORK}workers"
+"""Registrations of workers of the layouts before 10. They are only read, to name these workers."""
 THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
 SETTLED = f"{WORK}settled:"
@@ -59,8 +64,8 @@ RUNS = "runs"
 """The field of the tally that counts finished runs."""
 
 RQ_PREFIX = "rq:"
-RQ_QUEUE = "torchq"
-"""The name of torchq's queue in RQ."""
+RQ_QUEUE = f"torchq-{OWN_LAYOUT}"
+"""The name of torchq's queue in RQ. Each layout has its own, so no worker of another layout takes a batch from it."""
 RQ_JOB = f"{RQ_PREFIX}job:"
 RQ_RESULTS = f"{RQ_PREFIX}results:"
 RQ_WAITING = f"{RQ_PREFIX}queue:{RQ_QUEUE}"
@@ -75,7 +80,7 @@ PRESERVED = frozenset(
     (
         *(OWNER, REVISION, QUEUES, RULES, POOL, COUNTED, ACCOUNTS, CLOCK, OVERTAKEN),
         *(f"{PREFIX}version", f"{PREFIX}pick", f"{PREFIX}port"),
-        *(WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
+        *(MEMBERS, WORKERS, THREADS, TALLY, f"{WORK}dispatches"),
     )
 )
 """The keys that outlive a rebuild: settings, accounts, counters, registrations."""
@@ -87,16 +92,11 @@ _KEYS = PRESERVED | {
 }
 _FAMILIES = (ORDER, READY, SETTLED, REPORTS)
 
-_RQ_KEYS = frozenset(
-    (
-        *("rq:queues", "rq:workers", "rq:suspended", "rq:groups", f"rq:workers:{RQ_QUEUE}"),
-        *(RQ_WAITING, RQ_INTERMEDIATE, RQ_STARTED, *RQ_REGISTRIES.values(), f"rq:clean_registries:{RQ_QUEUE}"),
-    )
-)
-_RQ_FAMILIES = (
-    *(RQ_JOB, RQ_RESULTS, "rq:worker:", "rq:execution:", "rq:executions:"),
-    f"{RQ_INTERMEDIATE}:first_seen:",
-)
+_RQ_KEYS = frozenset(("rq:queues", "rq:workers", "rq:suspended", "rq:groups"))
+_RQ_FAMILIES = (RQ_JOB, RQ_RESULTS, "rq:worker:", "rq:execution:", "rq:executions:")
+_KINDS = "|".join(("queue", "wip", "workers", "clean_registries", *RQ_REGISTRIES))
+_RQ_OF_LAYOUT = re.compile(rf"rq:(?P<kind>{_KINDS}):(?P<queue>torchq(-[0-9]+)?)(:intermediate(:first_seen:.*)?)?")
+"""Matches the keys that RQ keeps for the queue of one layout. Before layout 10, the name had no number."""
 
 
 def is_owned(name: str) -> bool:
@@ -106,4 +106,11 @@ def is_owned(name: str) -> bool:
 
 def is_documented(name: str) -> bool:
     """Return whether torchq, or RQ for torchq, makes a key of this name."""
-    return name in _KEYS or name in _RQ_KEYS or name.startswith((*_FAMILIES, *_RQ_FAMILIES))
+    known = name in _KEYS or name in _RQ_KEYS or name.startswith((*_FAMILIES, *_RQ_FAMILIES))
+    return known or _RQ_OF_LAYOUT.fullmatch(name) is not None
+
+
+def has_batches_of_other_layout(name: str) -> bool:
+    """Return whether RQ keeps batches under this key for the queue of another layout."""
+    found = _RQ_OF_LAYOUT.fullmatch(name)
+    return found is not None and found["queue"] != RQ_QUEUE and found["kind"] not in ("workers", "clean_registries")

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.inspection_values import WorkInspection
+from queues.registrations import Registration, StoreIdentity
 from queues.values import Offer, Refusal, Task
 
 SETTLED_SECONDS = 10
@@ -83,8 +84,8 @@ class WorkSource(Protocol):
         """Make keys ready that are due or whose lease ended. Then lease ready keys, fairly over tenants, and push them
         to the workers. Return how many keys were pushed.
 
-        The number of keys is at most the number of free threads, and 0 while every worker has a batch waiting. Raises
-        StoreLost while the store has no epoch."""
+        The number of keys is at most the number of free threads of workers with the store's layout and owner, and 0
+        while every such worker has a batch waiting. Raises StoreLost while the store has no epoch."""
 
     def inspect(self) -> WorkInspection:
         """Return the whole content for an inspection. Changes nothing."""
@@ -97,9 +98,11 @@ class WorkSource(Protocol):
 class WorkSink(Protocol):
     """A worker's side of the work queue."""
 
-    def register(self, worker: str, threads: int) -> None:
-        """Register a live worker with its number of threads. The registration lasts 15 seconds; a worker repeats it
-        every few seconds. With zero threads the worker is taken off the list, because it stops."""
+    def register(self, registration: Registration) -> StoreIdentity:
+        """Register a live worker. The registration lasts 15 seconds; a worker repeats it every few seconds. With zero
+        threads the worker is taken off the list, because it stops.
+
+        Only workers of the store's layout and owner count for dispatch. Works while the store has no epoch."""
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """Begin runs of leased keys. Return a task, under the running lease, for each key whose token is still valid;

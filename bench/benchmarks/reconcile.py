@@ -19,6 +19,7 @@ from bench.support import redis_server
 from bench.support.processes import Bench, room
 from coordinator import settings
 from crds.keys import JobKey
+from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -142,7 +143,7 @@ def _offers(keys: int) -> list[Offer]:
 
 def _worker_count(client: connection.Connection) -> int:
     with connection.translate_errors(client):
-        return int(client.hlen("torchq:work:threads"))
+        return int(client.hlen(redis_keys.MEMBERS))
 
 
 def _size(counter: Path) -> int:

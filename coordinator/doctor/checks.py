@@ -19,7 +19,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
-from queues import limits, order
+from queues import limits, order, redis_keys
 from queues.values import Entry, Kind, QueueSpec, Reservation
 
 
@@ -48,7 +48,8 @@ def _leadership(inspection: Inspection) -> Found:
         yield Finding(
             "lease-silent", "Lease", f"{lease.holder} holds the Lease and has not renewed it since {lease.renewed}"
         )
-    if not any(ends > inspection.work.now for ends in inspection.work.workers.values()):
+    alive = (member.registration for member in inspection.work.members if member.until > inspection.work.now)
+    if not any(worker.layout == redis_keys.OWN_LAYOUT for worker in alive):
         yield Finding("no-workers", "workers", "no worker is registered, so nothing is reconciled")
 
 

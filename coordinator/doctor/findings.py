@@ -47,7 +47,6 @@ REMEDIES = {
     "stuck-key": REPAIR,
     "stuck-tenant": REPAIR,
     "wrong-ready-count": REPAIR,
-    "stray-threads": REPAIR,
     # pods
     "foreign-attempt-pod": f"{REPAIR}; a worker deletes the pod then",
     "orphan-pod": f"{REPAIR}; a worker deletes the pod then",

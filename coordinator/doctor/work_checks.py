@@ -31,8 +31,6 @@ def _work_lists(inspection: Inspection) -> Found:
         )
     for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
         yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
-    for worker in sorted(work.threads - work.workers.keys()):
-        yield Finding("stray-threads", worker, "its threads are counted, but it is not registered")
     for key, ends in sorted(work.leases.items()):
         record = work.records.get(key)
         if record is None or record.state != "leased":

@@ -132,7 +132,7 @@ def stats(numbers: QueueStats) -> Document:
         "reconciles": numbers.runs,
         "jobs": {"waiting": numbers.waiting, "admitted": numbers.admitted},
         "work": {"ready": numbers.ready, "delayed": numbers.delayed, "leased": numbers.leased},
-        "workers": dict(numbers.workers),
+        "workers": numbers.workers,
     }
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from crds import timestamps
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues import redis_keys
 from queues.chunks import chunks
 from queues.dispatch.group_commit import GroupCommit
 from queues.inspection import redis_reader, reset
@@ -18,10 +19,11 @@ from queues.inspection_values import WorkInspection
 from queues.redis import codec
 from queues.redis.connection import Connection, translate_parse_errors
 from queues.redis.scripts import Script
+from queues.registrations import Registration, StoreIdentity
 from queues.values import Offer, Refusal, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
 
-_PRELUDES = ("lib/clock", "lib/records", "lib/mark")
+_PRELUDES = ("lib/clock", "lib/epoch", "lib/records", "lib/mark")
 _OFFER = Script("work/offer", preludes=_PRELUDES)
 _DROP = Script("work/drop", preludes=("lib/records",))
 _DISPATCH = Script("work/dispatch", preludes=_PRELUDES)
@@ -52,7 +54,9 @@ class RedisWork:
     def offer(self, offers: Iterable[Offer]) -> None:
         """See WorkSource."""
         for chunk in chunks(list(offers), _OFFERS_PER_CALL):
-            _OFFER(self._connection, arguments=[self._now(), *itertools.chain.from_iterable(map(_offer_fields, chunk))])
+            arguments: list[str | float] = [self._now(), redis_keys.OWN_LAYOUT]
+            arguments += itertools.chain.from_iterable(map(_offer_fields, chunk))
+            _OFFER(self._connection, arguments=arguments)
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
@@ -64,6 +68,7 @@ class RedisWork:
         created = timestamps.format_micro_time(datetime.now(UTC))
         arguments = (
             self._now(),
+            redis_keys.OWN_LAYOUT,
             settings.dispatched_lease,
             settings.batch,
             secrets.token_hex(8),
@@ -81,14 +86,24 @@ class RedisWork:
         """See WorkSource."""
         reset.reset_work(self._connection, epoch)
 
-    def register(self, worker: str, threads: int) -> None:
+    def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""
-        _REGISTER(self._connection, arguments=[self._now(), self._settings.registration, worker, threads])
+        text = registration.text() if registration.threads > 0 else ""
+        arguments: list[str | float] = [self._now(), self._settings.registration, registration.worker, text]
+        layout, epoch, owner = _REGISTER(self._connection, arguments=arguments)
+        with translate_parse_errors(self._connection):
+            return StoreIdentity(int(layout or 0), int(epoch or 0), owner.decode())
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""
         run = secrets.token_hex(8)
-        arguments: list[str | float] = [self._now(), self._settings.running_lease, run, *_flatten(leases)]
+        arguments: list[str | float] = [
+            self._now(),
+            redis_keys.OWN_LAYOUT,
+            self._settings.running_lease,
+            run,
+            *_flatten(leases),
+        ]
         answer: list[bytes] = _BEGIN(self._connection, arguments=arguments)
         with translate_parse_errors(self._connection):
             return [_task(answer[start : start + _TASK_FIELDS]) for start in range(0, len(answer), _TASK_FIELDS)]

@@ -27,6 +27,7 @@ from crds.keys import JobKey
 from kube.stop import Stop
 from queues import errors
 from queues.dispatch import rq_job
+from queues.dispatch.intake import Intake
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import Reconcile, TaskRunner
@@ -72,17 +73,21 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
     death_penalty_class = _NoAlarm
     _suspension_checked_at, _is_paused = -math.inf, False
 
-    def loop(self, runner: TaskRunner, stop: Callable[[], bool]) -> None:
+    def loop(self, runner: TaskRunner, stop: Callable[[], bool], intake: Intake) -> None:
         """Pop and run batches until `stop` returns True. Raises `queues.errors.QueueError` when Redis fails."""
         with connection.translate_errors(self.connection):
             self.register_birth()
             while not stop():
-                self._turn(runner)
+                self._turn(runner, intake)
             self.register_death()  # after an error of Redis, the registration expires instead
 
-    def _turn(self, runner: TaskRunner) -> None:
+    def _turn(self, runner: TaskRunner, intake: Intake) -> None:
         if self.should_run_maintenance_tasks:
             self._maintain()
+        if not intake.is_open:
+            self._show(WorkerStatus.SUSPENDED)
+            intake.wait(POP_SECONDS)
+            return
         if self._is_suspended():
             self._show(WorkerStatus.SUSPENDED)
             time.sleep(POP_SECONDS)
@@ -90,6 +95,7 @@ class BatchWorker(SimpleWorker):  # type: ignore[misc]
         self._show(WorkerStatus.IDLE)
         # A process without a free thread leaves the batch to another process.
         if runner.wait_for_room(POP_SECONDS):
+            intake.mark_pop()
             self.run_next(POP_SECONDS)
 
     def _is_suspended(self) -> bool:
@@ -237,16 +243,17 @@ def run_worker(
     drain_seconds: float = 20.0,
     expected: tuple[type[Exception], ...] = (),
     run_versions: Callable[[JobKey], RunVersions] = lambda _: RunVersions(),
+    intake: Intake | None = None,
 ) -> int:
     """Run batches until SIGTERM or SIGINT, then wait for at most `drain_seconds` until the running keys finish.
 
     Returns how many keys still run after that. Call it in the main thread.
 
     While Redis is down, the worker waits for it without a limit. `expected` errors of a reconcile are logged as one
-    line, others with a traceback. `run_versions` is called once after each run. Raises BadAddress for a URL that cannot
-    be used.
+    line, others with a traceback. `run_versions` is called once after each run. `intake` shows other threads whether
+    this process takes batches. Raises BadAddress for a URL that cannot be used.
     """
-    settings = settings or WorkSettings()
+    settings, intake = settings or WorkSettings(), intake or Intake()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     stop, outage = Stop(), OutageLog(log)
     client = connection.connect(where, client_name=f"torchq-worker-{os.getpid()}")
@@ -261,11 +268,13 @@ def run_worker(
         run_versions=run_versions,
         longest=settings.longest_run,
     )
-    renewer = LeaseRenewer(name, sink, runner, pause=settings.running_lease / 3, stop=stop, outage=outage)
+    pause = settings.running_lease / 3
+    renewer = LeaseRenewer(name, sink, runner, pause=pause, stop=stop, outage=outage, intake=intake)
     renewer.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
     job_class = rq_job.bind(lambda leases: runner.run_batch(leases, stop, settings.dispatched_lease))
-    _serve(Sessions(where, name, job_class), runner, stop, outage)
+    _serve(Sessions(where, name, job_class), runner, stop, outage, intake)
+    intake.stop()
     return _drain(runner, renewer, drain_seconds)
 
 
@@ -294,7 +303,7 @@ class Sessions:
             )
 
 
-def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: OutageLog) -> None:
+def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: OutageLog, intake: Intake) -> None:
     # RQ logs every batch, and every error of Redis with a traceback; the lines of `outage` are enough.
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
     first, cap = _RETRY_SECONDS
@@ -302,7 +311,7 @@ def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: OutageLog
     while not stop():
         started = time.monotonic()
         try:
-            sessions.open().loop(runner, stop)
+            sessions.open().loop(runner, stop, intake)
         except errors.QueueError as error:
             outage.report_failure(error)
         except Exception:

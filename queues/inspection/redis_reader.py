@@ -17,6 +17,7 @@ from queues.inspection import rq_record
 from queues.inspection_values import FOREIGN, Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
 from queues.redis import codec
 from queues.redis.connection import Connection, key_names, read_atomically, scan
+from queues.registrations import Member, Registration, parse_member
 from queues.values import Entry, Reservation
 
 CHUNK = 200
@@ -24,6 +25,9 @@ CHUNK = 200
 
 WRONG_TYPE = "is a key of another type"
 """The reason of a fault for a key that torchq would make with another Redis type."""
+
+MEMBERS_COMMANDS = (("HGETALL", redis_keys.MEMBERS), ("ZRANGE", redis_keys.WORKERS, "0", "-1", "WITHSCORES"))
+"""The commands whose answers `parse_members` expects."""
 
 T = TypeVar("T")
 
@@ -130,15 +134,14 @@ def read_work(connection: Connection) -> WorkInspection:
     reader = InspectionReader()
     names = key_names(connection, f"{redis_keys.WORK}*")
     lists = sorted(name for name in names if name.startswith(redis_keys.READY))
-    time, turns, count, leases, workers, threads, *ready = reader.read(
+    time, turns, count, leases, members, older, *ready = reader.read(
         connection,
         [
             ("TIME",),
             ("LRANGE", redis_keys.TENANTS, "0", "-1"),
             ("GET", redis_keys.READY_COUNT),
             ("ZRANGE", redis_keys.LEASES, "0", "-1", "WITHSCORES"),
-            ("ZRANGE", redis_keys.WORKERS, "0", "-1", "WITHSCORES"),
-            ("HKEYS", redis_keys.THREADS),
+            *MEMBERS_COMMANDS,
             *(("LRANGE", name, "0", "-1") for name in lists),
         ],
     )
@@ -153,8 +156,7 @@ def read_work(connection: Connection) -> WorkInspection:
         ready_count=reader.number(redis_keys.READY_COUNT, count),
         ready_length=sum(len(keys or ()) for keys in ready),
         leases=reader.keys(redis_keys.LEASES, _scores(leases)),
-        workers=_scores(workers),
-        threads=frozenset(name.decode(errors="replace") for name in threads or ()),
+        members=_by_name(reader.table(redis_keys.MEMBERS, members, parse_member).values(), older),
         rq=tuple(_rq_jobs(reader, connection)),
         faults=tuple(reader.faults),
     )
@@ -240,6 +242,19 @@ def _amounts(text: bytes) -> dict[str, int]:
 def _ports(reader: InspectionReader, raw: Mapping[bytes, bytes] | None) -> dict[int, JobKey]:
     table = reader.table(redis_keys.PORTS, raw, lambda port, key: (int(port), JobKey.parse(key.decode())))
     return dict(table.values())
+
+
+def parse_members(members: Mapping[bytes, bytes] | None, older: list[tuple[bytes, float]] | None) -> tuple[Member, ...]:
+    """Return the members in the answers to MEMBERS_COMMANDS, by name. Raises an error that `parse` expects."""
+    return _by_name((parse_member(name.decode(), text) for name, text in (members or {}).items()), older)
+
+
+def _by_name(members: Iterable[Member], older: list[tuple[bytes, float]] | None) -> tuple[Member, ...]:
+    unknown = (
+        Member(registration=Registration(worker=worker, threads=0, layout=0), until=ends)
+        for worker, ends in _scores(older).items()
+    )
+    return tuple(sorted((*members, *unknown), key=lambda member: member.registration.worker))
 
 
 def _scores(flat: list[tuple[bytes, float]] | None) -> dict[str, float]:

@@ -35,14 +35,11 @@ def reset_work(connection: Connection, epoch: int) -> None:
     _FORGET(connection, arguments=[epoch])
     keys = redis_reader.classify_keys(connection)
     inspection = redis_reader.read_work(connection)
-    preserved = (
-        redis_keys.PRESERVED
-        - _faulty_keys(inspection.faults)
-        - ({redis_keys.THREADS} if inspection.threads - inspection.workers.keys() else set())
-    )
+    preserved = redis_keys.PRESERVED - _faulty_keys(inspection.faults)
     names = [name for name in keys.torchq if name.startswith(redis_keys.WORK) and name not in preserved]
     idle = [job.id for job in inspection.rq if job.where != "started"]
     lists = [redis_keys.RQ_WAITING, redis_keys.RQ_INTERMEDIATE, *redis_keys.RQ_REGISTRIES.values()]
+    lists += [name for name in keys.torchq if redis_keys.has_batches_of_other_layout(name)]
     records = [name for job_id in idle for name in (f"{redis_keys.RQ_JOB}{job_id}", f"{redis_keys.RQ_RESULTS}{job_id}")]
     _delete(connection, epoch, [*names, *lists, *records, *(_faulty_keys(inspection.faults) & {redis_keys.RQ_STARTED})])
 

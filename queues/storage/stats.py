@@ -3,11 +3,13 @@
 One rule: a few plain reading commands at one moment, however many jobs wait.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from queues import redis_keys
+from queues.inspection import redis_reader
 from queues.redis.connection import Connection, read_atomically, translate_parse_errors
+from queues.registrations import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +34,14 @@ class QueueStats:
     """The number of jobs that wait in queues."""
     admitted: int
     """The number of jobs that hold a reservation."""
-    workers: dict[str, int] = field(default_factory=dict)
-    """The live workers and the number of threads of each."""
+    members: tuple[Member, ...] = ()
+    """The live workers, also those of other layouts, by name."""
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """The live workers that the leader's layout counts, and the number of threads of each."""
+        ours = (member.registration for member in self.members if member.registration.layout == redis_keys.OWN_LAYOUT)
+        return {worker.worker: worker.threads for worker in ours}
 
 
 _COMMANDS = (
@@ -46,18 +54,16 @@ _COMMANDS = (
     ("ZCARD", redis_keys.LEASES),
     ("HLEN", redis_keys.ENTRIES),
     ("HLEN", redis_keys.RESERVATIONS),
-    ("ZRANGE", redis_keys.WORKERS, "0", "-1", "WITHSCORES"),
-    ("HGETALL", redis_keys.THREADS),
+    *redis_reader.MEMBERS_COMMANDS,
 )
 
 
 def read(connection: Connection) -> QueueStats:
     """Read the numbers. Raises QueueError if Redis does not answer or holds a value that cannot be read."""
-    time, *numbers, workers, threads = read_atomically(connection, _COMMANDS)
+    time, *numbers, members, older = read_atomically(connection, _COMMANDS)
     with translate_parse_errors(connection):
         now = int(time[0]) + int(time[1]) / 1e6
         epoch, picks, runs, ready, delayed, leased, waiting, admitted = map(_number, numbers)
-        alive = {name.decode() for name, ends in workers or () if float(ends) > now}
         return QueueStats(
             at=now,
             epoch=epoch,
@@ -68,7 +74,7 @@ def read(connection: Connection) -> QueueStats:
             leased=leased,
             waiting=waiting,
             admitted=admitted,
-            workers={name: int(threads.get(name.encode(), 0)) for name in sorted(alive)},
+            members=tuple(each for each in redis_reader.parse_members(members, older) if each.until > now),
         )
 
 

@@ -21,6 +21,7 @@ from embedded.node.resources.machine import Machine
 from kube import client
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
+from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -47,7 +48,7 @@ class Work(RedisWork):
     """A work queue whose batches the test takes by hand."""
 
     def pop(self) -> list[Lease]:
-        job = self._connection.lpop("rq:queue:torchq")
+        job = self._connection.lpop(redis_keys.RQ_WAITING)
         if job is None:
             return []
         data = json.loads(self._connection.hget(b"rq:job:" + job, "data"))

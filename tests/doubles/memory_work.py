@@ -12,9 +12,10 @@ from typing import Literal
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues import errors
+from queues import errors, redis_keys
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import RqJob, WorkInspection, WorkRecord
+from queues.registrations import Member, Registration, StoreIdentity
 from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff
 
@@ -65,7 +66,7 @@ class MemoryWork:
         self._records: dict[JobKey, _Record] = {}
         self._ready: dict[str, deque[JobKey]] = {}
         self._turns: deque[str] = deque()
-        self._workers: dict[str, tuple[int, float]] = {}
+        self._workers: dict[str, Member] = {}
         self._leased = 0
         self._tokens = 0
         self._batches: deque[str] = deque()
@@ -115,13 +116,12 @@ class MemoryWork:
         epoch, now = self._live_epoch(), self._clock()
         with self._lock:
             self._wake(now)
-            self._workers = {
-                name: registration for name, registration in self._workers.items() if registration[1] > now
-            }
-            threads = sum(count for count, _ in self._workers.values())
+            self._workers = {name: member for name, member in self._workers.items() if member.until > now}
+            registered = (member.registration for member in self._workers.values())
+            counted = [each.threads for each in registered if each.layout == redis_keys.OWN_LAYOUT]
             ready = sum(map(len, self._ready.values()))
-            size = batch_size(ready, len(self._workers), threads, self._settings.batch)
-            free = threads - self._leased if len(self._batches) < len(self._workers) else 0
+            size = batch_size(ready, len(counted), sum(counted), self._settings.batch)
+            free = sum(counted) - self._leased if len(self._batches) < len(counted) else 0
             leases = [self._lease(epoch, now) for _ in range(min(ready, free))]
             for start in range(0, len(leases), size):
                 self._batches.append(json.dumps(leases[start : start + size]))
@@ -146,8 +146,7 @@ class MemoryWork:
                 ready_count=ready,
                 ready_length=ready,
                 leases=leased,
-                workers={name: ends for name, (_, ends) in self._workers.items()},
-                threads=frozenset(self._workers),
+                members=tuple(self._workers.values()),
                 rq=tuple(
                     RqJob(id=f"batch-{number}", where="queue", function=FUNCTION)
                     for number in range(len(self._batches))
@@ -178,12 +177,14 @@ class MemoryWork:
                 content.clear()
             self._leased = 0
 
-    def register(self, worker: str, threads: int) -> None:
+    def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""
+        epoch, until = self._epoch(), self._clock() + self._settings.registration
         with self._lock:
-            self._workers.pop(worker, None)
-            if threads > 0:
-                self._workers[worker] = (threads, self._clock() + self._settings.registration)
+            self._workers.pop(registration.worker, None)
+            if registration.threads > 0:
+                self._workers[registration.worker] = Member(registration=registration, until=until)
+        return StoreIdentity(layout=redis_keys.OWN_LAYOUT if epoch else 0, epoch=epoch, owner="")
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""

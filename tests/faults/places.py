@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 
 from crds.keys import JobKey
-from queues import errors
+from queues import errors, redis_keys
 from queues.dispatch import redis_work
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import codec
@@ -160,13 +160,13 @@ class RedisPlace:
         return RedisStore(line, self._settings, self._clock), RedisWork(line, clock=self._clock)
 
     def pop(self, gate: Gate) -> list[Lease]:
-        if not self._client.llen("rq:queue:torchq"):
+        if not self._client.llen(redis_keys.RQ_WAITING):
             return []
         leases: list[Lease] = gate("rq.pop", self._pop, lost=unreachable, repeatable=False)
         return leases
 
     def _pop(self) -> list[Lease]:
-        job = self._client.lpop("rq:queue:torchq")
+        job = self._client.lpop(redis_keys.RQ_WAITING)
         if job is None:
             return []
         data = orjson.loads(self._client.hget(b"rq:job:" + job, "data"))

@@ -11,6 +11,7 @@ from queues.charge_changes import LoweredCharge
 from queues.store import QueueStore
 from queues.values import Offer, Reservation, Task
 from tests.faults.places import MemoryPlace, Place, RedisPlace
+from tests.support.queues.builders import registration
 
 KEY = JobKey("team", "job", "uid-1")
 HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={"jobs": 1})
@@ -27,14 +28,14 @@ class Bench:
         store, self.work = self.place.open(lambda _, effect, **__: effect())
         self.store: QueueStore = store
         self.store.rebuild(1, [HELD], [])
-        self.work.register("worker", 4)
+        self.work.register(registration("worker", 4))
 
     def clock(self) -> float:
         return self.now
 
     def begin(self) -> Task:
         self.work.offer([Offer(key=KEY, tenant="a")])
-        self.work.register("worker", 4)
+        self.work.register(registration("worker", 4))
         assert self.work.dispatch() == 1
         [task] = self.work.begin(self.place.pop(lambda _, effect, **__: effect()))
         return task

@@ -23,8 +23,10 @@
 --   torchq:work:ready           string  number of ready keys
 --   torchq:work:delayed         zset    key -> when it is due, seconds
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
---   torchq:work:workers         zset    worker -> when its registration ends, seconds
---   torchq:work:threads         hash    worker -> number of its threads
+--   torchq:work:members         hash    worker -> JSON {threads, version, layout, owner, until: when its registration ends,
+--                                       seconds}; later layouts may only add fields (queues/registrations.py)
+--   torchq:work:workers         zset    worker of a layout before 10 -> when its registration ends, seconds; only read
+--   torchq:work:threads         hash    worker of a layout before 10 -> number of its threads; nobody reads it
 --   torchq:work:tally           hash    runs: number of all finished runs, for `torchq status`
 --   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew when it
 --                                       gave the key back; DOUBT after a run that failed or whose worker died, until the next

@@ -1,16 +1,16 @@
 -- Begin runs of leased keys: a key whose token is still valid gets the running lease.
 --
--- Preludes: clock, records, mark (which lists the keys' schema).
+-- Preludes: clock, epoch, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
---       2 seconds the running lease lasts
---       3 a random word for this call: by it a repeated call recognizes its own runs; for another call the keys are lost
+--       2 layout of the caller   3 seconds the running lease lasts
+--       4 a random word for this call: by it a repeated call recognizes its own runs; for another call the keys are lost
 --       then for each lease: key, token
 -- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), one run after the
--- other; missing keys were lost. Error STORELOST if torchq:epoch is missing.
+-- other; missing keys were lost. Error STORELOST (lib/epoch.lua).
 --
 -- Further keys:
---   torchq:epoch, torchq:reservations   read only; see queues/redis_keys.py
+--   torchq:reservations   read only; see queues/redis_keys.py
 
 -- Return the version of pods that the next run must know: at least the version that the last run knew.
 local function newest(key, seen)
@@ -18,17 +18,17 @@ local function newest(key, seen)
   return made and made ~= DOUBT and tonumber(made) > tonumber(seen) and made or seen
 end
 
-local epoch = redis.call('GET', 'torchq:epoch')
-if not epoch then
-  return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
+local epoch, lost = live_epoch(ARGV[2])
+if lost then
+  return lost
 end
-local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[2]))
+local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[3]))
 local tasks = {}
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local key, token = ARGV[i], ARGV[i + 1]
   local record = record_of(key)
-  if record and record.token == token and (record.run or ARGV[3]) == ARGV[3] then
-    record.run, record.epoch = ARGV[3], epoch
+  if record and record.token == token and (record.run or ARGV[4]) == ARGV[4] then
+    record.run, record.epoch = ARGV[4], epoch
     keep_record(key, record)
     redis.call('ZADD', 'torchq:work:leases', ends, key)
     local seen, failures = newest(key, record.seen or '0'), tostring(record.failures or 0)

@@ -2,23 +2,27 @@
 -- the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
 -- many keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
 --
--- Preludes: clock, records, mark (which lists the keys' schema).
+-- Preludes: clock, epoch, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
---       2 seconds a lease lasts while its batch waits in RQ
---       3 the most keys in one batch
---       4 a random word for this call: it makes tokens and RQ job ids unique, also after the server lost its data; a counter
+--       2 layout of the caller
+--       3 seconds a lease lasts while its batch waits in RQ
+--       4 the most keys in one batch
+--       5 a random word for this call: it makes tokens and RQ job ids unique, also after the server lost its data; a counter
 --         in Redis makes them unique if the client sends the same call twice
---       5 the same time in the format of RQ (2026-01-31T12:00:00.000000Z)
---       6 seconds RQ lets a batch run   7 seconds RQ keeps a failed batch
--- Returns: number of keys pushed. Error STORELOST if torchq:epoch is missing.
+--       6 the same time in the format of RQ (2026-01-31T12:00:00.000000Z)
+--       7 seconds RQ lets a batch run   8 seconds RQ keeps a failed batch
+-- Returns: number of keys pushed. Error STORELOST (lib/epoch.lua).
 --
 -- Further keys, in the format of RQ 2.12:
 --   torchq:work:dispatches  string  number of calls that pushed something
 --   rq:queues               set     names of RQ's queues
---   rq:queue:torchq         list    ids of waiting RQ jobs
+--   rq:queue:torchq-<layout>  list  ids of waiting RQ jobs
 --   rq:job:<id>             hash    data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
 
+local LAYOUT = ARGV[2]
+local QUEUE = 'torchq-' .. LAYOUT  -- each layout has its own queue, which no worker of another layout knows
+local WAITING = 'rq:queue:torchq-' .. LAYOUT
 local WAKE = 1000  -- the most keys that one call makes ready; it limits the time that other clients wait
 
 local function wake(zset, now)
@@ -36,15 +40,29 @@ local function wake(zset, now)
   end
 end
 
+-- Return the member in a text, or nil if it cannot be read or its registration has ended.
+local function alive(text, now)
+  local readable, member = pcall(cjson.decode, text)
+  local ends = readable and type(member) == 'table' and tonumber(member['until'])
+  return ends and ends > tonumber(seconds(now)) and member
+end
+
+local function is_ours(member, owner)
+  return member.layout == tonumber(LAYOUT) and (not owner or (member.owner or '') == '' or member.owner == owner)
+end
+
+-- Return how many threads and workers may take the batches of this leader. Remove ended registrations, of any layout.
 local function registered(now)
-  for _, worker in ipairs(redis.call('ZRANGEBYSCORE', 'torchq:work:workers', '-inf', seconds(now))) do
-    redis.call('ZREM', 'torchq:work:workers', worker)
-    redis.call('HDEL', 'torchq:work:threads', worker)
-  end
   local threads, workers = 0, 0
-  for _, count in ipairs(redis.call('HVALS', 'torchq:work:threads')) do
-    threads = threads + tonumber(count)
-    workers = workers + 1
+  local owner, members = redis.call('GET', 'torchq:owner'), redis.call('HGETALL', 'torchq:work:members')
+  for at = 1, #members, 2 do
+    local member = alive(members[at + 1], now)
+    if not member then
+      redis.call('HDEL', 'torchq:work:members', members[at])
+    elseif is_ours(member, owner) then
+      threads = threads + (tonumber(member.threads) or 0)
+      workers = workers + 1
+    end
   end
   return threads, workers
 end
@@ -74,16 +92,16 @@ end
 local function push(id, batch)
   local data = '["torchq.reconcile", null, [' .. cjson.encode(batch) .. '], {}]'
   local job = 'rq:job:' .. id
-  redis.call('HSET', job, 'created_at', ARGV[5], 'enqueued_at', ARGV[5], 'data', data, 'origin', 'torchq',
-    'status', 'queued', 'description', #batch .. ' keys', 'timeout', ARGV[6], 'result_ttl', '0', 'failure_ttl', ARGV[7])
-  redis.call('EXPIRE', job, ARGV[7])  -- the record of a batch that no worker takes expires
-  redis.call('SADD', 'rq:queues', 'rq:queue:torchq')
-  redis.call('RPUSH', 'rq:queue:torchq', id)
+  redis.call('HSET', job, 'created_at', ARGV[6], 'enqueued_at', ARGV[6], 'data', data, 'origin', QUEUE,
+    'status', 'queued', 'description', #batch .. ' keys', 'timeout', ARGV[7], 'result_ttl', '0', 'failure_ttl', ARGV[8])
+  redis.call('EXPIRE', job, ARGV[8])  -- the record of a batch that no worker takes expires
+  redis.call('SADD', 'rq:queues', WAITING)
+  redis.call('RPUSH', WAITING, id)
 end
 
-local epoch = redis.call('GET', 'torchq:epoch')
-if not epoch then
-  return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
+local epoch, lost = live_epoch(LAYOUT)
+if lost then
+  return lost
 end
 local now = clock(ARGV[1])
 wake('torchq:work:delayed', now)
@@ -94,14 +112,14 @@ local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
 local left = math.min(ready, threads - redis.call('ZCARD', 'torchq:work:leases'))
 -- While each worker has a waiting batch, no key is dispatched, and threads that become free wait for the next batch. A batch per
 -- free thread would cost RQ's 30 round trips for each key.
-if redis.call('LLEN', 'rq:queue:torchq') >= workers then
+if redis.call('LLEN', WAITING) >= workers then
   left = 0
 end
 -- In an idle system every key is a batch, so that any free worker can take it. In a busy system a batch has many keys, to share
 -- RQ's cost, but at most as many as one worker has threads.
 local share = math.max(1, workers)
-local size = math.max(1, math.min(tonumber(ARGV[3]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
-local word = left > 0 and ARGV[4] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')
+local size = math.max(1, math.min(tonumber(ARGV[4]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
+local word = left > 0 and ARGV[5] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')
 local pushed, batch = 0, {}
 while pushed < left do
   local key = take()
@@ -110,7 +128,7 @@ while pushed < left do
   end
   pushed = pushed + 1
   local token = epoch .. '-' .. word .. '-' .. pushed
-  lease(key, token, now + tonumber(ARGV[2]))
+  lease(key, token, now + tonumber(ARGV[3]))
   batch[#batch + 1] = {key, token}
   if #batch == size then
     push('torchq-' .. word .. '-' .. pushed, batch)

@@ -1,10 +1,11 @@
 -- Mark keys as work, at once or after a delay. Safe to repeat.
 --
--- Preludes: clock, records, mark (which lists the keys' schema).
+-- Preludes: clock, epoch, records, mark (which lists the keys' schema).
 -- KEYS: none
 -- ARGV: 1 now, seconds; empty: the server's time
+--       2 layout of the caller
 --       then for each offer: key, tenant, seen, delay in seconds, version of the job if a change of it or its pods is the only reason, else 0
--- Returns: number of offers. Error STORELOST if torchq:epoch is missing.
+-- Returns: number of offers. Error STORELOST (lib/epoch.lua).
 
 local function mark_later(key, tenant, seen, due)
   local record = record_of(key) or {}
@@ -43,11 +44,12 @@ local function mark_changed(key, tenant, seen, now, version)
   end
 end
 
-if redis.call('EXISTS', 'torchq:epoch') == 0 then
-  return redis.error_reply('STORELOST no epoch: the queues must be rebuilt first')
+local _, lost = live_epoch(ARGV[2])
+if lost then
+  return lost
 end
 local now = clock(ARGV[1])
-for i = 2, #ARGV, 5 do
+for i = 3, #ARGV, 5 do
   local key, tenant, seen, delay, version = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
   if delay > 0 then
     mark_later(key, tenant, seen, now + delay)
@@ -57,4 +59,4 @@ for i = 2, #ARGV, 5 do
     mark(key, tenant, seen, seconds(now))
   end
 end
-return (#ARGV - 1) / 5
+return (#ARGV - 2) / 5

@@ -13,6 +13,7 @@ from crds.keys import JobKey
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
+from queues.registrations import Member, Registration
 from queues.values import Entry, QueueSpec, Reservation
 from tests.support.coordinator.builders import KEY, admission, job, pod
 
@@ -25,6 +26,10 @@ ENTRY = Entry(key=WAITS, queue="a", submitted=100.0, attempt=1, demand=CHARGE)
 HELD = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge=CHARGE, port=20_001)
 BATCH = RqJob(id="b1", where="queue", function=FUNCTION)
 LEASED = WorkRecord(state="leased", tenant="a", token="t1", lease_ends=NOW + 9)
+
+
+def worker(until: float = NOW + 10, **fields: Any) -> Member:
+    return Member(registration=Registration(worker="w", threads=4, **fields), until=until)
 
 
 def look(**changes: Any) -> Inspection:
@@ -47,7 +52,7 @@ def look(**changes: Any) -> Inspection:
         pool_usage=CHARGE,
         ports={20_001: KEY},
     )
-    work = WorkInspection(now=NOW, workers={"w": NOW + 10}, threads=frozenset(("w",)), rq=(BATCH,))
+    work = WorkInspection(now=NOW, members=(worker(),), rq=(BATCH,))
     parts = [
         replace(part, **{name: value for name, value in changes.items() if hasattr(part, name)})
         for part in (cluster, store, work)
@@ -78,8 +83,8 @@ WORKS = {KEY: LEASED}
             "Lease",
         ),
         ({"lease": LeaseView(holder="me", epoch=3, renewed="never", seconds=8.0)}, "lease-silent", "Lease"),
-        ({"workers": {}, "threads": frozenset()}, "no-workers", "workers"),
-        ({"workers": {"w": NOW - 1}}, "no-workers", "workers"),
+        ({"members": ()}, "no-workers", "workers"),
+        ({"members": (worker(until=NOW - 1), worker(layout=9))}, "no-workers", "workers"),
         ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
         ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
         ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),
@@ -152,7 +157,6 @@ WORKS = {KEY: LEASED}
             "stuck-tenant",
             "a",
         ),
-        ({"threads": frozenset(("w", "dead"))}, "stray-threads", "dead"),
         ({"leases": {KEY: NOW + 5}}, "stray-lease", str(KEY)),
         ({"leases": {KEY: NOW - 5}, "records": {KEY: replace(LEASED, lease_ends=NOW - 5)}}, "stuck-lease", str(KEY)),
         ({"records": {KEY: replace(LEASED, lease_ends=None)}}, "lost-lease", str(KEY)),

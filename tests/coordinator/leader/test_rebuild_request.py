@@ -28,6 +28,7 @@ from tests.queues.conftest import redis_url
 from tests.support import ports
 from tests.support.coordinator import desk as desks
 from tests.support.kube.servers import Server
+from tests.support.queues.builders import registration
 from tests.support.waiting import until
 
 __all__ = ["redis_url"]
@@ -45,7 +46,7 @@ class Coordinated:
         self.running: list[tuple[Coordinator, threading.Thread]] = []
 
     def start(self, resync_seconds: float = 0.5) -> Coordinator:
-        self.work.register("worker", 8)
+        self.work.register(registration("worker", 8))
         ours = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": resync_seconds}
         settings = Settings(**{**QUICK, **ours})
         desk = Coordinator(self.cluster, RedisStore(self.client), RedisWork(self.client), settings)

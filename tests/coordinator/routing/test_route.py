@@ -15,6 +15,7 @@ from queues.values import Entry, Offer
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, admission, job
+from tests.support.queues.builders import registration
 
 NOW = 1000.0
 OCCUPIED = JobPods(occupy=True, queue="a", version=7)
@@ -156,6 +157,6 @@ def test_a_tenant_is_not_delayed_by_4_000_suspended_jobs_with_invented_queues() 
     found = [route.route(state.key, state, EMPTY, QUEUES, NOW).offer for state in states]
     found.append(route.route(KEY, job(queue="owned", admission=admission(queue="owned")), EMPTY, QUEUES, NOW).offer)
     work.offer(each for each in found if each is not None)
-    work.register("worker", 2)
+    work.register(registration("worker", 2))
     work.dispatch()
     assert KEY in [key for key, _ in work.pop() + work.pop()]

@@ -87,7 +87,7 @@ class RedisStand(Stand):
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
-        self.client.set(redis_keys.EPOCH, epoch)
+        self.client.mset({redis_keys.EPOCH: epoch, redis_keys.LAYOUT: redis_keys.LAYOUT_NUMBER})
 
     def reserve(self, reservation: Reservation) -> None:
         self.client.hset(redis_keys.RESERVATIONS, str(reservation.key), codec.encode_reservation(reservation))
@@ -96,7 +96,7 @@ class RedisStand(Stand):
         self.client.flushall()
 
     def pop(self) -> list[Lease]:
-        job = self.client.lpop("rq:queue:torchq")
+        job = self.client.lpop(redis_keys.RQ_WAITING)
         if job is None:
             return []
         data = json.loads(self.client.hget(b"rq:job:" + job, "data"))

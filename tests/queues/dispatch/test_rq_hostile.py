@@ -46,7 +46,12 @@ class Hostile:
 
     def raw(self, name: str, removed: bool = True, **record: Any) -> None:
         """Push a job with a handmade record."""
-        fields = {"created_at": "2026-01-01T00:00:00.000000Z", "status": "queued", "origin": "torchq", **record}
+        fields = {
+            "created_at": "2026-01-01T00:00:00.000000Z",
+            "status": "queued",
+            "origin": redis_keys.RQ_QUEUE,
+            **record,
+        }
         self.client.hset(f"rq:job:{name}", mapping=fields)
         self.client.rpush(redis_keys.RQ_WAITING, name)
         (self.gone if removed else self.failed).add(name)

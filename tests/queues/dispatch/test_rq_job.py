@@ -21,6 +21,7 @@ from queues.inspection import rq_record
 from queues.redis import connection
 from queues.values import Offer
 from queues.work import Lease
+from tests.support.queues.builders import registration
 
 KEYS = [JobKey("team", f"job-{number}", f"uid-{number}") for number in range(3)]
 
@@ -28,9 +29,9 @@ KEYS = [JobKey("team", f"job-{number}", f"uid-{number}") for number in range(3)]
 @pytest.fixture
 def work(client: connection.Connection) -> RedisWork:
     """Return a work queue with three ready keys."""
-    client.set(redis_keys.EPOCH, 1)
+    client.mset({redis_keys.EPOCH: 1, redis_keys.LAYOUT: redis_keys.LAYOUT_NUMBER})
     work = RedisWork(client)
-    work.register("w1", 3)
+    work.register(registration("w1", 3))
     work.offer([Offer(key=key, tenant="a") for key in KEYS] * 2)
     return work
 
@@ -45,7 +46,11 @@ def taken() -> list[Lease]:
 def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.BatchWorker:
     """Return torchq's RQ worker with a function that only records its leases."""
     return rq_worker.BatchWorker(
-        ["torchq"], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer, worker_ttl=30
+        [rq_job.QUEUE],
+        connection=client,
+        job_class=rq_job.bind(taken.extend),
+        serializer=JSONSerializer,
+        worker_ttl=30,
     )
 
 
@@ -63,7 +68,7 @@ def batches(client: connection.Connection) -> list[Job]:
 
 
 def _queue(client: connection.Connection) -> Queue:
-    return Queue("torchq", connection=client, serializer=JSONSerializer)
+    return Queue(rq_job.QUEUE, connection=client, serializer=JSONSerializer)
 
 
 def rq_keys(client: connection.Connection) -> set[str]:
@@ -72,13 +77,13 @@ def rq_keys(client: connection.Connection) -> set[str]:
 
 def test_rq_reads_the_job_record_written_by_the_script(client: connection.Connection, work: RedisWork) -> None:
     assert work.dispatch() == 3
-    assert [queue.name for queue in Queue.all(connection=client)] == ["torchq"]
+    assert [queue.name for queue in Queue.all(connection=client)] == [rq_job.QUEUE]
     first, *_ = found = batches(client)
     assert len(found) == 2, "three keys ready for one worker go in two batches"
     assert first.func_name == rq_job.FUNCTION
     assert [JobKey.parse(key) for job in found for key, _ in job.args[0]] == KEYS
     assert (first.kwargs, first.instance) == ({}, None)
-    assert (first.origin, first.get_status(), first.description) == ("torchq", JobStatus.QUEUED, "2 keys")
+    assert (first.origin, first.get_status(), first.description) == (rq_job.QUEUE, JobStatus.QUEUED, "2 keys")
     assert (first.timeout, first.result_ttl, first.failure_ttl) == (120, 0, 3600)
     assert first.enqueued_at == first.created_at
     assert abs(datetime.now(UTC) - first.created_at.replace(tzinfo=UTC)) < timedelta(minutes=1)
@@ -100,12 +105,12 @@ def test_repeated_dispatch_script_loses_no_key(
     """The client repeats a call whose answer was lost, with the same arguments."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "same")
     first = work.dispatch()
-    waiting = client.lrange("rq:queue:torchq", 0, -1)
-    client.delete("rq:queue:torchq")
-    work.register("w2", 3)
+    waiting = client.lrange(redis_keys.RQ_WAITING, 0, -1)
+    client.delete(redis_keys.RQ_WAITING)
+    work.register(registration("w2", 3))
     work.offer([Offer(key=JobKey("team", f"more-{number}", "uid"), tenant="a") for number in range(3)])
     assert first == work.dispatch() == 3
-    client.rpush("rq:queue:torchq", *waiting)
+    client.rpush(redis_keys.RQ_WAITING, *waiting)
     leases = [lease for job in batches(client) for lease in rq_record.parse_leases(job.args[0])]
     assert len(leases) == len({token for _, token in leases}) == 6
     assert len(work.begin(leases)) == 6
@@ -115,7 +120,9 @@ def test_stock_rq_worker_runs_a_batch_and_leaves_no_keys(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:
     work.dispatch()
-    stock = SimpleWorker(["torchq"], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer)
+    stock = SimpleWorker(
+        [rq_job.QUEUE], connection=client, job_class=rq_job.bind(taken.extend), serializer=JSONSerializer
+    )
     stock.death_penalty_class = TimerDeathPenalty
     assert stock.work(burst=True)
     assert [key for key, _ in taken] == KEYS
@@ -189,7 +196,7 @@ def test_pickled_job_is_refused_without_loading_the_pickle(
     client: connection.Connection, worker: rq_worker.BatchWorker, taken: list[Lease], tmp_path: Path
 ) -> None:
     proof = tmp_path / "proof"
-    queue = Queue("torchq", connection=client, serializer=DefaultSerializer)
+    queue = Queue(rq_job.QUEUE, connection=client, serializer=DefaultSerializer)
     job = queue.enqueue(rq_job.FUNCTION, Pickled(proof))
     assert worker.run_next(None)
     assert not proof.exists()
@@ -202,7 +209,7 @@ def test_broken_job_record_is_skipped_and_the_next_job_runs(
 ) -> None:
     client.hset("rq:job:broken", mapping={"data": json.dumps(["f", None, [], {}]), "timeout": "soon"})
     work.dispatch()
-    client.lpush("rq:queue:torchq", "broken")
+    client.lpush(redis_keys.RQ_WAITING, "broken")
     while worker.run_next(None):
         pass
     assert len(taken) == 3

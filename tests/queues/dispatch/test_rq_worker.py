@@ -16,6 +16,7 @@ from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from tests.support import ports, redis_server
+from tests.support.queues.builders import registration
 from tests.support.queues.work_stage import SETTINGS, Stage
 from tests.support.waiting import SECONDS, until
 
@@ -103,7 +104,7 @@ def test_stop_signal_lets_runs_finish_and_takes_no_new_keys(stage: Stage) -> Non
     stage.offer("slow-1")
     stage.until(lambda: stage.runs("begin"))
     worker.send_signal(signal.SIGTERM)
-    until(lambda: not stage.client.exists("torchq:work:threads"))
+    until(lambda: not stage.client.exists(redis_keys.MEMBERS))
     stage.offer("key-1")
     assert stage.work.dispatch() == 0
     assert worker.wait(SECONDS) == 0
@@ -115,9 +116,9 @@ def test_stop_signal_lets_runs_finish_and_takes_no_new_keys(stage: Stage) -> Non
 def test_stop_returns_keys_that_have_not_started(stage: Stage) -> None:
     worker = stage.start(threads=1, slow=0.5)
     stage.started()
-    stage.work.register("more", 10)
+    stage.work.register(registration("more", 10))
     stage.offer("slow-1", "key-1", "key-2", "key-3")
-    stage.until(lambda: stage.runs("begin") and stage.client.llen("rq:queue:torchq") < 4)
+    stage.until(lambda: stage.runs("begin") and stage.client.llen(redis_keys.RQ_WAITING) < 4)
     worker.send_signal(signal.SIGINT)
     assert worker.wait(SECONDS) == 0
     stage.start()
@@ -164,7 +165,7 @@ def test_worker_survives_a_redis_outage(tmp_path: Path, port: int) -> None:
         until(lambda: any("does not answer" in line for line in stage.log()))
         for name in ("key-1", "key-2"):
             with redis_server.running(tmp_path / "socket", *arguments, url=stage.url):
-                stage.client.set(redis_keys.EPOCH, 1)
+                stage.client.mset({redis_keys.EPOCH: 1, redis_keys.LAYOUT: redis_keys.LAYOUT_NUMBER})
                 stage.started()
                 stage.offer(name)
                 stage.until(lambda name=name: name in stage.runs("end"))  # type: ignore[misc]

@@ -9,6 +9,7 @@ from queues import errors, redis_keys
 from queues.storage import stats
 from queues.values import Offer, Reservation
 from tests.queues.dispatch.conftest import RedisStand, Stand
+from tests.support.queues.builders import registration
 
 KEYS = [JobKey("a", f"job-{number}", f"u{number}") for number in range(3)]
 
@@ -27,7 +28,7 @@ def test_vitals_of_a_lost_store_are_zero(redis_stand: RedisStand) -> None:
 
 
 def test_vitals_count_a_run_when_it_is_finished(redis_stand: RedisStand) -> None:
-    redis_stand.work.register("w", 8)
+    redis_stand.work.register(registration("w", 8))
     redis_stand.work.offer([Offer(key=key, tenant="a") for key in KEYS])
     assert stats.read(redis_stand.client).ready == 3
     tasks = redis_stand.take()
@@ -41,9 +42,9 @@ def test_vitals_count_a_run_when_it_is_finished(redis_stand: RedisStand) -> None
 
 def test_vitals_leave_out_workers_with_an_expired_registration(redis_stand: RedisStand) -> None:
     redis_stand.clock.now = time.time()  # vitals compare registrations with the time of the server
-    redis_stand.work.register("alive", 8)
+    redis_stand.work.register(registration("alive", 8))
     redis_stand.clock.step(-3600)
-    redis_stand.work.register("dead", 4)
+    redis_stand.work.register(registration("dead", 4))
     assert stats.read(redis_stand.client).workers == {"alive": 8}
 
 

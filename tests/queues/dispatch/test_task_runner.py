@@ -15,6 +15,7 @@ from queues.redis.log_throttle import FailureLog, OutageLog
 from queues.values import Offer, Task
 from tests.doubles.memory_work import MemoryWork
 from tests.queues.dispatch.conftest import Clock
+from tests.support.queues.builders import registration
 from tests.support.waiting import SECONDS, until
 
 log = logging.getLogger("test")
@@ -28,7 +29,7 @@ class Office:
         self.clock = Clock()
         self.epoch = 1
         self.work = MemoryWork(self.clock, lambda: self.epoch, lambda _: None)
-        self.work.register("w1", len(KEYS))
+        self.work.register(registration("w1", len(KEYS)))
         self.gate = threading.Event()
         self.begun: list[JobKey] = []
         self.error: Exception | None = None
@@ -98,7 +99,7 @@ def test_two_leases_of_one_key_in_one_process_are_kept_apart(office: Office) -> 
     first = office.leases(KEYS[0])
     runs.run_batch(first, lambda: False, 1)
     office.clock.step(20)
-    office.work.register("w1", 4)
+    office.work.register(registration("w1", 4))
     second = office.leases()
     runs.run_batch(second, lambda: False, 1)
     assert sorted(runs.leases()) == sorted(first + second)

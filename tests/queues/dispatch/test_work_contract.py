@@ -7,9 +7,11 @@ import pytest
 
 from crds.keys import JobKey
 from queues import errors
+from queues.registrations import StoreIdentity
 from queues.values import Offer, Reservation
 from queues.work import WorkSettings, backoff
 from tests.queues.dispatch.conftest import Stand
+from tests.support.queues.builders import registration
 
 
 def key(number: int = 0, tenant: str = "a") -> JobKey:
@@ -23,7 +25,7 @@ def offer(number: int = 0, tenant: str = "a", seen: int = 0, delay: float = 0.0)
 @pytest.fixture
 def ready(stand: Stand) -> Stand:
     """Return a work queue with one registered worker of 16 threads."""
-    stand.work.register("w1", 16)
+    stand.work.register(registration("w1", 16))
     return stand
 
 
@@ -72,7 +74,7 @@ def test_key_of_a_dead_worker_returns_when_its_lease_ends(ready: Stand) -> None:
     ready.work.offer([offer()])
     [lost] = ready.take()
     ready.clock.step(14.9)
-    ready.work.register("w2", 16)
+    ready.work.register(registration("w2", 16))
     assert ready.take() == []
     ready.clock.step(0.2)
     [again] = ready.take()
@@ -85,7 +87,7 @@ def test_renew_keeps_a_running_lease(ready: Stand) -> None:
     [task] = ready.take()
     for _ in range(6):
         ready.clock.step(5)
-        ready.work.register("w1", 16)
+        ready.work.register(registration("w1", 16))
         ready.work.renew([(task.key, task.token)])
         assert ready.take() == []
     assert ready.work.holds(task.key, task.token)
@@ -95,7 +97,7 @@ def test_calls_with_a_lost_token_change_nothing(ready: Stand) -> None:
     ready.work.offer([offer()])
     [lost] = ready.take()
     ready.clock.step(15)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     [mine] = ready.take()
     assert not ready.work.holds(lost.key, lost.token)
     ready.work.finish(lost.key, lost.token, requeue_after=0)
@@ -103,7 +105,7 @@ def test_calls_with_a_lost_token_change_nothing(ready: Stand) -> None:
     ready.work.renew([(lost.key, lost.token)])
     assert ready.work.holds(mine.key, mine.token)
     ready.clock.step(5)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     assert len(ready.take()) == 1, "the lost token prolonged a lease that is not its own"
 
 
@@ -111,7 +113,7 @@ def test_dispatched_lease_lasts_longer_than_a_running_one(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
     ready.clock.step(WorkSettings().dispatched_lease - 1)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     assert ready.work.dispatch() == 0
     [task] = ready.work.begin(ready.pop_all())
     ready.clock.step(14)
@@ -124,7 +126,7 @@ def test_batch_whose_leases_ended_begins_no_task(ready: Stand) -> None:
     ready.work.dispatch()
     stale = ready.pop_all()
     ready.clock.step(WorkSettings().dispatched_lease)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     assert ready.work.dispatch() == 1
     assert ready.work.begin(stale) == []
     assert len(ready.work.begin(ready.pop_all())) == 1
@@ -167,7 +169,7 @@ def test_offer_ends_a_requeue_delay(ready: Stand) -> None:
     [again] = ready.take()
     ready.work.finish(again.key, again.token)
     ready.clock.step(60)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     assert ready.take() == [], "the delay outlived the run"
 
 
@@ -224,7 +226,7 @@ def test_failures_back_off_exponentially_and_a_success_resets_the_count(ready: S
         assert task.failures == failures
         ready.work.finish(task.key, task.token, failed=True)
         ready.clock.step(delay - 0.01)
-        ready.work.register("w1", 16)
+        ready.work.register(registration("w1", 16))
         assert ready.take() == []
         ready.clock.step(0.02)
     [task] = ready.take()
@@ -257,7 +259,7 @@ def test_tenants_take_turns(ready: Stand) -> None:
 def test_new_tenant_gets_the_next_turn_after_thousands_of_foreign_keys(ready: Stand) -> None:
     ready.work.offer([replace(offer(number), tenant="/flood") for number in range(4_000)])
     ready.take()
-    ready.work.register("w2", 2)
+    ready.work.register(registration("w2", 2))
     ready.work.offer([replace(offer(0, "b"), tenant="team/ours")])
     assert [task.tenant for task in ready.take()] == ["/flood", "team/ours"]
 
@@ -269,7 +271,7 @@ def test_keys_of_one_tenant_are_served_in_order(ready: Stand) -> None:
 
 def test_dispatch_takes_at_most_as_many_keys_as_free_threads(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(100)])
-    ready.work.register("w2", 4)
+    ready.work.register(registration("w2", 4))
     assert ready.work.dispatch() == 20
     assert ready.work.dispatch() == 0
     for lease in ready.pop_all()[:3]:
@@ -280,7 +282,7 @@ def test_dispatch_takes_at_most_as_many_keys_as_free_threads(ready: Stand) -> No
 def test_dispatch_takes_no_key_without_workers(stand: Stand) -> None:
     stand.work.offer([offer()])
     assert stand.work.dispatch() == 0
-    stand.work.register("w1", 2)
+    stand.work.register(registration("w1", 2))
     assert stand.work.dispatch() == 1
 
 
@@ -288,20 +290,20 @@ def test_dispatch_ignores_silent_and_stopping_workers(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(3)])
     ready.clock.step(15)
     assert ready.work.dispatch() == 0
-    ready.work.register("w1", 16)
-    ready.work.register("w1", 0)
+    ready.work.register(registration("w1", 16))
+    ready.work.register(registration("w1", 0))
     assert ready.work.dispatch() == 0
 
 
 def test_batch_size_grows_with_the_number_of_ready_keys(ready: Stand) -> None:
-    ready.work.register("w2", 16)
+    ready.work.register(registration("w2", 16))
     ready.work.offer([offer(number) for number in range(4)])
     ready.work.dispatch()
     assert _sizes(ready) == [1, 1, 1, 1]
     ready.work.offer([offer(number) for number in range(10, 26)])
     ready.work.dispatch()
     assert _sizes(ready) == [4, 4, 4, 4]
-    ready.work.register("w3", 12)
+    ready.work.register(registration("w3", 12))
     ready.work.offer([offer(number) for number in range(100, 1100)])
     ready.work.dispatch()
     assert _sizes(ready) == [15, 9], "a batch is no larger than a worker's threads"
@@ -312,7 +314,7 @@ def _sizes(stand: Stand) -> list[int]:
 
 
 def test_batch_has_at_most_32_keys(stand: Stand) -> None:
-    stand.work.register("w1", 1000)
+    stand.work.register(registration("w1", 1000))
     stand.work.offer([offer(number) for number in range(1000)])
     stand.work.dispatch()
     assert _sizes(stand) == [32] * 31 + [8]
@@ -356,7 +358,7 @@ def test_tokens_stay_unique_after_a_loss_of_the_store(ready: Stand) -> None:
     [before] = ready.take()
     ready.lose()
     ready.set_epoch(2)
-    ready.work.register("w1", 16)
+    ready.work.register(registration("w1", 16))
     ready.work.offer([offer()])
     [after] = ready.take()
     assert after.token != before.token
@@ -397,7 +399,7 @@ def test_change_that_a_run_has_settled_does_not_lead_to_another_run(
     assert bool(ready.take()) is again
     if not again and timer:
         ready.clock.step(30.0)
-        ready.work.register("w1", 16)
+        ready.work.register(registration("w1", 16))
         assert ready.take(), "the timer was forgotten"
 
 
@@ -422,3 +424,19 @@ def test_settled_change_leaves_a_ready_key_ready(ready: Stand) -> None:
     ready.work.finish(task.key, task.token, requeue_after=0, settled_version=7)
     ready.work.offer([told(7)])
     assert len(ready.take()) == 1
+
+
+def test_keys_are_leased_only_to_workers_of_the_layout_of_the_store(stand: Stand) -> None:
+    stand.work.offer([Offer(key=JobKey("team", "one", "uid"), tenant="a")])
+    own, older = registration("w", 4), replace(registration("older", 4), layout=9)
+    assert [stand.work.register(each).layout for each in (older, own)] == [own.layout, own.layout]
+    stand.work.register(replace(own, threads=0))
+    assert stand.work.dispatch() == 0
+    stand.work.register(own)
+    assert stand.work.dispatch() == 1
+    assert {member.registration for member in stand.work.inspect().members} == {own, older}
+
+
+def test_a_store_that_was_emptied_names_no_layout(stand: Stand) -> None:
+    stand.lose()
+    assert stand.work.register(registration("w", 4)) == StoreIdentity(layout=0, epoch=0, owner="")

@@ -11,6 +11,7 @@ from crds.keys import JobKey
 from queues.redis import connection
 from queues.values import Offer, Task
 from tests.queues.dispatch.conftest import Clock, MemoryStand, RedisStand, Stand
+from tests.support.queues.builders import registration
 
 KEYS = [JobKey("team", f"job-{number}", "uid") for number in range(6)]
 OFFERS = st.builds(
@@ -59,7 +60,7 @@ class Twins(RuleBasedStateMachine):
     @rule(worker=st.sampled_from(["w1", "w2"]), threads=st.integers(0, 3))
     def register(self, worker: str, threads: int) -> None:
         for stand in self.both:
-            stand.work.register(worker, threads)
+            stand.work.register(registration(worker, threads))
 
     @rule()
     def dispatch(self) -> None:
@@ -134,7 +135,7 @@ class Twins(RuleBasedStateMachine):
         """Check that every outstanding key runs once all leases and delays have ended."""
         self.clock.step(10_000)
         for stand in self.both:
-            stand.work.register("w1", 100)
+            stand.work.register(registration("w1", 100))
             assert self.owed <= {task.key for task in stand.take()}
 
 

@@ -18,7 +18,7 @@ from queues.store import QueueStore
 from queues.values import Offer
 from queues.work import WorkSettings
 from tests.queues.conftest import Clock, Place, RedisPlace
-from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 
 JOB = str(key("j"))
 HOSTILE = '["os.system", null, ["true"], {}]'
@@ -207,7 +207,7 @@ def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: 
     store.rebuild(1, [], [])
     now = [START]
     work = RedisWork(client, clock=lambda: now[0])
-    work.register("w1", 1)
+    work.register(registration("w1", 1))
     work.offer([Offer(key=key(name), tenant="a") for name in ("one", "two")])
     work.offer([Offer(key=key("late"), tenant="b", delay=5.0)])
     assert work.dispatch() == 1
@@ -223,10 +223,10 @@ def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: 
     assert late.due == START + 5.0
     assert (seen.ready, seen.turns) == ({"a": {key("two")}}, {"a"})
     assert (seen.ready_count, seen.ready_length) == (1, 1)
-    assert (seen.workers.keys(), seen.threads) == ({"w1"}, {"w1"})
+    assert [member.registration for member in seen.members] == [registration("w1", 1)]
     assert [(job.where, job.function) for job in seen.rq] == [("queue", FUNCTION)]
     client.hset("rq:job:h1", "data", HOSTILE)
-    client.zadd("rq:failed:torchq", {"h1": 9e9})
+    client.zadd(redis_keys.RQ_REGISTRIES["failed"], {"h1": 9e9})
     client.hset("rq:job:h2", "data", b"\x80\x04pickle")
     assert {(job.id, job.where, job.function) for job in work.inspect().rq if job.function != FUNCTION} == {
         ("h1", "failed", "os.system"),
@@ -237,7 +237,7 @@ def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: 
     work.forget(1)
     after = work.inspect()
     assert (after.records, after.ready, after.leases, after.rq, after.ready_count) == ({}, {}, {}, (), 0)
-    assert after.workers.keys() == {"w1"}
+    assert after.members == seen.members
     assert store.epoch() == 0, "nothing runs before the rebuild"
     assert client.keys("rq:*") == [b"rq:queues"]
 
@@ -245,6 +245,6 @@ def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: 
 def test_forget_keeps_a_batch_that_a_worker_runs(redis_place: RedisPlace) -> None:
     client = redis_place.client
     client.hset("rq:job:b1", "data", HOSTILE.replace("os.system", FUNCTION))
-    client.zadd("rq:wip:torchq", {"b1:execution": 9e9})
+    client.zadd(redis_keys.RQ_STARTED, {"b1:execution": 9e9})
     RedisWork(client).forget(1)
-    assert client.exists("rq:job:b1", "rq:wip:torchq") == 2
+    assert client.exists("rq:job:b1", redis_keys.RQ_STARTED) == 2

@@ -13,19 +13,21 @@ from rq.serializers import JSONSerializer
 
 from coordinator.reports.store import RedisReports
 from coordinator.reports.values import ArrivedReport, Report
-from queues import errors
+from queues import errors, redis_keys
 from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.dispatch import rq_worker
+from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.rq_job import bind
 from queues.dispatch.task_runner import TaskRunner
 from queues.redis import acl, connection
 from queues.redis import url as redis_url
+from queues.registrations import StoreIdentity
 from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
 from queues.values import Batch, Offer
 from queues.work import Lease
-from tests.support.queues.builders import START, choose, commit, entry, key, reservation, spec
+from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
 
 SECRETS = (WRITES, READS, RULES)
@@ -87,7 +89,7 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     store = filled(client)
     assert len(commit(store, picks(store)).reservations) == 2
     work = RedisWork(client)
-    work.register("w1", 4)
+    work.register(registration("w1", 4))
     work.offer([Offer(key=key("other"), tenant="a"), Offer(key=key("slow"), tenant="a", delay=60)])
     assert work.dispatch() == 3
     taken: list[Lease] = []
@@ -124,12 +126,12 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
 def test_coordinator_account_lets_a_worker_register_reject_hostile_jobs_and_clean_up(
     server: Guarded, admin: "redis.Redis", caplog: pytest.LogCaptureFixture
 ) -> None:
-    hostile = Queue("torchq", connection=admin, serializer=JSONSerializer).enqueue("os.system", "true")
-    admin.zadd("rq:wip:torchq", {"dead:run": 1})
+    hostile = Queue(redis_keys.RQ_QUEUE, connection=admin, serializer=JSONSerializer).enqueue("os.system", "true")
+    admin.zadd(redis_keys.RQ_STARTED, {"dead:run": 1})
     admin.hset("rq:job:dead", mapping={"data": '["torchq.reconcile", null, [[]], {}]', "status": "started"})
     one_batch(server, [])
-    assert admin.zscore("rq:failed:torchq", hostile.id)
-    assert admin.zscore("rq:failed:torchq", "dead"), "what a dead worker left is cleaned"
+    assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], hostile.id)
+    assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], "dead"), "what a dead worker left is cleaned"
     assert admin.scard("rq:workers") == 0
     assert admin.acl_log() == []
     assert not [record for record in caplog.records if any(secret in record.getMessage() for secret in SECRETS)]
@@ -140,8 +142,10 @@ def one_batch(server: Guarded, taken: list[Lease]) -> None:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     worker = rq_worker.Sessions(server.url(), "w", bind(taken.extend)).open()
     turns = iter((False, True))
+    open_intake = Intake()
+    open_intake.learn(StoreIdentity(0, 0, ""))
     try:
-        worker.loop(_Idle(), lambda: next(turns))  # type: ignore[arg-type]
+        worker.loop(_Idle(), lambda: next(turns), open_intake)  # type: ignore[arg-type]
     finally:
         worker.connection.close()
         for number, handler in handlers.items():
@@ -220,14 +224,14 @@ def test_reader_account_reads_all_data(server: Guarded, admin: "redis.Redis", op
         lambda client: RedisWork(client).forget(9),
         lambda client: RedisWork(client).offer([Offer(key=key("more"), tenant="a")]),
         lambda client: RedisWork(client).dispatch(),
-        lambda client: RedisWork(client).register("w", 1),
+        lambda client: RedisWork(client).register(registration("w", 1)),
         lambda client: RedisWork(client).begin([(key("first"), "t")]),
         lambda client: RedisWork(client).renew([(key("first"), "t")]),
         lambda client: RedisWork(client).finish(key("first"), "t"),
         lambda client: client.set("torchq:epoch", 5),
         lambda client: client.delete("torchq:epoch"),
         lambda client: client.hset("rq:job:x", "data", "x"),
-        lambda client: client.rpush("rq:queue:torchq", "x"),
+        lambda client: client.rpush(redis_keys.RQ_WAITING, "x"),
         lambda client: client.eval("return redis.call('SET', 'torchq:epoch', '5')", 0),
     ],
 )
@@ -235,11 +239,11 @@ def test_reader_account_cannot_change_data(server: Guarded, admin: "redis.Redis"
     writer = opened(server.url())
     filled(writer)
     work = RedisWork(writer)
-    work.register("w1", 4)
+    work.register(registration("w1", 4))
     work.offer([Offer(key=key("first"), tenant="a")])
     work.dispatch()
     work.offer([Offer(key=key("next"), tenant="a")])
-    admin.delete("rq:queue:torchq")
+    admin.delete(redis_keys.RQ_WAITING)
     admin.hset("torchq:work:records", str(key("first")), '{"state":"leased","token":"t"}')
     before = content(admin)
     reader = opened(server.reader)

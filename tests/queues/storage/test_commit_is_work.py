@@ -6,6 +6,7 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
+from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -13,7 +14,7 @@ from queues.values import Task
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
-from tests.support.queues.builders import START, entries, reservation, run, specs
+from tests.support.queues.builders import START, entries, registration, reservation, run, specs
 
 
 def in_memory() -> tuple[list[int], list[Task]]:
@@ -23,7 +24,7 @@ def in_memory() -> tuple[list[int], list[Task]]:
     store = MemoryStore(work.mark, content=content)
     store.rebuild(1, [], entries("a", 1))
     store.configure(specs(a=1), None)
-    work.register("worker", 4)
+    work.register(registration("worker", 4))
     idle = work.dispatch()
     list(run(store, 1))
     return [idle, work.dispatch(), work.dispatch()], work.begin(work.pop())
@@ -33,11 +34,11 @@ def on_redis(client: connection.Connection) -> tuple[list[int], list[Task]]:
     store, work = RedisStore(client), RedisWork(client)
     store.rebuild(1, [], entries("a", 1))
     store.configure(specs(a=1), None)
-    work.register("worker", 4)
+    work.register(registration("worker", 4))
     idle = work.dispatch()
     list(run(store, 1))
     dispatched = [idle, work.dispatch(), work.dispatch()]
-    (job,) = client.lrange("rq:queue:torchq", 0, -1)
+    (job,) = client.lrange(redis_keys.RQ_WAITING, 0, -1)
     leases = json.loads(client.hget(b"rq:job:" + job, "data"))[2][0]
     return dispatched, work.begin([(JobKey.parse(key), token) for key, token in leases])
 

@@ -9,7 +9,7 @@ import pytest
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues import errors
+from queues import errors, redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -19,7 +19,19 @@ from queues.work import Lease, WorkSink
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
-from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, run, spec, usage
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entry,
+    key,
+    registration,
+    reservation,
+    run,
+    spec,
+    usage,
+)
 
 JOB = key("job")
 
@@ -62,7 +74,7 @@ class InMemory(Desk):
         self.store = MemoryStore(self.source.mark, content=content, may_have_pods=self.source.may_have_pods)
 
     def leases(self) -> list[Lease]:
-        self.source.register("worker", 4)
+        self.source.register(registration("worker", 4))
         self.source.mark(JOB, "a")
         self.source.dispatch()
         return self.source.pop()
@@ -75,11 +87,11 @@ class OnRedis(Desk):
 
     def leases(self) -> list[Lease]:
         source = RedisWork(self.client)
-        source.register("worker", 4)
+        source.register(registration("worker", 4))
         source.offer([Offer(key=JOB, tenant="a")])
         source.dispatch()
-        (job,) = self.client.lrange("rq:queue:torchq", 0, -1)
-        self.client.delete("rq:queue:torchq")
+        (job,) = self.client.lrange(redis_keys.RQ_WAITING, 0, -1)
+        self.client.delete(redis_keys.RQ_WAITING)
         found = json.loads(self.client.hget(b"rq:job:" + job, "data"))[2][0]
         return [(JobKey.parse(each), token) for each, token in found]
 

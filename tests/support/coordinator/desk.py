@@ -34,6 +34,7 @@ from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
+from tests.support.queues.builders import registration
 from tests.support.rbac.gatekeeper import Gatekeeper
 from tests.support.reconcilers.bench import Counting
 from tests.support.waiting import SECONDS
@@ -93,7 +94,7 @@ class Desk:
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
-        self.work.register("worker", 8)
+        self.work.register(registration("worker", 8))
 
     def new_reconciler(self) -> Reconciler:
         """Return a reconciler as a worker process creates it, once the served kinds are known."""
@@ -164,14 +165,14 @@ class Desk:
         for name in Content.__slots__:
             setattr(self.content, name, getattr(fresh, name))
         self.work.clear()
-        self.work.register("worker", 8)
+        self.work.register(registration("worker", 8))
 
     def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = SECONDS) -> None:
         """Let coordinator and worker work until the condition holds; the clock stands still."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not true within {seconds} s"
-            self.work.register("worker", 8)
+            self.work.register(registration("worker", 8))
             self.settling.step(1.0)
             busy = self.term.step()
             self.targets.step()

@@ -7,6 +7,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking.forecast import Forecast
+from queues.registrations import Registration
 from queues.rules import PickRules
 from queues.store import QueueStore
 from queues.values import Batch, CommitResult, Entry, Kind, QueueSpec, Reservation, Snapshot
@@ -60,6 +61,11 @@ def reservation(
     """Return the reservation of an admitted job."""
     taken = {amounts.JOBS: 1} | resources(**charge)
     return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
+
+
+def registration(name: str, threads: int) -> Registration:
+    """Return the registration of a worker of this layout."""
+    return Registration(worker=name, threads=threads)
 
 
 def resources(**demand: int) -> dict[str, int]:

@@ -28,7 +28,7 @@ class Stage:
 
     def reset(self) -> None:
         self.client.flushall()
-        self.client.set(redis_keys.EPOCH, 1)
+        self.client.mset({redis_keys.EPOCH: 1, redis_keys.LAYOUT: redis_keys.LAYOUT_NUMBER})
 
     def start(self, threads: int = 16, slow: float = 1.0, drain: float = SECONDS) -> subprocess.Popen[bytes]:
         command = [
@@ -43,7 +43,7 @@ class Stage:
         return self.workers[-1]
 
     def started(self, count: int = 1) -> None:
-        until(lambda: self.client.zcard("torchq:work:workers") >= count and self.client.scard("rq:workers") >= count)
+        until(lambda: self.client.hlen(redis_keys.MEMBERS) >= count and self.client.scard("rq:workers") >= count)
 
     def log(self, worker: int = 0) -> list[str]:
         return (self.folder / f"log-{worker}").read_text().splitlines()

@@ -1,0 +1,81 @@
+"""Whether one worker process takes batches, and if not, why.
+
+One rule: a record for all threads of the process. It decides nothing but what `queues.registrations` says, and calls
+nobody.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from queues import redis_keys
+from queues.registrations import Registration, StoreIdentity, find_refusal
+
+
+class Intake:
+    """The intake of one worker process. Every method may be called by any thread."""
+
+    def __init__(
+        self,
+        version: str = "",
+        owner: str = "",
+        *,
+        layout: int = redis_keys.OWN_LAYOUT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`version` is torchq's, `owner` the installation of this worker (`Registration`)."""
+        self._own = Registration(worker="", threads=0, version=version, layout=layout, owner=owner)
+        self._clock = clock
+        self._changed = threading.Condition()
+        self.registered = False
+        """Whether the store knows this worker."""
+        self.refusal = ""
+        """Why this worker must not take batches, whatever else works; empty if it may."""
+        self.outage = ""
+        """Why the last registration failed; empty if it did not."""
+        self.stopping = False
+        """Whether the process ends."""
+        self.popped_at = -math.inf
+        """When the process last asked RQ for a batch, by its clock."""
+
+    @property
+    def problem(self) -> str:
+        """Why this worker takes no batches now; empty if it does, or if it has not registered yet."""
+        return self.refusal or self.outage
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this worker may take batches."""
+        return self.registered and not self.refusal and not self.stopping
+
+    def registration(self, worker: str, threads: int) -> Registration:
+        """Return the registration of this process."""
+        own = self._own
+        return Registration(worker=worker, threads=threads, version=own.version, layout=own.layout, owner=own.owner)
+
+    def learn(self, store: StoreIdentity) -> None:
+        """Record the store's answer to a registration."""
+        with self._changed:
+            self.registered, self.outage = True, ""
+            self.refusal = find_refusal(self._own, store)
+            self._changed.notify_all()
+
+    def fail(self, outage: str) -> None:
+        """Record that the store did not take a registration."""
+        self.outage = outage
+
+    def stop(self) -> None:
+        """Record that the process ends: it takes no more batches."""
+        with self._changed:
+            self.stopping = True
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until this worker may take batches or the time is over. Return whether it may."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.is_open, timeout=seconds)
+
+    def mark_pop(self) -> None:
+        """Record that the process asks RQ for a batch."""
+        self.popped_at = self._clock()

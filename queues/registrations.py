@@ -1,0 +1,80 @@
+"""The registrations of workers, in a format that every later version can read.
+
+One rule: a field may be added, but none is removed, renamed or given another meaning. So a leader can name the workers
+of any version, and a worker can tell whose work it must not take.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import orjson
+
+from queues import installation, redis_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a worker says about itself."""
+
+    worker: str
+    threads: int
+    """The number of its threads. With 0 the worker is taken off the list, because it stops."""
+    version: str = ""
+    """The version of torchq; empty if it is not known."""
+    layout: int = redis_keys.OWN_LAYOUT
+    """The number of the layout of keys that the worker uses; 0 if it is not known."""
+    owner: str = ""
+    """The installation of the worker, as `torchq:owner` has it; empty if it is not known."""
+
+    def text(self) -> str:
+        """Return the JSON of the registration; the worker is not part of it."""
+        fields = {name: value for name, value in asdict(self).items() if name != "worker"}
+        return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A registration in the store."""
+
+    registration: Registration
+    until: float
+    """When the registration ends, by the server's clock."""
+
+
+class StoreIdentity(NamedTuple):
+    """What a worker learns about the store when it registers."""
+
+    layout: int
+    """The number of the layout of its keys; 0 for an empty store."""
+    epoch: int
+    """The epoch of the last rebuild; 0 if the store is lost."""
+    owner: str
+    """The installation that the store belongs to, as `torchq:owner` has it; empty if it is not known."""
+
+
+def parse_member(worker: str, text: bytes) -> Member:
+    """Return the member of this name. Raises ValueError, KeyError, TypeError or AttributeError for an invalid text."""
+    fields = orjson.loads(text)
+    registration = Registration(
+        worker=worker,
+        threads=int(fields["threads"]),
+        version=str(fields.get("version", "")),
+        layout=int(fields["layout"]),
+        owner=str(fields.get("owner", "")),
+    )
+    return Member(registration=registration, until=float(fields["until"]))
+
+
+def find_refusal(own: Registration, store: StoreIdentity) -> str:
+    """Return why a worker must not take batches of the store's leader; empty if it may.
+
+    An empty store refuses nobody: whoever fills it says then whose it is."""
+    if store.layout not in (0, own.layout):
+        return (
+            f"this worker (torchq {own.version or 'of an unknown version'}) uses layout {own.layout} of the queues in "
+            f"Redis, and the leader uses layout {store.layout}"
+        )
+    if store.owner and own.owner and store.owner != own.owner:
+        others, ours = (installation.name(owner.encode()) for owner in (store.owner, own.owner))
+        return f"Redis belongs to another installation ({others}), and this worker is of {ours}"
+    return ""

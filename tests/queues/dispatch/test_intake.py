@@ -1,0 +1,72 @@
+"""Whether a worker takes batches, by what the store answers to its registration."""
+
+import logging
+
+import pytest
+
+from kube.stop import Stop
+from queues import errors, redis_keys
+from queues.dispatch.intake import Intake
+from queues.dispatch.lease_renewer import LeaseRenewer
+from queues.dispatch.redis_work import RedisWork
+from queues.dispatch.task_runner import TaskRunner
+from queues.installation import Installation
+from queues.redis import connection
+from queues.redis.log_throttle import OutageLog
+from queues.registrations import Registration, StoreIdentity, find_refusal
+from queues.values import Offer
+from tests.support.queues.builders import key, registration
+
+OWN = Registration(worker="w", threads=1, version="1.2", layout=10, owner=Installation("c1", "here").encode())
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        (StoreIdentity(10, 3, OWN.owner), ""),
+        (StoreIdentity(10, 0, ""), ""),
+        (StoreIdentity(0, 0, ""), ""),
+        (StoreIdentity(11, 3, OWN.owner), "torchq 1.2"),
+        (StoreIdentity(9, 3, ""), "layout 9"),
+        (StoreIdentity(10, 3, Installation("c2", "there").encode()), "cluster c2, Lease in namespace there"),
+    ],
+)
+def test_a_worker_refuses_a_store_of_another_layout_or_owner(store: StoreIdentity, words: str) -> None:
+    found = find_refusal(OWN, store)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_a_worker_takes_work_again_once_the_layout_fits(
+    client: connection.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, intake = logging.getLogger("test"), Intake("1.2")
+    caplog.set_level("INFO")
+    runner = TaskRunner(RedisWork(client), lambda *_: None, 1, outage=OutageLog(log))
+    renewer = LeaseRenewer("w", RedisWork(client), runner, pause=5.0, stop=Stop(), outage=OutageLog(log), intake=intake)
+    assert not intake.is_open, "nothing is known of the store yet"
+    renewer.renew()
+    assert intake.is_open
+    client.mset({redis_keys.LAYOUT: "9", redis_keys.EPOCH: "7"})
+    renewer.renew()
+    renewer.renew()
+    assert (intake.registered, intake.is_open) == (True, False)
+    assert "layout 9" in intake.problem
+    client.set(redis_keys.LAYOUT, redis_keys.LAYOUT_NUMBER)
+    renewer.renew()
+    assert intake.is_open
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        "this worker takes no work, and finishes what it runs",
+        "this worker takes work again",
+    ]
+
+
+def test_no_call_changes_work_of_another_layout(client: connection.Connection) -> None:
+    client.mset({redis_keys.LAYOUT: "9", redis_keys.EPOCH: "7"})
+    work = RedisWork(client)
+    work.register(registration("w", 4))
+    before = {name: client.dump(name) for name in client.keys("*")}
+    for call in (lambda: work.offer([Offer(key=key("a"), tenant="a")]), work.dispatch, lambda: work.begin([])):
+        with pytest.raises(errors.StoreLost, match="layout 9, not 10"):
+            call()
+    assert {name: client.dump(name) for name in client.keys("*")} == before
