@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.life.channel import ReportPipe
+from coordinator.life.children import Children
 from coordinator.local import die_with_parent
+from kube.process.turns import Turn, Turns
 from kube.stop import Stop
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,8 @@ class Command:
     """The signal that a foreign program gets when its supervisor dies."""
     after_end: Callable[[int], None] | None = None
     """Called with the exit status after the process has ended, before it is started again."""
+    tells: bool = False
+    """Whether the program tells of itself (`coordinator.life.channel`)."""
     once: bool = False
     """Whether exit code 0 means that the work is done, so that the process is not started again."""
 
@@ -60,6 +65,8 @@ class _Child:
     deaths: int = 0
     ended: str = ""
     due: float = 0.0
+    pipe: ReportPipe | None = None
+    """The pipe on which the process tells of itself."""
 
 
 def restart_pause(deaths: int) -> float:
@@ -73,8 +80,11 @@ class Supervisor:
     Only one thread may use it, and that thread must live as long as the children.
     """
 
-    def __init__(self, drain_seconds: float = 20.0) -> None:
+    def __init__(self, drain_seconds: float = 20.0, children: Children | None = None, turn: Turn | None = None) -> None:
+        """`children` gets what the processes tell of themselves, and `turn` the turns of the supervisor."""
         self._drain = drain_seconds
+        self.told = children or Children()
+        self._turn = turn or Turn("supervisor")
         self._children: dict[str, _Child] = {}
         self._ending: list[_Child] = []
         self._reader, self._writer = os.pipe()
@@ -128,11 +138,16 @@ class Supervisor:
 
     def step(self) -> None:
         """Note children that have died, and start those whose pause is over."""
+        self._turn.mark()
         now = time.monotonic()
+        for child in (*self._ending, *self._children.values()):
+            self._hear(child)
         for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:
                 if child.command.once and child.process.returncode == 0:
                     del self._children[child.command.name]
+                    self._close_pipe(child)
+                    self.told.forget(child.command.name)
                     continue
                 self._note_death(child, now)
             if child.process is None and now >= child.due:
@@ -147,6 +162,7 @@ class Supervisor:
         finally:
             for child in (*self._ending, *self._children.values()):
                 _kill(child)
+                self._close_pipe(child)
             self._children.clear()
             os.close(self._writer)
             os.close(self._reader)
@@ -166,7 +182,9 @@ class Supervisor:
 
     def _spawn(self, child: _Child) -> None:
         command = child.command
-        environment = {**(os.environ if command.environment is None else command.environment), PIPE: self._pipe}
+        child.pipe = pipe = ReportPipe() if command.tells else None
+        own = {PIPE: self._pipe, **(pipe.environment if pipe else {})}
+        environment = {**(os.environ if command.environment is None else command.environment), **own}
         arguments = (
             die_with_parent.wrap_command(command.arguments, command.at_death)
             if command.foreign
@@ -180,19 +198,24 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=() if command.foreign else (self._reader,),
+                pass_fds=() if command.foreign else (self._reader, *([pipe.writer] if pipe else [])),
                 # So Ctrl-C of a terminal reaches the supervisor only, which then stops the children in order.
                 process_group=0,
             )
         finally:
             if output:
                 output.close()
+            if pipe:
+                pipe.keep_reader()
+        if pipe:
+            self.told.begin(command.name, child.process.pid)
         child.started = time.monotonic()
 
     def _respawn(self, child: _Child) -> None:
         try:
             self._spawn(child)
         except OSError as error:
+            self._close_pipe(child)
             child.deaths += 1
             child.ended = f"cannot be started: {error}"
             child.due = time.monotonic() + restart_pause(child.deaths)
@@ -208,6 +231,20 @@ class Supervisor:
         if child.command.after_end:
             child.command.after_end(child.process.returncode)
         child.process, child.due, child.ended = None, now + pause, how
+        if child.pipe:
+            self._close_pipe(child)
+            self.told.end(name, how)
+
+    def _hear(self, child: _Child) -> None:
+        report = child.pipe.read() if child.pipe else None
+        if report is not None:
+            self.told.hear(child.command.name, report)
+
+    @staticmethod
+    def _close_pipe(child: _Child) -> None:
+        if child.pipe:
+            child.pipe.close()
+            child.pipe = None
 
     def _await(self, members: Sequence[_Child]) -> list[str]:
         deadline = time.monotonic() + self._drain + _KILL_MARGIN
@@ -221,14 +258,22 @@ class Supervisor:
         return [child.command.name for child in late]
 
 
-def supervise(commands: Sequence[Command], *, drain_seconds: float = 20.0) -> int:
+def supervise(
+    commands: Sequence[Command],
+    *,
+    drain_seconds: float = 20.0,
+    children: Children | None = None,
+    turns: Turns | None = None,
+) -> int:
     """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if one had to be killed.
+
+    `children` gets what the processes tell of themselves; the supervisor is one of the loops in `turns`.
 
     Only the main thread may call this. A second signal, more than a second later, kills the rest at once.
     """
     stop = Stop()
     stop.listen()
-    supervisor = Supervisor(drain_seconds)
+    supervisor = Supervisor(drain_seconds, children, turns.loop("supervisor") if turns else None)
     try:
         for command in commands:
             supervisor.start(command)

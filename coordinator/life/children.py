@@ -1,0 +1,103 @@
+"""What a supervisor knows of its child processes, and the checks that follow from it.
+
+One rule: a process that runs and tells nothing hangs; one that has ended is started again and hangs not.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from coordinator.life import checks
+from coordinator.life.channel import Report
+from coordinator.life.checks import HEALTHZ, READYZ, Check, Probes
+from kube.process.turns import LATE_SECONDS
+
+URL = "metricsUrl"
+
+
+def report(probes: Probes, url: str = "") -> Report:
+    """Return what a process tells its supervisor. `url` is that of its own port for probes."""
+    return {HEALTHZ: checks.to_json(probes.healthz()), READYZ: checks.to_json(probes.readyz()), URL: url}
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    pid: int
+    heard_at: float
+    """When the process told of itself last, or began."""
+    told: Report | None = None
+    ended: str = ""
+    """How the process has ended; empty while it runs."""
+
+
+class Children:
+    """The child processes that tell of themselves; safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._children: dict[str, _Child] = {}
+
+    def begin(self, name: str, pid: int) -> None:
+        """Record that a process has begun."""
+        self._put(name, _Child(pid, self._clock()))
+
+    def hear(self, name: str, told: Report) -> None:
+        """Record what a process tells."""
+        with self._lock:
+            if (child := self._children.get(name)) is not None:
+                self._children[name] = replace(child, told=told, heard_at=self._clock())
+
+    def end(self, name: str, how: str) -> None:
+        """Record that a process has ended and will be started again."""
+        self._put(name, _Child(0, self._clock(), ended=how))
+
+    def forget(self, name: str) -> None:
+        """Forget a process that will not be started again."""
+        with self._lock:
+            self._children.pop(name, None)
+
+    def healthz(self) -> list[Check]:
+        """Return the checks of all processes that run."""
+        found = []
+        for name, child in self._all():
+            silent = self._clock() - child.heard_at
+            is_late = not child.ended and silent > LATE_SECONDS
+            problem = f"process {child.pid} has told nothing for {silent:.0f} s" if is_late else ""
+            found += [Check(name, problem), *_told(name, child, HEALTHZ)]
+        return found
+
+    def readyz(self) -> list[Check]:
+        """Return the checks of all processes."""
+        found = []
+        for name, child in self._all():
+            found += [Check(name, _unready(child)), *_told(name, child, READYZ)]
+        return found
+
+    def urls(self) -> dict[str, str]:
+        """Return the URLs of the ports for probes of the processes that have one."""
+        urls = {name: (child.told or {}).get(URL) for name, child in self._all()}
+        return {name: url for name, url in urls.items() if isinstance(url, str) and url}
+
+    def have_told(self) -> bool:
+        """Return whether every process has told of itself."""
+        return all(child.told is not None for _, child in self._all())
+
+    def _put(self, name: str, child: _Child) -> None:
+        with self._lock:
+            self._children[name] = child
+
+    def _all(self) -> list[tuple[str, _Child]]:
+        with self._lock:
+            return list(self._children.items())
+
+
+def _unready(child: _Child) -> str:
+    if child.ended:
+        return f"it {child.ended}, and starts again"
+    return "" if child.told is not None else "it has told nothing yet"
+
+
+def _told(name: str, child: _Child, probe: str) -> list[Check]:
+    return checks.under(name, checks.from_json((child.told or {}).get(probe)))
