@@ -45,7 +45,7 @@ class Settings(NodeRules, PortSettings):
     namespace: str = Field(default="", description="namespace of the commands; empty: the context's, else default")
     redis_url: str = Field(
         default="redis://127.0.0.1:6379/0",
-        description="redis://, rediss:// or unix:// URL; one database per installation",
+        description="redis://, rediss://, unix:// or redis+sentinel:// URL; one database per installation",
     )
     redis_url_file: str = Field(
         default="", description="file that contains this URL, such as a mounted secret; used if redis_url is not set"

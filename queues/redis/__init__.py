@@ -1,4 +1,4 @@
 """The connection to Redis: URL, access rules, scripts, encodings of values.
 
-`queues.redis.connection` is the only module that imports the library `redis`.
+Only `queues.redis.connection` and `queues.redis.sockets` import the library `redis`.
 """

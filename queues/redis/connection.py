@@ -1,6 +1,7 @@
 """Connections to Redis, and the translation of its errors.
 
-One rule: no other module imports `redis`, and neither its exceptions nor a password leave this module.
+One rule: no module but this one and `queues.redis.sockets` imports `redis`, and neither its exceptions nor a password
+leave this module.
 """
 
 import contextlib
@@ -12,15 +13,15 @@ from typing import Any
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
-from kube import handshakes
 from queues import errors
 from queues.chunks import chunks
 from queues.redis import server_checks
 from queues.redis import url as redis_url
 from queues.redis.location import Location
-from queues.redis.url import redact
+from queues.redis.sockets import Socket
 
 Connection = redis.Redis
 """A Redis client over a pool of sockets; safe to share between threads. Answers are bytes."""
@@ -50,42 +51,26 @@ _WRONG_CONTENT = ("WRONGTYPE", "not an integer", "found invalid token", "Expecte
 def connect(
     where: str | Location, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
 ) -> Connection:
-    """Return a client for redis://, rediss:// or unix://. It connects with the first command.
+    """Return a client of the Redis at a location. It connects with the first command.
 
     `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
     often a command is repeated after a connection error. Raises BadAddress for a URL that cannot be used.
     """
-    url = where if isinstance(where, str) else where.url()
-    redis_url.check(url)
+    location = Location(where) if isinstance(where, str) else where
+    redis_url.check(location.url())
     base, cap = _RETRY_PAUSE_SECONDS
-    try:
-        return redis.Redis.from_url(
-            url,
-            **_connection_class(url),
-            client_name=client_name,
-            socket_timeout=timeout,
-            socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
-            health_check_interval=_HEALTH_CHECK_SECONDS,
-            retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
-            driver_info=None,  # no CLIENT SETINFO: users have no right to it, and Redis 7.2 and newer log each refusal
-        )
-    except ValueError as error:
-        raise errors.BadAddress(f"Redis URL {redact(url)!r} is not valid ({type(error).__name__})") from None
-
-
-class _TlsConnection(redis.SSLConnection):
-    """A TLS connection that leaves no socket open if the server closes it before the handshake."""
-
-    def _connect(self) -> Any:
-        try:
-            return super()._connect()  # type: ignore[no-untyped-call]
-        except (OSError, RedisError) as error:
-            handshakes.close_lost(error)
-            raise
-
-
-def _connection_class(url: str) -> dict[str, Any]:
-    return {"connection_class": _TlsConnection} if url.startswith("rediss://") else {}
+    pool = redis.ConnectionPool(
+        Socket,
+        location=location,
+        client_name=client_name,
+        socket_timeout=timeout,
+        socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
+        health_check_interval=_HEALTH_CHECK_SECONDS,
+        retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
+        driver_info=None,  # no CLIENT SETINFO: users have no right to it, and Redis 7.2 and newer log each refusal
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
+    )
+    return redis.Redis.from_pool(pool)
 
 
 def is_reachable(url: str) -> bool:
@@ -104,12 +89,8 @@ def is_reachable(url: str) -> bool:
 
 def address(connection: Connection) -> str:
     """Return the address of a client's server, as a URL without its secrets."""
-    options = connection.connection_pool.connection_kwargs
-    database = options.get("db") or 0
-    if "path" in options:
-        return f"unix://{options['path']}?db={database}"
-    scheme = "rediss" if issubclass(connection.connection_pool.connection_class, redis.SSLConnection) else "redis"
-    return f"{scheme}://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{database}"
+    location = connection.connection_pool.connection_kwargs.get("location")
+    return location.address if location is not None else "(unknown)"
 
 
 def incarnation(connection: Connection) -> str:

@@ -7,20 +7,39 @@ import logging
 from pathlib import Path
 
 from queues import errors
+from queues.redis import sentinel_url
 from queues.redis import url as redis_url
 from queues.redis.log_throttle import OutageLog
+from queues.redis.sentinel import Master
 
 log = logging.getLogger(__name__)
 
 
 class Location:
-    """The place of Redis for all clients of a process."""
+    """The place of Redis for all clients of a process, which use the same server of it."""
 
     def __init__(self, url: str, file: str = "") -> None:
         """`file` is the file from which the URL was read; empty if the URL is set directly and does not change."""
         self.file = file
         self._url = url
         self._outage = OutageLog(log)
+        self.master = Master(self.url)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the server may become another one while the process runs."""
+        return bool(self.file) or self.has_sentinels
+
+    @property
+    def has_sentinels(self) -> bool:
+        """Whether sentinels name the server."""
+        return self._url.partition("://")[0] in sentinel_url.SCHEMES
+
+    @property
+    def address(self) -> str:
+        """The URL without its secrets, and the server that the sentinels have named last, for messages."""
+        server = f" (master {self.master.address})" if self.master.address else ""
+        return redis_url.address(self._url) + server
 
     def url(self) -> str:
         """Return the URL. The file is read again; while it has no usable URL, return the last one that it had."""

@@ -1,9 +1,11 @@
 """Log lines about errors that repeat, without a line per attempt.
 
-One rule: one line when an error begins, one line a minute while it lasts, one line when it is over.
+One rule: one line when an error begins, one line a minute while it lasts, one line when it is over. Errors that
+alternate are one line a minute each.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,18 +22,21 @@ class OutageLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._since = 0.0
-        self._logged_at = 0.0
         self._message = ""
+        self._logged_at: dict[str, float] = {}
+        """Messages of this outage, which may alternate -> when each was logged last."""
 
     def report_failure(self, error: Exception) -> None:
         """Log a failed attempt, unless the same error was logged within the last minute."""
         with self._lock:
-            now = self._clock()
+            now, message = self._clock(), str(error)
             if not self._message:
                 self._since = now
-            if str(error) != self._message or now - self._logged_at >= REMINDER_SECONDS:
+            self._message = message
+            if now - self._logged_at.get(message, -math.inf) >= REMINDER_SECONDS:
                 self._log.warning("%s; trying again", error)
-                self._message, self._logged_at = str(error), now
+                recent = {text: at for text, at in self._logged_at.items() if now - at < REMINDER_SECONDS}
+                self._logged_at = recent | {message: now}
 
     def report_recovery(self) -> None:
         """Log that an attempt succeeded, if the one before it failed."""
@@ -39,6 +44,7 @@ class OutageLog:
             if self._message:
                 self._log.info("over after %.0f s: %s", self._clock() - self._since, self._message)
                 self._message = ""
+                self._logged_at.clear()
 
 
 class FailureLog:

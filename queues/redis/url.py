@@ -6,6 +6,7 @@ half of a password could look like a host.
     redis://[USER][:PASSWORD]@HOST[:PORT][/DB]
     rediss://[USER][:PASSWORD]@HOST[:PORT][/DB][?ssl_ca_certs=FILE&ssl_certfile=FILE&ssl_keyfile=FILE]
     unix://[USER][:PASSWORD]@/PATH[?db=DB]
+    redis+sentinel://..., rediss+sentinel://...     (see queues/redis/sentinel_url.py)
 """
 
 import os
@@ -13,8 +14,9 @@ import re
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from queues import errors
+from queues.redis import sentinel_url
 
-SCHEMES = ("redis", "rediss", "unix")
+SCHEMES = ("redis", "rediss", "unix", *sentinel_url.SCHEMES)
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Options of rediss:// that name a file: the trusted authorities, and the client's certificate and key."""
 _TLS = (*FILES, "ssl_ca_path", "ssl_cert_reqs", "ssl_check_hostname")
@@ -28,7 +30,8 @@ def redact(url: str) -> str:
     """Return a URL without its user, password and options, for messages and logs."""
     scheme, _, rest = url.partition("://")
     place = rest.rpartition("@")[2].partition("?")[0].partition("#")[0]
-    if scheme not in SCHEMES or not _PLACE.fullmatch(place):
+    pattern = sentinel_url.PLACE if scheme in sentinel_url.SCHEMES else _PLACE
+    if scheme not in SCHEMES or not pattern.fullmatch(place):
         return "(not shown)"
     return f"{scheme}://{place}"
 
@@ -37,6 +40,19 @@ def has_password(url: str) -> bool:
     """Return whether the URL has a password, or a part that may be one."""
     before, at, _ = url.partition("://")[2].rpartition("@")
     return (bool(at) and ":" in before) or "password=" in url
+
+
+def address(url: str) -> str:
+    """Return a usable URL in its normal form, without its user, password and options but the database."""
+    if sentinels := sentinel_url.parse(url):
+        return sentinels.shown
+    parts = urlsplit(url)
+    database = parse_qs(parts.query).get("db", [""])[0]
+    if parts.scheme == "unix":
+        return f"unix://{unquote(parts.path)}?db={database or 0}"
+    host = unquote(parts.hostname or "")
+    place = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{place}:{parts.port or 6379}/{database or parts.path.strip('/') or 0}"
 
 
 def check(url: str) -> None:
@@ -52,16 +68,30 @@ def check(url: str) -> None:
 def _problem(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        return "it must begin with redis://, rediss:// or unix://"
+        return "it must begin with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://"
     if parts.scheme != "unix" and "@" in parts.path + parts.fragment:
         return "write the characters @ / ? # : of a user or password as %40 %2F %3F %23 %3A"
-    place = _unix_problem(parts) if parts.scheme == "unix" else _host_problem(parts)
+    match parts.scheme:
+        case "unix":
+            place = _unix_problem(parts)
+        case "redis" | "rediss":
+            place = _host_problem(parts)
+        case _:
+            place = _sentinel_problem(url)
     return place or _option_problem(parts)
 
 
 def _unix_problem(parts: SplitResult) -> str:
     if parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
         return "unix:// needs the path of a socket, as in unix:///run/redis.sock"
+    return ""
+
+
+def _sentinel_problem(url: str) -> str:
+    try:
+        sentinel_url.parse(url)
+    except ValueError as error:
+        return str(error)
     return ""
 
 
@@ -79,7 +109,8 @@ def _host_problem(parts: SplitResult) -> str:
 def _option_problem(parts: SplitResult) -> str:
     options = parse_qs(parts.query, keep_blank_values=True)
     for name, values in options.items():
-        allowed = (*_OPTIONS, *_TLS) if parts.scheme == "rediss" else _OPTIONS
+        sentinel = sentinel_url.OPTIONS if parts.scheme in sentinel_url.SCHEMES else ()
+        allowed = (*_OPTIONS, *sentinel, *(_TLS if parts.scheme.startswith("rediss") else ()))
         if name not in allowed:
             only_tls = " except with rediss://" if name in _TLS else ""
             option = name if name in _TLS else "(not shown)"

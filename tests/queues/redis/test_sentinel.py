@@ -1,0 +1,168 @@
+"""The master of a Sentinel installation: what a process takes for it, and which server its clients use."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from queues import errors
+from queues.redis import connection, sentinel_url
+from queues.redis import url as redis_url
+from queues.redis.location import Location
+from queues.redis.sentinel import LOOK_SECONDS, Address, Master, SentinelSilent, Unlocated
+from tests.support import sentinel
+from tests.support.clock import Clock
+from tests.support.sentinel import Installation
+
+URL = (
+    "rediss+sentinel://u:p%40w@a:1,b,[::1]:3/my/2?sentinel_username=s&sentinel_password=x%2Fy&ssl_check_hostname=false"
+)
+OLD, NEW = ("10.0.0.1", 6379), ("10.0.0.2", 6380)
+
+
+def test_a_sentinel_url_leads_to_plain_urls_and_shows_no_secret() -> None:
+    sentinels = sentinel_url.parse(URL)
+    assert sentinels is not None
+    assert sentinels.server("fe80::1", 7) == "rediss://u:p%40w@[fe80::1]:7/2?ssl_check_hostname=false"
+    assert sentinels.sentinel("b:26379") == "rediss://b:26379/0?username=s&password=x%2Fy&ssl_check_hostname=false"
+    assert sentinels.shown == redis_url.address(URL) == "rediss+sentinel://a:1,b:26379,[::1]:3/my/2"
+    assert redis_url.redact(URL) == "rediss+sentinel://a:1,b,[::1]:3/my/2"
+    assert redis_url.has_password(URL)
+    assert not redis_url.has_password("redis+sentinel://a:1,b:2/my")
+    redis_url.check(URL)
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        ("u:s3cret@a:1,b:2", "it names no master"),
+        ("u:s3cret@a:1,,b:2/my", "HOST:PORT"),
+        ("u:s3cret@a:1,b:99999/my", "a port is not"),
+        ("u:s3cret@a:1/my/none", "its database is not a number"),
+        ("u:s3cret@a:1/my?s3cret=1", "unknown"),
+        ("u:s3@cret@a:s3cret/my", "HOST:PORT"),
+        ("u:s3/cret@a:1/my", "%2F"),
+        ("a:1/my?ssl_cert_reqs=none", "only|except with rediss"),
+    ],
+)
+def test_an_unusable_sentinel_url_is_refused_without_its_password(rest: str, words: str) -> None:
+    with pytest.raises(errors.BadAddress, match=words) as refused:
+        connection.connect(f"redis+sentinel://{rest}", client_name="test")
+    assert not any(part in str(refused.value) for part in ("s3cret", "s3@", "cret@"))
+
+
+class Town:
+    """Sentinels that answer what a test says, a clock, and a Master that looks when it is told to."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.url = "redis+sentinel://a:1,b:1,c:1/my"
+        self.answers: dict[str, Address | None] = dict.fromkeys("abc", OLD)
+        self.asked: list[str] = []
+        self.due: list[Callable[[], None]] = []
+        self.master = Master(lambda: self.url, self.clock, self.due.append)
+
+    def ask(self, url: str, name: str) -> Address | None:
+        host = url.removeprefix("redis://")[0]
+        self.asked.append(host)
+        if host not in self.answers:
+            raise SentinelSilent("timeout")
+        return self.answers[host] if name == "my" else None
+
+    def locate(self) -> str:
+        self.clock.step(0.001)
+        return self.master.locate(self.ask)
+
+    def has_left(self, place: str) -> bool:
+        left = self.master.has_left(place, self.ask)
+        while self.due:
+            self.due.pop()()
+        return left
+
+
+def test_the_word_of_most_sentinels_that_know_the_name_decides() -> None:
+    town = Town()
+    assert town.locate() == "redis://10.0.0.1:6379/0"
+    assert len(town.asked) == 2, "two of three that agree are enough"
+    town.answers |= {"a": NEW}
+    assert town.locate() == "redis://10.0.0.1:6379/0", "one of three does not decide"
+    town.answers |= {"b": NEW}
+    assert town.locate() == "redis://10.0.0.2:6380/0"
+    town.answers = {"a": NEW, "b": None, "c": OLD}
+    assert town.locate() == "redis://10.0.0.2:6380/0", "a tie keeps the last one"
+    town.answers = {}
+    assert town.locate() == "redis://10.0.0.2:6380/0", "so does silence"
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"a": OLD, "b": NEW}, r"disagree .*'my': 10.0.0.1:6379, 10.0.0.2:6380"),
+        ({"a": None, "b": None, "c": None}, "know no master with the name 'my'"),
+        ({}, "no sentinel answers: a:1: timeout; b:1: timeout; c:1: timeout"),
+    ],
+)
+def test_sentinels_that_name_no_master_at_the_start_are_an_error(
+    answers: dict[str, Address | None], words: str
+) -> None:
+    town = Town()
+    town.answers = answers
+    with pytest.raises(Unlocated, match=words):
+        town.locate()
+
+
+def test_clients_leave_the_old_master_one_look_after_the_sentinels_have() -> None:
+    town = Town()
+    town.locate()
+    place = "redis://10.0.0.1:6379/0"
+    town.answers = dict.fromkeys("abc", NEW)
+    assert not town.has_left(place)
+    town.clock.step(LOOK_SECONDS)
+    town.asked.clear()
+    town.has_left(place)
+    assert town.has_left(place)
+    assert len(town.asked) == 2, "one look a second, for all clients"
+
+
+def test_a_silent_sentinel_is_not_asked_at_every_look(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    town = Town()
+    town.locate()
+    town.answers = {}
+    for _ in range(4):
+        town.locate()
+    assert sorted(town.asked[2:]) == ["a", "b", "c"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the server at 10.0.0.1:6379 stays in use" in caplog.text
+    town.clock.step(5)
+    town.answers = {"c": OLD}
+    town.locate()
+    assert "over after" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with sentinel.running(tmp_path_factory.mktemp("sentinel")) as running:
+        yield running
+
+
+def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation) -> None:
+    location = Location(town.url(3))
+    clients = [connection.connect(location, client_name="test", timeout=60) for _ in range(2)]
+    ports = set(map(server_port, clients))
+    old = town.master()
+    assert ports == {old.port}
+    assert connection.address(clients[0]).endswith(f"/mymaster/3 (master 127.0.0.1:{old.port})")
+    old.pause()
+    began = time.monotonic()
+    clients[0].set("torchq:x", "1")  # no error: the wait for the old master ends when the sentinels name another one
+    waited = time.monotonic() - began
+    old.resume()
+    assert old.port not in set(map(server_port, clients))
+    assert waited < 30
+    assert clients[1].get("torchq:x") == b"1"
+
+
+def server_port(client: connection.Connection) -> int:
+    return int(connection.facts(client, "server")["tcp_port"])
