@@ -7,34 +7,23 @@ of an embedded cluster say whether each job could ever run (`coordinator.cli.out
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-import yaml
-
-from coordinator.cli import in_place, outlook
+from coordinator.cli import in_place, manifest_files, outlook
+from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.outlook import CheckedJob, CheckJobs
 from coordinator.errors import CoordinatorError
 from coordinator.routing.feasibility import Obstacle
-from crds import labels, tenantqueue, yamltext
+from crds import labels, tenantqueue
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.torchjob import claims, submission_order, torchjob
 from kube import errors
 from kube.api import Cluster, Manifest
-
-LARGEST_FILE = 32 * 1024 * 1024
-"""The most bytes of one file: room for ten thousand jobs."""
-
-
-class BadManifest(CoordinatorError):
-    """A file contains a document that cannot be submitted."""
 
 
 class PartlySubmitted(CoordinatorError):
@@ -271,10 +260,7 @@ def _try_pod(
 
 
 def _documents(path: str, namespace: str, directory: str) -> Iterator[Submission]:
-    for number, body in enumerate(_load(path), start=1):
-        source = path if number == 1 else f"{path}, document {number}"
-        if body is None:
-            continue
+    for source, body in manifest_files.documents(path):
         if (
             not isinstance(body, dict)
             or body.get("kind") != TORCHJOBS.kind
@@ -284,54 +270,10 @@ def _documents(path: str, namespace: str, directory: str) -> Iterator[Submission
         metadata = _map(body.get("metadata"), f"{source}: metadata")
         annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
         body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
-        yield Submission(source, str(metadata.get("namespace") or namespace), _json(body, source))
+        yield Submission(source, str(metadata.get("namespace") or namespace), manifest_files.as_json(body, source))
 
 
 def _map(value: Any, what: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise BadManifest(f"{what}: must be a map")
     return value or {}
-
-
-def _json(body: Any, source: str) -> Manifest:
-    """Convert YAML to JSON values, since YAML has keys and values that an API server does not accept."""
-    try:
-        manifest: Manifest = orjson.loads(orjson.dumps(body))
-    except (orjson.JSONEncodeError, RecursionError) as error:
-        raise BadManifest(
-            f"{source}: cannot be sent as JSON ({error}); "
-            "put quotes around keys such as on, yes or 1, and around dates and very long numbers"
-        ) from error
-    return manifest
-
-
-def _load(path: str) -> list[Any]:
-    try:
-        return list(yamltext.documents(_text(path)))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadManifest(f"{path}: {reason}") from error
-    except yaml.YAMLError as error:
-        raise BadManifest(f"{path}: not YAML: {_yaml_problem(error)}") from error
-    except (ValueError, RecursionError) as error:  # an invalid date, or too deep nesting
-        raise BadManifest(f"{path}: not usable YAML: {error}") from error
-
-
-def _text(path: str) -> str:
-    if path != "-":
-        with Path(path).open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    elif sys.stdin is None:
-        raise BadManifest("-: standard input is closed")
-    else:
-        content = sys.stdin.buffer.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise BadManifest(f"{path}: larger than {LARGEST_FILE >> 20} MiB: split it into several files")
-    return content.decode()
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    """Format the problem and its place in one line."""
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "no reason given")
-    return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else what

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cli import submission
-from coordinator.cli.submission import BadManifest
+from coordinator.cli.manifest_files import BadManifest
 from crds import yamltext
 
 JOB = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\nmetadata: {name: a}\nspec: {}\n"

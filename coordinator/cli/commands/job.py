@@ -25,6 +25,7 @@ from coordinator.cli import (
 )
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.lazy_group import LazyGroup
+from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
@@ -53,7 +54,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     """
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
-        raise submission.BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
+        raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
     check_jobs = outlook.FeasibilityCheck(session)
     for key in submission.submit(
         session.cluster,
