@@ -37,6 +37,8 @@ submitted list (`crds.torchjob.submission_order`).
 
 It decides the order of jobs that were created in the same second.
 """
+RESTORED = f"{GROUP}/restored"
+"""Annotation on a TorchJob that `torchq restore` created: the uid that the job had in the backup."""
 RETRY_AT = f"{GROUP}/retry-at"
 """Annotation on a TorchJob: a time (RFC 3339) at which a retry was requested.
 

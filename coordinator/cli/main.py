@@ -25,6 +25,7 @@ COMMANDS = {
     "status": "coordinator.cli.commands.inspect:status",
     "top": "coordinator.cli.commands.inspect:top",
     "doctor": "coordinator.cli.commands.doctor:doctor",
+    "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
     "rbac": "coordinator.cli.commands.rbac:rbac",
 }

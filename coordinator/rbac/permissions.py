@@ -241,4 +241,14 @@ DOCTOR = Role(
     ),
     lease=(PolicyRule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )
-ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR)}
+RESTORE = Role(
+    name="restore",
+    purpose="`torchq restore`: creates TenantQueues and TorchJobs, writes the status of finished jobs",
+    rules=(
+        PolicyRule(resource=TENANT_QUEUES, verbs=("list", "create")),
+        # Patch: a finished job is created suspended. Get: needed where a worker has written its status meanwhile.
+        PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch")),
+        PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+    ),
+)
+ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, RESTORE)}

@@ -1,8 +1,9 @@
 """The fields of a TorchJob's spec that may change in each state of the job.
 
-One rule: this table alone decides, with two exceptions: the size of an elastic job (`_resizes_workers`) and an earlier
-deadline (`_lowers_deadline`). The CEL rule at the root, where the status is readable, is generated from the table. The
-row of the elastic policy is about those of its fields that have no row of their own.
+One rule: this table alone decides, with three exceptions: the size of an elastic job (`_resizes_workers`), an earlier
+deadline (`_lowers_deadline`), and the end of the suspension of a finished job (`_ends_suspension`). The CEL rule at the
+root, where the status is readable, is generated from the table. The row of the elastic policy is about those of its
+fields that have no row of their own.
 
 A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. It is admitted while
 it has `status.admission`. It is finished in phase Succeeded or Failed. The state before the change counts.
@@ -69,6 +70,9 @@ ELASTIC = "torchElasticPolicy"
 """The field of which a part may change while a job is admitted: the fields for autoscaling, which have rows."""
 RESIZABLE = "torchTaskSpecs"
 """The field in which an admitted elastic job may change the Worker's `numTasks`."""
+SUSPENSION = "suspend"
+"""The field that may be set to false once a job has finished, which then has no effect: `torchq restore` creates
+finished jobs suspended."""
 DEADLINE = "activeDeadlineSeconds"
 """The field that may be set or lowered while a job is queued or admitted."""
 
@@ -141,6 +145,8 @@ def _change_allowed(path: str, state: _FieldState) -> str:
     if state == "admitted" and path == ELASTIC:
         return _same_bounds()
     same = cel_rules.absent_or_equal("self.spec", "oldSelf.spec", path)
+    if state == "finished" and path == SUSPENSION:
+        return f"({same} || {_ends_suspension()})"
     if state != "finished" and path in (RESIZABLE, DEADLINE):
         return f"({same} || {_resizes_workers() if path == RESIZABLE else _lowers_deadline()})"
     return same
@@ -158,6 +164,11 @@ def _lowers_deadline() -> str:
     """Return CEL that is true if the deadline is set for the first time or becomes earlier."""
     new, old = f"self.spec.{DEADLINE}", f"oldSelf.spec.{DEADLINE}"
     return f"(has({new}) && (!has({old}) || {new} <= {old}))"
+
+
+def _ends_suspension() -> str:
+    """Return CEL that is true if the job is not suspended any more."""
+    return f"(!has(self.spec.{SUSPENSION}) || !self.spec.{SUSPENSION})"
 
 
 def _resizes_workers() -> str:

@@ -76,6 +76,8 @@ def hold(session: Session, name: str, dry_run: bool, reason: str) -> None:
 def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
     item = job_ref.find(session, name)
+    if job_ref.is_finished(item):
+        raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
     patch: dict[str, Any] = {"spec": {"suspend": False}}
     if (item["spec"].get("schedulingPolicy") or {}).get("hold"):
         patch["spec"]["schedulingPolicy"] = {"hold": False}

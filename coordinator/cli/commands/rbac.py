@@ -39,7 +39,8 @@ def rbac(
     users: tuple[str, ...],
     groups: tuple[str, ...],
 ) -> None:
-    """Print accounts and roles as manifests. ROLE is coordinator, worker, user, queue-admin or doctor; default: all.
+    """Print accounts and roles as manifests. ROLE is coordinator, worker, user, queue-admin, doctor or restore. The
+    default is all.
 
     A worker's account may create and delete pods in every namespace, since jobs may be submitted to any. An account
     that may create any pod can read everything that pods may read. --namespaces restricts this to some namespaces. The

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crds.schema.change_rules import DEADLINE, ELASTIC, RESIZABLE, TABLE, SpecField, State
+from crds.schema.change_rules import DEADLINE, ELASTIC, RESIZABLE, SUSPENSION, TABLE, SpecField, State
 from crds.torchjob import checks
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.support.crds import served
@@ -68,6 +68,11 @@ def changes(path: str) -> list[tuple[Any, Any]]:
     return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
 
 
+def is_resumed(field: SpecField, state: State, after: Any) -> bool:
+    """Return whether the change ends the suspension of a finished job."""
+    return state == "finished" and field.path == SUSPENSION and not after
+
+
 def is_sooner(field: SpecField, state: State, before: Any, after: Any) -> bool:
     """Return whether the change moves the deadline of an unfinished job to an earlier time."""
     sooner = after is not None and (before is None or after < before) if field.path == DEADLINE else False
@@ -115,7 +120,7 @@ def test_field_changes_only_in_the_states_of_the_table(
     for before, after in changes(field.path):
         old, new = with_field(field.path, before, status), with_field(field.path, after, status)
         found = served.refusals(new, old)
-        if field.may_change(state) or is_sooner(field, state, before, after):
+        if field.may_change(state) or is_sooner(field, state, before, after) or is_resumed(field, state, after):
             assert found == []
         else:
             (refusal,) = found
@@ -203,6 +208,16 @@ def test_elastic_job_can_be_resized_only_within_its_bounds(
         (refusal,) = found
         bounded = policy is not None and not also
         assert (f"must be from 2 to 4: {checks.WORKER_BOUNDS}" if bounded else f"{RESIZABLE} may not change") in refusal
+
+
+@pytest.mark.parametrize("after", [None, False])
+def test_a_finished_job_may_be_resumed_without_any_other_change(after: bool | None) -> None:
+    old = with_field("suspend", True, {"phase": "Succeeded"})
+    new = with_field("suspend", after, {"phase": "Succeeded"})
+    assert served.refusals(new, old) == []
+    new["spec"]["backoffLimit"] = 3
+    (refusal,) = served.refusals(new, old)
+    assert ": backoffLimit may not change after the job has finished" in refusal
 
 
 def test_finished_job_cannot_be_resized() -> None:

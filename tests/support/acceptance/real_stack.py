@@ -18,7 +18,7 @@ import yaml
 from coordinator.local import die_with_parent, stack
 from coordinator.rbac import manifests
 from coordinator.rbac.manifests import Tenant
-from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, RESTORE, ROLES, USER, WORKER, Role
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
 from embedded.redis import server as embedded_redis
 from kube import client, errors
@@ -110,8 +110,8 @@ class RealStack(Stack):
         return clean_environment(TORCHQ_KUBECONFIG=str(self.data / f"{role.name}.kubeconfig"))
 
     def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
-        """Run a command that may fail, and return its result. Commands for queues run as the queue admin."""
-        role = QUEUE_ADMIN if arguments[0] == "queue" else USER
+        """Run a command that may fail, and return its result. It runs under the account that is meant for it."""
+        role = {"queue": QUEUE_ADMIN, "restore": RESTORE}.get(arguments[0], USER)
         result = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
         assert "Traceback" not in result.err + result.out, result
         return result

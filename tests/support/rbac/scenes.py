@@ -27,7 +27,7 @@ from coordinator.leader.election import LeaderElection
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.manifests import LEASE_NAMESPACE
-from coordinator.rbac.permissions import COORDINATOR, DOCTOR, LEASE, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, LEASE, QUEUE_ADMIN, RESTORE, USER, WORKER, Role
 from coordinator.routing.eligibility import Eligibility
 from crds import labels
 from crds.api_resources import (
@@ -851,3 +851,38 @@ def _ask_the_leader(stage: Stage) -> str:
     except errors.ClusterError as error:
         return str(error)
     return ""
+
+
+# The account that restores a backup.
+
+
+def saved_job(uid: str) -> Manifest:
+    """Return a finished job as a backup has it."""
+    status = {"phase": "Succeeded", "conditions": [], "completionTime": "2026-01-01T00:00:00Z"}
+    metadata = {"uid": uid, "namespace": TENANT, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    body = manifest("train", TENANT, {"Master": task()})
+    return body | {"metadata": body["metadata"] | metadata, "status": status}
+
+
+def restore(stage: Stage, *items: Manifest) -> str:
+    file = stage.folder / "backup.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return stage.run(RESTORE, "restore", str(file))
+
+
+@scene(RESTORE, "tenantqueues", "list", "create")
+@scene(RESTORE, "torchjobs", "list", "create", "patch")
+@scene(RESTORE, "torchjobs/status", "patch")
+def _restore_a_backup(stage: Stage) -> str:
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
+    said = restore(stage, body | {"spec": {"weight": 2}}, saved_job("old"))
+    assert not said or stage.admin.list(TORCHJOBS, TENANT).items == [], "nothing may be half-done"
+    return said
+
+
+@scene(RESTORE, "torchjobs", "get")
+def _go_on_with_a_restored_job(stage: Stage) -> str:
+    body = manifest("train", TENANT, {"Master": task()}, suspend=True)
+    body["metadata"]["annotations"] = {labels.RESTORED: "old"}
+    stage.admin.create(TORCHJOBS, body, TENANT)
+    return restore(stage, saved_job("old"))

@@ -1,0 +1,223 @@
+"""The requests that restore a backup.
+
+One rule: nothing is created before the API server has accepted every object in a dry run. A run that fails or is killed
+is repeated, and goes on where it ended.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from coordinator.cli import manifest_files, session
+from coordinator.cli.backup import saved, steps
+from coordinator.cli.backup.saved import Backup, SavedJob, SavedQueue
+from coordinator.cli.backup.steps import ClusterObjects, Step
+from coordinator.errors import CoordinatorError
+from crds import labels
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
+from crds.torchjob import submission_order
+from kube import errors
+from kube.api import Cluster, Manifest
+
+LARGEST_BACKUP = 1024 * 1024 * 1024
+"""The most bytes of one file in JSON, which is read some fifty times faster than YAML."""
+MOST_NAMED = 20
+"""The most refusals of a message."""
+MOST_STEPS = 20
+"""The most steps for one job. A job needs four, and one more each time a worker writes its status meanwhile."""
+Tell = Callable[[str], object]
+
+
+class Refused(CoordinatorError):
+    """The API server refuses objects of the backup. The message names them."""
+
+
+class Interrupted(CoordinatorError):
+    """A part of the backup was restored, and the rest was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """How a backup is restored."""
+
+    now: datetime
+    dry_run: bool = False
+    skip_refused: bool = False
+    """Whether the others are restored if the API server refuses some objects."""
+
+
+def read(paths: Iterable[str]) -> Backup:
+    """Return the backup in the files; `-` is standard input. Raise BadManifest with file and place."""
+    backup = saved.read(document for path in paths for document in _documents(path))
+    if not backup.queues and not backup.jobs:
+        raise manifest_files.BadManifest(f"{', '.join(paths)}: no TorchJob and no TenantQueue")
+    return backup
+
+
+def restore(cluster: Cluster, backup: Backup, options: RestoreOptions, tell: Tell) -> Counter[str]:
+    """Restore the objects of a backup, tell what becomes of each, and return the number of objects by action.
+
+    Raise Refused before anything is created, or with `skip_refused` at the end, if the API server refuses objects.
+    Raise Interrupted if it refuses one later.
+    """
+    known = _existing(cluster, backup)
+    todo = [*steps.plan(_in_sequence(backup, options.now), known, options.now)]
+    refusals = _try_all(cluster, todo)
+    if refusals and not options.skip_refused:
+        raise Refused(_format(refusals) + "\nnothing was restored; --skip-refused restores the others")
+    accepted = [step for step in todo if str(step.saved) not in refusals]
+    for number, step in enumerate(accepted):
+        try:
+            tell(f"{step.saved}: {step.said if options.dry_run else _carry_out(cluster, step, options.now)}")
+        except errors.ClusterError as error:
+            raise Interrupted(
+                f"{step.saved.source}: {step.saved}: {error}\n{number} of {len(accepted)} objects were handled before "
+                "it: repeat the command, which goes on where it has ended"
+            ) from error
+    if refusals:
+        raise Refused(_format(refusals) + "\nall others were restored")
+    return Counter(step.action for step in accepted)
+
+
+def unknown_queues(cluster: Cluster, backup: Backup) -> dict[str, int]:
+    """Return the queues without a TenantQueue that unfinished jobs of a backup name, with the number of these jobs."""
+    wanted = Counter(job.queue for job in backup.jobs if job.status is None and job.queue)
+    for name in {queue.name for queue in backup.queues} & wanted.keys():
+        del wanted[name]
+    known = {item["metadata"]["name"] for item in cluster.list(TENANT_QUEUES).items} if wanted else set()
+    return {name: count for name, count in sorted(wanted.items()) if name not in known}
+
+
+def _documents(path: str) -> list[tuple[str, Any]]:
+    text = manifest_files.text(path, LARGEST_BACKUP)
+    if text.lstrip()[:1] != "{":
+        if len(text) > manifest_files.LARGEST_FILE:
+            raise manifest_files.BadManifest(
+                f"{path}: YAML larger than {manifest_files.LARGEST_FILE >> 20} MiB: make the backup with -o json"
+            )
+        return [(path, document) for document in manifest_files.parse(path, text) if document is not None]
+    try:
+        return [(path, orjson.loads(text))]
+    except orjson.JSONDecodeError as error:
+        raise manifest_files.BadManifest(f"{path}: not JSON: {error}") from error
+
+
+def _in_sequence(backup: Backup, now: datetime) -> Backup:
+    """Return the backup with the order of its jobs as an annotation, for jobs that are created in the same second."""
+    micros = int(now.timestamp() * 1_000_000)
+    jobs = (_with_sequence(job, submission_order.text(micros, place)) for place, job in enumerate(backup.jobs))
+    return replace(backup, jobs=tuple(jobs))
+
+
+def _with_sequence(job: SavedJob, submitted: str) -> SavedJob:
+    metadata = job.body["metadata"]
+    annotations = metadata["annotations"] | {labels.SUBMITTED: submitted}
+    return replace(job, body=job.body | {"metadata": metadata | {"annotations": annotations}})
+
+
+def _existing(cluster: Cluster, backup: Backup) -> ClusterObjects:
+    wanted = {(job.namespace, job.name) for job in backup.jobs}
+    queues = {item["metadata"]["name"]: item.get("spec") or {} for item in cluster.list(TENANT_QUEUES).items}
+    found = (item for item in (cluster.list(TORCHJOBS).items if wanted else ()) if _key(item) in wanted)
+    return ClusterObjects(queues, {_key(item): steps.stored_job(item) for item in found})
+
+
+def _key(item: Manifest) -> tuple[str, str]:
+    return item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _try_all(cluster: Cluster, todo: Iterable[Step]) -> dict[str, str]:
+    """Return what the API server refuses, by object. Raise Forbidden if this account may not restore objects."""
+    pending = [step for step in todo if step.action not in steps.IDLE]
+    finished = (job for step in pending if isinstance(job := step.saved, SavedJob) and job.status is not None)
+    first = next(finished, None)
+    if first is not None:
+        _check_account(cluster, first)
+    return dict(refusal for step in pending if step.action == "create" for refusal in _try(cluster, step.saved))
+
+
+def _check_account(cluster: Cluster, job: SavedJob) -> None:
+    """Raise Forbidden if this account may not give a finished job its end: the API server checks this first."""
+    for subresource in ("status", ""):
+        try:
+            cluster.patch(TORCHJOBS, job.name, {}, job.namespace, subresource=subresource, dry_run=True)
+        except errors.NotFound:
+            continue
+
+
+def _try(cluster: Cluster, found: SavedQueue | SavedJob) -> Iterator[tuple[str, str]]:
+    try:
+        _create(cluster, found, dry_run=True)
+    except errors.Invalid as error:
+        yield str(found), f"{found.source}: {session.format_invalid(error)}"
+    except errors.NotFound as error:  # the namespace
+        yield str(found), f"{found.source}: {error}: create it first"
+    except errors.AlreadyExists:
+        return  # created since the list; the next step finds out by whom
+
+
+def _create(cluster: Cluster, found: SavedQueue | SavedJob, *, dry_run: bool = False) -> Manifest:
+    match found:
+        case SavedQueue():
+            return cluster.create(TENANT_QUEUES, found.body, dry_run=dry_run)
+        case SavedJob():
+            return cluster.create(TORCHJOBS, found.body, found.namespace, dry_run=dry_run)
+
+
+def _carry_out(cluster: Cluster, step: Step, now: datetime) -> str:
+    """Carry out one step and return what has become of the object."""
+    if isinstance(step.saved, SavedJob):
+        return _restore_job(cluster, step.saved, step, now)
+    if step.action != "create":
+        return step.said
+    try:
+        _create(cluster, step.saved)
+    except errors.AlreadyExists:
+        return steps.KEPT
+    return step.said
+
+
+def _restore_job(cluster: Cluster, job: SavedJob, step: Step, now: datetime) -> str:
+    """Take the steps of one job, each of them judged from its newest state, and return what has become of it."""
+    said, stored = step.said, None
+    for _ in range(MOST_STEPS):
+        if step.action in steps.IDLE:
+            return said if step.said == steps.EARLIER else step.said
+        try:
+            stored = _take(cluster, step, job, stored)
+        except (errors.AlreadyExists, errors.Conflict):
+            stored = cluster.get(TORCHJOBS, job.name, job.namespace)
+        except errors.NotFound:
+            if step.action == "create":
+                raise
+            return f"{said}, and deleted since"
+        except errors.Invalid:
+            if step.action != "resume":
+                raise
+            return f"{said}; its spec.suspend stays true: the CustomResourceDefinitions are older than this command"
+        step = steps.judge_job(job, steps.stored_job(stored), now)
+    raise errors.Conflict(f"torchjob {job.namespace}/{job.name} changes all the time")
+
+
+def _take(cluster: Cluster, step: Step, job: SavedJob, stored: Manifest | None) -> Manifest:
+    """Take one step of a job and return the job as it is then stored."""
+    if step.action == "create":
+        return _create(cluster, job)
+    if stored is None:
+        stored = cluster.get(TORCHJOBS, job.name, job.namespace)
+    if step.action == "resume":
+        return cluster.patch(TORCHJOBS, job.name, {"spec": {"suspend": job.suspend}}, job.namespace)
+    version, status = stored["metadata"]["resourceVersion"], saved.final_status(job, stored)
+    return cluster.patch(TORCHJOBS, job.name, status, job.namespace, subresource="status", resource_version=version)
+
+
+def _format(refusals: Mapping[str, str]) -> str:
+    """Return the refusals for people, equal ones of many objects once."""
+    shown = [*refusals.values()][:MOST_NAMED]
+    more = len(refusals) - len(shown)
+    head = f"the API server refuses {len(refusals)} objects of the backup:"
+    return "\n".join([head, *shown, *([f"and {more} more"] if more else ())])

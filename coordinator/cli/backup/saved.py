@@ -1,0 +1,214 @@
+"""The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed.
+
+One rule: pure. Of an old object only its labels, annotations and spec count, and the status of a finished job. Uids,
+owners, finalizers and managed fields belong to the old cluster.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from coordinator.cli.manifest_files import BadManifest, as_json
+from crds import labels, problems
+from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.torchjob import submission_order
+from crds.torchjob.conditions import FINISHED
+from crds.torchjob.status import TorchJobStatus
+from kube.api import Manifest
+
+NO_UID = "unknown"
+"""Stands for the uid of an object of a backup that has none."""
+_REQUESTS = (labels.RETRY_AT, labels.RESTART_REQUEST, labels.CHECKPOINT_REQUESTED, labels.CHECKPOINT_COMPLETED)
+"""Annotations with requests to the old job. The new job would carry them out once more."""
+_SKIPPED = (SCALE_OUTS.kind, SCALE_INS.kind)
+"""The kinds of torchq that are not restored: a request is about a job as it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedQueue:
+    """A TenantQueue of a backup."""
+
+    source: str
+    """The file and the place in it, for messages."""
+    name: str
+    body: Manifest
+    """The manifest to create."""
+
+    def __str__(self) -> str:
+        """Return the kind and name, for people."""
+        return f"tenantqueue {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedJob:
+    """A TorchJob of a backup."""
+
+    source: str
+    namespace: str
+    name: str
+    uid: str
+    """The uid of the old job, which the new one has as an annotation (`labels.RESTORED`)."""
+    created: str
+    """The creation time of the old job, as text that sorts by time."""
+    sequence: tuple[int, int]
+    """The order among jobs that were created in the same second."""
+    body: Manifest
+    """The manifest to create. That of a finished job is suspended, so that it never runs."""
+    suspend: bool | None
+    """The old `spec.suspend`; None if the spec does not have the field."""
+    queue: str
+    """The queue that the spec names; empty if it names none."""
+    status: Manifest | None
+    """The status of a finished job; None for a job that waits again."""
+    deleting: bool
+    """Whether the job was being deleted."""
+    expires: datetime | None
+    """The time from which a finished job is deleted (`ttlSecondsAfterFinished`); None: never."""
+
+    def __str__(self) -> str:
+        """Return the kind, namespace and name, for people."""
+        return f"torchjob {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """The objects of a backup: the queues by name, and the jobs in the order of their creation."""
+
+    queues: tuple[SavedQueue, ...]
+    jobs: tuple[SavedJob, ...]
+    requests: int
+    """The number of ScaleOuts and ScaleIns, which are not restored."""
+
+
+def read(documents: Iterable[tuple[str, Any]]) -> Backup:
+    """Return the objects of documents, each given with its source. Raise BadManifest for anything else."""
+    queues: list[SavedQueue] = []
+    jobs: list[SavedJob] = []
+    requests = 0
+    for source, body in _items(documents):
+        match (body.get("apiVersion"), body.get("kind")):
+            case (TENANT_QUEUES.api_version, TENANT_QUEUES.kind):
+                queues.append(_queue(source, body))
+            case (TORCHJOBS.api_version, TORCHJOBS.kind):
+                jobs.append(_job(source, body))
+            case (TORCHJOBS.api_version, kind) if kind in _SKIPPED:
+                requests += 1
+            case (version, kind):
+                raise BadManifest(
+                    f"{source}: {kind} of {version} is neither a TorchJob nor a TenantQueue of {TORCHJOBS.api_version}"
+                )
+    _check_names((*queues, *jobs))
+    queues.sort(key=lambda queue: queue.name)
+    jobs.sort(key=lambda job: (job.created, job.sequence, job.namespace, job.name))
+    return Backup(tuple(queues), tuple(jobs), requests)
+
+
+def final_status(job: SavedJob, stored: Manifest) -> Manifest:
+    """Return a merge patch of the status that gives a new job the end of the old one.
+
+    The new job has another generation and another uid.
+    """
+    metadata, end = stored["metadata"], job.status or {}
+    generation = metadata.get("generation", 1)
+    conditions = [condition | {"observedGeneration": generation} for condition in end.get("conditions") or ()]
+    selector = str(end.get("selector", "")).replace(job.uid, metadata["uid"])
+    present: Manifest = dict.fromkeys(stored.get("status") or {})
+    changed = end | {"conditions": conditions, "observedGeneration": generation}
+    return {"status": present | changed | ({"selector": selector} if selector else {})}
+
+
+def _check_names(found: Iterable[SavedQueue | SavedJob]) -> None:
+    """Refuse an object that the files have twice: they are backups of different times."""
+    first: dict[str, str] = {}
+    for each in found:
+        if str(each) in first:
+            raise BadManifest(f"{each.source}: {each} is already in {first[str(each)]}: name one backup only")
+        first[str(each)] = each.source
+
+
+def _items(documents: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Manifest]]:
+    """Yield the objects of documents and of lists in them."""
+    for source, document in documents:
+        is_list = isinstance(document, dict) and str(document.get("kind")).endswith("List") and "items" in document
+        found = document["items"] if is_list else [document]
+        if not isinstance(found, list):
+            raise BadManifest(f"{source}: items: must be a list")
+        for number, body in enumerate(found, start=1):
+            place = f"{source}, item {number}" if is_list else source
+            if not isinstance(body, dict):
+                raise BadManifest(f"{place}: not a Kubernetes object")
+            yield place, as_json(body, place)
+
+
+def _queue(source: str, body: Manifest) -> SavedQueue:
+    metadata = _map(body, "metadata", source)
+    name, annotations = _text(metadata, "name", source), _map(metadata, "annotations", source)
+    return SavedQueue(source=source, name=name, body=_manifest(body, {"name": name}, annotations, source))
+
+
+def _job(source: str, body: Manifest) -> SavedJob:
+    metadata, status = _map(body, "metadata", source), _map(body, "status", source)
+    spec, annotations = _map(body, "spec", source), _map(metadata, "annotations", source)
+    namespace, name = _text(metadata, "namespace", source), _text(metadata, "name", source)
+    uid, end = str(metadata.get("uid") or NO_UID), _end(status, source)
+    kept = {key: value for key, value in annotations.items() if key not in _REQUESTS} | {labels.RESTORED: uid}
+    new = _manifest(body, {"name": name, "namespace": namespace}, kept, source)
+    if end is not None:
+        new["spec"] = spec | {"suspend": True}
+    micros, _, place = submission_order.read(annotations.get(labels.SUBMITTED)).partition(".")
+    return SavedJob(
+        source=source,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        created=_text(metadata, "creationTimestamp", source),
+        sequence=(int(micros or 0), int(place or 0)),
+        body=new,
+        suspend=spec.get("suspend"),
+        queue=str(_map(spec, "schedulingPolicy", source).get("queue") or ""),
+        status=None if end is None else end.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        expires=None if end is None else _expiry(end, spec),
+    )
+
+
+def _manifest(body: Manifest, metadata: Manifest, annotations: Manifest, source: str) -> Manifest:
+    """Return the manifest of a new object with the labels, the annotations and the spec of the old one."""
+    named = _map(_map(body, "metadata", source), "labels", source)
+    metadata = metadata | ({"labels": named} if named else {}) | ({"annotations": annotations} if annotations else {})
+    return {key: body[key] for key in ("apiVersion", "kind")} | {"metadata": metadata, "spec": body.get("spec")}
+
+
+def _end(status: Manifest, source: str) -> TorchJobStatus | None:
+    """Return the status of a finished job; None for any other one."""
+    if status.get("phase") not in FINISHED:
+        return None
+    try:
+        return TorchJobStatus.model_validate(status, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found = "; ".join(map(str, problems.unique(problems.translate(error))))
+        raise BadManifest(f"{source}: status: {found}") from error
+
+
+def _expiry(end: TorchJobStatus, spec: Manifest) -> datetime | None:
+    seconds = spec.get("ttlSecondsAfterFinished")
+    if end.completion_time is None or not isinstance(seconds, int):
+        return None
+    return end.completion_time + timedelta(seconds=seconds)
+
+
+def _map(parent: Mapping[str, Any], name: str, source: str) -> Manifest:
+    value = parent.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise BadManifest(f"{source}: {name}: must be a map")
+    return value or {}
+
+
+def _text(metadata: Manifest, name: str, source: str) -> str:
+    value = metadata.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadManifest(f"{source}: no metadata.{name}: not an object as `kubectl get -o json` prints it")
+    return value

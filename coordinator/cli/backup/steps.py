@@ -1,0 +1,120 @@
+"""What is to be done about each object of a backup, by what the cluster has.
+
+One rule: pure. An object that the restore did not create is left as it is. One that it created is completed, so that a
+second run goes on where the first ended.
+
+A finished job is created suspended, then gets its end, then its old `spec.suspend`. Until it has its end, it is
+suspended; from then on, it is finished. So nobody ever runs it, whenever the command is killed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from coordinator.cli.backup.saved import Backup, SavedJob, SavedQueue
+from crds import labels, timestamps
+from crds.torchjob.conditions import FINISHED
+from kube.api import Manifest
+
+Action = Literal["create", "finish", "resume", "keep", "skip"]
+"""create: create it. finish: write the end of a finished job. resume: give it its old `spec.suspend`. keep: the object
+exists. skip: it is not to exist. A finished job needs the first three, and its end for its newest spec at last."""
+IDLE: tuple[Action, ...] = ("keep", "skip")
+"""The actions that change nothing."""
+AGAIN, KEPT = "waits again", "exists: left as it is"
+EARLIER = "restored earlier"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A TorchJob of the cluster."""
+
+    mark: str
+    """The uid of the job in the backup from which it was restored; empty if it was not restored."""
+    suspended: bool
+    finished: bool
+    admitted: bool
+    observed: bool
+    """Whether the status describes the newest spec. No worker looks at a finished job without pods again."""
+    deleting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """What the cluster has of a backup: the specs of its queues by name, and its jobs by namespace and name."""
+
+    queues: Mapping[str, Manifest]
+    jobs: Mapping[tuple[str, str], StoredJob]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be done about one object."""
+
+    action: Action
+    saved: SavedQueue | SavedJob
+    said: str
+    """What becomes of the object, for people."""
+
+
+def plan(backup: Backup, cluster: ClusterObjects, now: datetime) -> Iterator[Step]:
+    """Yield a step for each object: the queues first, then the jobs in the order of their creation."""
+    for queue in backup.queues:
+        yield judge_queue(queue, cluster.queues.get(queue.name))
+    for job in backup.jobs:
+        yield judge_job(job, cluster.jobs.get((job.namespace, job.name)), now)
+
+
+def stored_job(manifest: Manifest) -> StoredJob:
+    """Return what counts of a TorchJob of the cluster."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    return StoredJob(
+        mark=(metadata.get("annotations") or {}).get(labels.RESTORED, ""),
+        suspended=bool(manifest["spec"].get("suspend")),
+        finished=status.get("phase") in FINISHED,
+        admitted=bool(status.get("admission")),
+        observed=status.get("observedGeneration") == metadata.get("generation"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
+    """Return the step for a queue; `spec` is that of the queue in the cluster, None if it does not exist."""
+    if spec is None:
+        return Step("create", queue, "restored")
+    differs = "" if spec == queue.body["spec"] else ", with another spec than in the backup"
+    return Step("keep", queue, KEPT + differs)
+
+
+def judge_job(job: SavedJob, stored: StoredJob | None, now: datetime) -> Step:
+    """Return the step for a job; `stored` is what the cluster has of that name, None if there is nothing."""
+    if stored is None:
+        return _judge_absent(job, now)
+    if stored.deleting:
+        return Step("keep", job, "exists and is being deleted: restore it again when it is gone")
+    if stored.mark != job.uid:
+        return Step("keep", job, KEPT)
+    if job.status is None:
+        return Step("keep", job, EARLIER)
+    if stored.finished and stored.suspended and not job.suspend:
+        return Step("resume", job, _ended(job))
+    if stored.finished:
+        return Step("keep", job, EARLIER) if stored.observed else Step("finish", job, _ended(job))
+    if stored.suspended and not stored.admitted:
+        return Step("finish", job, _ended(job))
+    return Step("keep", job, "exists: it was resumed before it got its end, and runs as a new job")
+
+
+def _judge_absent(job: SavedJob, now: datetime) -> Step:
+    if job.deleting:
+        return Step("skip", job, "not restored: it was being deleted")
+    if job.expires is not None and job.expires <= now:
+        return Step(
+            "skip", job, f"not restored: its ttlSecondsAfterFinished ended at {timestamps.format_time(job.expires)}"
+        )
+    return Step("create", job, _ended(job) if job.status is not None else AGAIN)
+
+
+def _ended(job: SavedJob) -> str:
+    return f"restored as it ended, {(job.status or {}).get('phase')}"

@@ -1,0 +1,39 @@
+"""`torchq restore`: TenantQueues and TorchJobs from a backup, without running a finished job again.
+
+One rule: the command never changes what it did not create.
+"""
+
+from datetime import UTC, datetime
+
+import click
+
+from coordinator.cli.backup import restore as restoring
+from coordinator.cli.backup.restore import RestoreOptions
+from coordinator.cli.session import Session, pass_session
+from coordinator.rbac.permissions import RESTORE
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--dry-run", is_flag=True, help="validate only, create nothing")
+@click.option("--skip-refused", is_flag=True, help="restore the others if the API server refuses some objects")
+@pass_session
+def restore(session: Session, files: tuple[str, ...], dry_run: bool, skip_refused: bool) -> None:
+    """Restore queues and jobs from a backup. FILE is the output of `kubectl get tenantqueues,torchjobs -A -o json`, or
+    of `-o yaml`; `-` is standard input.
+
+    A finished job gets its old status and does not run again. Any other job waits in its queue again, or stays
+    suspended. Objects that exist are left as they are. A command that failed or was killed can be repeated, and goes on
+    where it ended.
+    """
+    session = session.with_role(RESTORE)
+    backup = restoring.read(files)
+    options = RestoreOptions(now=datetime.now(UTC), dry_run=dry_run, skip_refused=skip_refused)
+    done = restoring.restore(session.cluster, backup, options, click.echo)
+    for queue, count in restoring.unknown_queues(session.cluster, backup).items():
+        click.echo(f"note: there is no TenantQueue {queue}, which {count} waiting jobs name", err=True)
+    if backup.requests:
+        click.echo(f"note: {backup.requests} scale requests are not restored: send those that still count", err=True)
+    count, ending = done["create"] + done["finish"] + done["resume"], "valid" if dry_run else "restored"
+    rest = f"{done['keep']} left as they are, {done['skip']} skipped" + ("; nothing changed (dry run)" * dry_run)
+    click.echo(f"{count} {ending} on {session.cluster_name}, {rest}", err=True)

@@ -1,0 +1,284 @@
+"""The requests that restore a backup: what is refused, what is left alone, and a run that is killed at any call."""
+
+import copy
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.cli.backup import restore, saved
+from coordinator.cli.backup.restore import Interrupted, Refused, RestoreOptions
+from coordinator.cli.manifest_files import BadManifest
+from crds import labels
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Manifest
+from kube.client import KubernetesCluster
+from tests.support.coordinator.command import Torchq
+from tests.support.coordinator.desk import Desk, manifest
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+WHEN = "2026-01-01T00:00:00Z"
+
+
+def ended(name: str, namespace: str, phase: str = "Succeeded", **spec: Any) -> Manifest:
+    """Return a finished job as a backup has it."""
+    condition = {"type": phase, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": WHEN}
+    status = {"phase": phase, "completionTime": WHEN, "attempt": 2, "observedGeneration": 4}
+    return waiting(name, namespace, **spec) | {
+        "status": status | {"conditions": [condition | {"observedGeneration": 4}], "selector": f"uid=old-{name}"}
+    }
+
+
+def waiting(name: str, namespace: str, **spec: Any) -> Manifest:
+    """Return an admitted job as a backup has it."""
+    body = manifest(name, "a", **spec)
+    metadata = {"namespace": namespace, "uid": f"old-{name}", "creationTimestamp": WHEN}
+    admission = {"queue": "a", "attempt": 3, "epoch": 9, "charge": {"jobs": 1}}
+    return body | {
+        "metadata": body["metadata"] | metadata,
+        "status": {"phase": "Running", "attempt": 3, "admission": admission},
+    }
+
+
+def queue(name: str, **spec: Any) -> Manifest:
+    return {
+        "apiVersion": TENANT_QUEUES.api_version,
+        "kind": "TenantQueue",
+        "metadata": {"name": name, "creationTimestamp": WHEN},
+        "spec": {"weight": 1} | spec,
+        "status": {"pending": 7},
+    }
+
+
+def run(cluster: Any, *items: Manifest, **options: Any) -> list[str]:
+    """Restore a backup of these objects and return what is told."""
+    told: list[str] = []
+    backup = saved.read([("FILE", {"kind": "List", "items": copy.deepcopy(list(items))})])
+    restore.restore(cluster, backup, RestoreOptions(now=NOW, **options), told.append)
+    return told
+
+
+def test_a_finished_job_gets_its_end_and_its_old_spec(cluster: KubernetesCluster, namespace: str) -> None:
+    body = ended("train", namespace, "Failed", backoffLimit=2)
+    assert run(cluster, queue("a"), body) == [
+        "tenantqueue a: restored",
+        f"torchjob {namespace}/train: restored as it ended, Failed",
+    ]
+    found = cluster.get(TORCHJOBS, "train", namespace)
+    generation, status = found["metadata"]["generation"], found["status"]
+    assert (found["spec"].get("suspend", False), found["spec"]["backoffLimit"]) == (False, 2)
+    assert (status["phase"], status["attempt"], status["completionTime"]) == ("Failed", 2, WHEN)
+    assert (status["observedGeneration"], status["conditions"][0]["observedGeneration"]) == (generation, generation)
+    assert status["selector"] == f"uid={found['metadata']['uid']}"
+    assert "status" not in cluster.get(TENANT_QUEUES, "a"), "the coordinator counts anew"
+
+
+def test_an_unfinished_job_waits_again_and_a_suspended_one_stays_suspended(
+    cluster: KubernetesCluster, namespace: str
+) -> None:
+    run(cluster, waiting("train", namespace), waiting("paused", namespace, suspend=True))
+    found = {item["metadata"]["name"]: item for item in cluster.list(TORCHJOBS, namespace).items}
+    assert all("status" not in item for item in found.values()), "the admission belongs to the old cluster"
+    assert {name: bool(item["spec"].get("suspend")) for name, item in found.items()} == {"train": False, "paused": True}
+
+
+def test_objects_that_exist_are_left_as_they_are(cluster: KubernetesCluster, namespace: str) -> None:
+    cluster.create(TENANT_QUEUES, queue("a", weight=5))
+    cluster.create(TORCHJOBS, manifest("train"), namespace)
+    before = cluster.get(TORCHJOBS, "train", namespace)
+    assert run(cluster, queue("a"), ended("train", namespace)) == [
+        "tenantqueue a: exists: left as it is, with another spec than in the backup",
+        f"torchjob {namespace}/train: exists: left as it is",
+    ]
+    assert cluster.get(TORCHJOBS, "train", namespace) == before
+    assert cluster.get(TENANT_QUEUES, "a")["spec"]["weight"] == 5
+
+
+def test_jobs_that_were_about_to_be_deleted_are_not_restored(cluster: KubernetesCluster, namespace: str) -> None:
+    over, leaving = ended("over", namespace, ttlSecondsAfterFinished=60), waiting("leaving", namespace)
+    leaving["metadata"]["deletionTimestamp"] = WHEN
+    told = run(cluster, over, leaving)
+    assert sorted(told) == [
+        f"torchjob {namespace}/leaving: not restored: it was being deleted",
+        f"torchjob {namespace}/over: not restored: its ttlSecondsAfterFinished ended at 2026-01-01T00:01:00Z",
+    ]
+    assert cluster.list(TORCHJOBS, namespace).items == []
+
+
+def test_nothing_is_created_if_the_server_refuses_one_object(cluster: KubernetesCluster, namespace: str) -> None:
+    wrong, lost = waiting("wrong", namespace, backoffLimit=-1), waiting("lost", "no-such-namespace")
+    good = [queue("a"), ended("good", namespace)]
+    with pytest.raises(Refused) as refused:
+        run(cluster, *good, wrong, lost)
+    text = str(refused.value)
+    assert text.startswith("the API server refuses 2 objects of the backup:")
+    assert "FILE, item 3: " in text
+    assert "spec.backoffLimit" in text
+    assert "no-such-namespace" in text
+    assert "create it first" in text
+    assert cluster.list(TORCHJOBS, namespace).items == cluster.list(TENANT_QUEUES).items == []
+    with pytest.raises(Refused, match="all others were restored"):
+        run(cluster, *good, wrong, lost, skip_refused=True)
+    assert [item["metadata"]["name"] for item in cluster.list(TORCHJOBS, namespace).items] == ["good"]
+
+
+def test_a_dry_run_says_what_would_be_done(cluster: KubernetesCluster, namespace: str) -> None:
+    assert run(cluster, waiting("train", namespace), dry_run=True) == [f"torchjob {namespace}/train: waits again"]
+    assert cluster.list(TORCHJOBS, namespace).items == []
+
+
+def test_the_command_notes_what_the_backup_lacks(torchq: Torchq, namespace: str, tmp_path: Path) -> None:
+    request = {"apiVersion": TORCHJOBS.api_version, "kind": "ScaleIn", "metadata": {"name": "less"}}
+    file = tmp_path / "backup.json"
+    file.write_text(json.dumps({"kind": "List", "items": [waiting("train", namespace), request]}))
+    said = torchq("restore", str(file))
+    assert said.stdout == f"torchjob {namespace}/train: waits again\n"
+    assert "note: there is no TenantQueue a, which 1 waiting jobs name" in said.stderr
+    assert "note: 1 scale requests are not restored" in said.stderr
+    assert "1 restored on torchq-local, 0 left as they are, 0 skipped" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ('{"kind": "List", "items": [', "not JSON"),
+        ("kind: [", "not YAML"),
+        ("", "no TorchJob and no TenantQueue"),
+        ('{"kind": "List", "items": []}', "no TorchJob and no TenantQueue"),
+        ("- a\n", "not a Kubernetes object"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "backup"
+    file.write_text(text)
+    with pytest.raises(BadManifest, match=words) as refused:
+        restore.read([str(file)])
+    assert str(refused.value).startswith(str(file))
+
+
+def test_a_server_that_fails_midway_is_named_and_the_run_can_be_repeated(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    class Full:
+        def create(self, resource: Any, body: Manifest, *arguments: Any, dry_run: bool = False) -> Manifest:
+            if body["metadata"]["name"] == "second" and not dry_run:
+                raise errors.Forbidden("exceeded quota: jobs")
+            return embedded_cluster.create(resource, body, *arguments, dry_run=dry_run)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(embedded_cluster, name)
+
+    jobs = ended("first", namespace), waiting("second", namespace)
+    with pytest.raises(Interrupted, match=r"torchjob .*second: exceeded quota: jobs\n1 of 2 objects were handled"):
+        run(Full(), *jobs)
+    assert run(embedded_cluster, *jobs) == [
+        f"torchjob {namespace}/first: restored earlier",
+        f"torchjob {namespace}/second: waits again",
+    ]
+
+
+class Killed(BaseException):
+    """The command is killed."""
+
+
+class Mortal:
+    """A cluster whose client is killed at one of its writes: before the write is sent, or after it was carried out."""
+
+    def __init__(self, cluster: KubernetesCluster, writes: int, after: bool) -> None:
+        self._cluster, self._left, self._after = cluster, writes, after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._cluster, name)
+        return self._counted(method) if name in ("create", "patch") else method
+
+    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*arguments: Any, dry_run: bool = False, **options: Any) -> Any:
+            self._left -= not dry_run
+            is_last = not dry_run and self._left == 0
+            if is_last and not self._after:
+                raise Killed
+            result = method(*arguments, dry_run=dry_run, **options)
+            if is_last:
+                raise Killed
+            return result
+
+        return write
+
+
+@pytest.mark.parametrize("reacts", [False, True], ids=["at once", "after the worker"])
+def test_no_finished_job_runs_if_the_command_is_killed_at_any_write(desk: Desk, namespace: str, reacts: bool) -> None:
+    """The coordinator and a worker act on whatever the killed command has left; a second run completes it."""
+    desk.queue("a")
+    desk.begin()
+    for writes in (1, 2, 3, 4):
+        for after in (False, True):
+            body = ended(f"train-{writes}-{after:d}", namespace)
+            with pytest.raises(Killed):
+                run(Mortal(desk.cluster, writes, after), body)
+            if reacts and (writes, after) != (1, False):
+                _settle(desk, namespace, body["metadata"]["name"])
+            run(desk.cluster, body)
+            key = _settle(desk, namespace, body["metadata"]["name"])
+            found = desk.cluster.get(TORCHJOBS, key.name, namespace)
+            assert (found["status"]["phase"], found["spec"].get("suspend", False)) == ("Succeeded", False)
+            assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+            assert found["status"]["attempt"] == 2, "it was never admitted again"
+    assert desk.cluster.list(PODS, namespace).items == []
+
+
+def _settle(desk: Desk, namespace: str, name: str) -> JobKey:
+    """Let coordinator and worker work until the job is at rest, and return its key."""
+    key = JobKey(namespace, name, desk.cluster.get(TORCHJOBS, name, namespace)["metadata"]["uid"])
+    desk.until(lambda: desk.phase(key) in ("Suspended", "Succeeded"))
+    return key
+
+
+def test_a_job_that_its_owner_resumed_before_it_got_its_end_is_left_alone(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    body = ended("train", namespace)
+    with pytest.raises(Killed):
+        run(Mortal(embedded_cluster, 1, after=True), body)
+    embedded_cluster.patch(TORCHJOBS, "train", {"spec": {"suspend": False}}, namespace)
+    (told,) = run(embedded_cluster, body)
+    assert "exists: it was resumed before it got its end" in told
+    assert "status" not in embedded_cluster.get(TORCHJOBS, "train", namespace)
+
+
+def test_a_write_of_a_worker_in_between_costs_only_another_try(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    class Raced:
+        raced = False
+
+        def patch(self, *arguments: Any, **options: Any) -> Manifest:
+            if options.get("resource_version") and not self.raced:
+                self.raced = True
+                embedded_cluster.patch(
+                    TORCHJOBS,
+                    "train",
+                    {"status": {"phase": "Suspended", "tenantQueue": "a"}},
+                    namespace,
+                    subresource="status",
+                )
+            return embedded_cluster.patch(*arguments, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(embedded_cluster, name)
+
+    run(Raced(), ended("train", namespace))
+    status = embedded_cluster.get(TORCHJOBS, "train", namespace)["status"]
+    assert (status["phase"], "tenantQueue" in status) == ("Succeeded", False)
+
+
+def test_jobs_of_one_second_keep_their_order(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    run(embedded_cluster, *(waiting(name, namespace) for name in ("c", "b", "a")))
+    found = embedded_cluster.list(TORCHJOBS, namespace).items
+    places = {item["metadata"]["annotations"][labels.SUBMITTED].partition(".")[2]: item for item in found}
+    assert [places[place]["metadata"]["name"] for place in ("0", "1", "2")] == ["a", "b", "c"]
