@@ -4,6 +4,8 @@ One rule: a field may be added, but none is removed, renamed or given another me
 of any version, and a worker can tell whose work it must not take.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -78,3 +80,23 @@ def find_refusal(own: Registration, store: StoreIdentity) -> str:
         others, ours = (installation.name(owner.encode()) for owner in (store.owner, own.owner))
         return f"Redis belongs to another installation ({others}), and this worker is of {ours}"
     return ""
+
+
+def describe_refused(registrations: Iterable[Registration], store: StoreIdentity) -> tuple[str, ...]:
+    """Return a sentence for each group of workers that take no batches of the store's leader: how many they are, of
+    which version, and why."""
+    counts = Counter(
+        (each.version, each.layout, each.owner if each.layout == store.layout else "")
+        for each in registrations
+        if find_refusal(each, store)
+    )
+    return tuple(_describe(count, *group, store) for group, count in sorted(counts.items()))
+
+
+def _describe(count: int, version: str, layout: int, owner: str, store: StoreIdentity) -> str:
+    workers = f"{count} worker{'s' * (count > 1)} of {f'version {version}' if version else 'an unknown version'}"
+    take = "takes no work" if count == 1 else "take no work"
+    if owner:
+        return f"{workers} {take}: of another installation ({installation.name(owner.encode())})"
+    used = f"layout {layout}" if layout else "a layout before 10"
+    return f"{workers} ({used}) {take}: the leader uses layout {store.layout}"

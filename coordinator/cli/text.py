@@ -3,6 +3,7 @@
 One rule: pure; the same document is printed for programs.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -228,7 +229,7 @@ def summary(lease: Document, numbers: Document, rates: Document) -> Document:
         "API server": lease["apiServer"],
         "queues": numbers.get("redis", ""),
         "coordinator": numbers.get("failing", "") or ("" if leader else "no coordinator leads"),
-        "workers": "no worker is alive" if workers == {} else "",
+        "workers": "; ".join((*["no worker is alive"] * (workers == {}), *numbers.get("idleWorkers", ()))),
     }
     figures = {name: value for name, value in numbers.items() if name not in ("redis", "failing", "leader")}
     return {
@@ -276,7 +277,11 @@ def _leader(document: Document) -> str:
 
 def _workers(document: Document) -> str:
     workers = document.get("workers")
-    return "unknown" if workers is None else f"{len(workers)} alive, {sum(workers.values())} threads"
+    if workers is None:
+        return "unknown"
+    versions = sorted(Counter(document.get("workerVersions", {}).values()).items())
+    mixed = ", ".join(f"{count} of version {version or 'unknown'}" for version, count in versions)
+    return f"{len(workers)} alive, {sum(workers.values())} threads" + (f" ({mixed})" if len(versions) > 1 else "")
 
 
 def _waits(waits: Document) -> str:

@@ -20,6 +20,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import limits, order, redis_keys
+from queues.registrations import StoreIdentity, describe_refused, find_refusal
 from queues.values import Entry, Kind, QueueSpec, Reservation
 
 
@@ -48,9 +49,13 @@ def _leadership(inspection: Inspection) -> Found:
         yield Finding(
             "lease-silent", "Lease", f"{lease.holder} holds the Lease and has not renewed it since {lease.renewed}"
         )
-    alive = (member.registration for member in inspection.work.members if member.until > inspection.work.now)
-    if not any(worker.layout == redis_keys.OWN_LAYOUT for worker in alive):
-        yield Finding("no-workers", "workers", "no worker is registered, so nothing is reconciled")
+    alive = [member.registration for member in inspection.work.members if member.until > inspection.work.now]
+    owner = inspection.store.owner.decode(errors="replace")
+    store = StoreIdentity(redis_keys.OWN_LAYOUT, inspection.store.epoch, owner)
+    if all(find_refusal(worker, store) for worker in alive):
+        yield Finding("no-workers", "workers", "no worker that takes work is registered, so nothing is reconciled")
+    for sentence in describe_refused(alive, store):
+        yield Finding("idle-workers", "workers", sentence)
 
 
 def _objects(inspection: Inspection) -> Found:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 REPAIR = "torchq doctor --fix (the leader rebuilds the queues from the cluster)"
 LEADER = "start a coordinator, or see its log; /readyz?verbose names what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
+VERSIONS = "end the upgrade or take it back (docs/upgrading.md); the log of each worker names its Redis and its version"
 OBJECTS = "correct or delete the object; the process skips this object only, and its log has the details"
 JOBS = (
     "correct or delete the job; delete it if its status cannot be written either: its spec exceeds the bounds of "
@@ -23,6 +24,7 @@ REMEDIES = {
     "no-leader": LEADER,
     "lease-silent": LEADER,
     "no-workers": WORKERS,
+    "idle-workers": VERSIONS,
     # the store as a whole
     "store-lost": f"{REPAIR}; a leader that reaches Redis does so by itself",
     "rebuild-unfinished": f"{REPAIR}; a leader that reaches Redis does so by itself",
@@ -72,6 +74,7 @@ WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Codes that mean that no leader can repair anything."""
 NOT_REPAIRABLE = WITHOUT_LEADER | {
     "no-workers",
+    "idle-workers",
     "foreign-keys",
     "skipped-object",
     "unreadable-object",

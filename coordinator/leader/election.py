@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator import release
 from coordinator.errors import LeadershipLost
 from coordinator.leader import rebuild_request
 from coordinator.rbac.permissions import LEASE
@@ -28,10 +29,14 @@ from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.process.turns import Turn, Turns
+from queues import redis_keys
 
 EPOCH_ANNOTATION = f"{GROUP}/epoch"
 API_ANNOTATION = f"{GROUP}/api"
 """Annotation of the Lease: the URL of the leader's read-only API, if it serves one."""
+VERSION_ANNOTATION = f"{GROUP}/version"
+LAYOUT_ANNOTATION = f"{GROUP}/layout"
+"""Annotations of the Lease: the leader's version, and its layout of keys in Redis, which workers must share."""
 ERRORS_ANNOTATION = f"{GROUP}/object-errors"
 """Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
 them."""
@@ -282,6 +287,8 @@ class LeaderElection:
         notes = {
             EPOCH_ANNOTATION: str(epoch),
             API_ANNOTATION: self.address or None,
+            VERSION_ANNOTATION: release.version() or None,
+            LAYOUT_ANNOTATION: str(redis_keys.OWN_LAYOUT),
             ERRORS_ANNOTATION: self._skipped() or None,
         }
         patch = {"metadata": {"annotations": notes}, "spec": changes}

@@ -13,6 +13,7 @@ from crds.keys import JobKey
 from crds.resources.amounts import JOBS, OTHERS, Amounts
 from queues import order
 from queues.picking.fair_share import lag
+from queues.registrations import describe_refused
 from queues.storage.stats import QueueStats
 from queues.values import Pick, QueuePosition, QueueSnapshot, Reservation, Snapshot
 
@@ -132,7 +133,9 @@ def stats(numbers: QueueStats) -> Document:
         "reconciles": numbers.runs,
         "jobs": {"waiting": numbers.waiting, "admitted": numbers.admitted},
         "work": {"ready": numbers.ready, "delayed": numbers.delayed, "leased": numbers.leased},
-        "workers": numbers.workers,
+        "workers": {worker.worker: worker.threads for worker in numbers.workers},
+        "workerVersions": {worker.worker: worker.version for worker in numbers.workers},
+        "idleWorkers": list(describe_refused(numbers.members, numbers.store)),
     }
 
 

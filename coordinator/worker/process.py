@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
+from coordinator import release
+from coordinator.cache import own_installation
 from coordinator.reports import tokens
 from coordinator.reports.store import RedisReports
 from coordinator.settings import Settings
@@ -18,6 +20,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.dispatch import rq_worker
+from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
 from queues.errors import QueueError
 from queues.redis import connection
@@ -51,12 +54,22 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
                 run_versions=reconciler.run_versions,
+                intake=Intake(release.version(), _owner(cluster, settings)),
             )
             if hanging:
                 os._exit(1)  # a thread that hangs would keep the process from ending
     finally:
         cluster.close()  # ends the pauses between attempts of requests
         caches.stop()
+
+
+def _owner(cluster: KubernetesCluster, settings: Settings) -> str:
+    """Return the installation of this worker; empty if its account may not read it, as that of an older version."""
+    try:
+        return own_installation.read(cluster, settings.lease_namespace).encode()
+    except errors.ClusterError as error:
+        log.warning("it is not checked whether Redis belongs to this cluster: %s", error)
+        return ""
 
 
 def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches) -> Reconciler:

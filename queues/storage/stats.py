@@ -9,7 +9,7 @@ from typing import Any
 from queues import redis_keys
 from queues.inspection import redis_reader
 from queues.redis.connection import Connection, read_atomically, translate_parse_errors
-from queues.registrations import Member
+from queues.registrations import Registration, StoreIdentity, find_refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,20 @@ class QueueStats:
     """The number of jobs that wait in queues."""
     admitted: int
     """The number of jobs that hold a reservation."""
-    members: tuple[Member, ...] = ()
-    """The live workers, also those of other layouts, by name."""
+    owner: str = ""
+    """The installation that the queues belong to, as Redis has it; empty if it is not known."""
+    members: tuple[Registration, ...] = ()
+    """The live workers, also those that take no work, by name."""
 
     @property
-    def workers(self) -> dict[str, int]:
-        """The live workers that the leader's layout counts, and the number of threads of each."""
-        ours = (member.registration for member in self.members if member.registration.layout == redis_keys.OWN_LAYOUT)
-        return {worker.worker: worker.threads for worker in ours}
+    def store(self) -> StoreIdentity:
+        """The store as its leader uses it."""
+        return StoreIdentity(redis_keys.OWN_LAYOUT, self.epoch, self.owner)
+
+    @property
+    def workers(self) -> tuple[Registration, ...]:
+        """The live workers that take work."""
+        return tuple(each for each in self.members if not find_refusal(each, self.store))
 
 
 _COMMANDS = (
@@ -54,13 +60,14 @@ _COMMANDS = (
     ("ZCARD", redis_keys.LEASES),
     ("HLEN", redis_keys.ENTRIES),
     ("HLEN", redis_keys.RESERVATIONS),
+    ("GET", redis_keys.OWNER),
     *redis_reader.MEMBERS_COMMANDS,
 )
 
 
 def read(connection: Connection) -> QueueStats:
     """Read the numbers. Raises QueueError if Redis does not answer or holds a value that cannot be read."""
-    time, *numbers, members, older = read_atomically(connection, _COMMANDS)
+    time, *numbers, owner, members, older = read_atomically(connection, _COMMANDS)
     with translate_parse_errors(connection):
         now = int(time[0]) + int(time[1]) / 1e6
         epoch, picks, runs, ready, delayed, leased, waiting, admitted = map(_number, numbers)
@@ -74,7 +81,10 @@ def read(connection: Connection) -> QueueStats:
             leased=leased,
             waiting=waiting,
             admitted=admitted,
-            members=tuple(each for each in redis_reader.parse_members(members, older) if each.until > now),
+            owner=(owner or b"").decode(),
+            members=tuple(
+                member.registration for member in redis_reader.parse_members(members, older) if member.until > now
+            ),
         )
 
 

@@ -22,6 +22,7 @@ from coordinator.http.coordinator_life import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
+from coordinator.leader.worker_log import WorkerLog
 from coordinator.local import supervisor
 from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
@@ -89,7 +90,9 @@ def coordinator(session: Session, health_port: int | None) -> None:
         report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
     ):
         health.is_open = lambda: port != 0
-        _serve(coordinator, [_status_writer(session, coordinator), coordinator.reasons, health], session.cluster.close)
+        workers = WorkerLog(lambda: stats.read(reports))
+        writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, workers]
+        _serve(coordinator, writers, session.cluster.close)
 
 
 @contextmanager

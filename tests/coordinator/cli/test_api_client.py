@@ -33,11 +33,20 @@ from tests.support import ports
 from tests.support.clock import Clock
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, task
-from tests.support.queues.builders import entries, key, spec
+from tests.support.queues.builders import entries, key, registration, spec
 from tests.support.waiting import SECONDS
 
 VITALS = QueueStats(
-    at=1.0, epoch=1, picks=10, runs=20, ready=0, delayed=0, leased=0, waiting=3, admitted=0, workers={"w": 8}
+    at=1.0,
+    epoch=1,
+    picks=10,
+    runs=20,
+    ready=0,
+    delayed=0,
+    leased=0,
+    waiting=3,
+    admitted=0,
+    members=(registration("w", 8),),
 )
 
 

@@ -1,16 +1,26 @@
 """Leader election: the Lease on an API server, with the clock of every candidate stepped by the test."""
 
 import logging
+from importlib import metadata
 
 import pytest
 
 from coordinator.errors import LeadershipLost
 from coordinator.leader import election
-from coordinator.leader.election import EPOCH_ANNOTATION, FIT, Fitness, LeaderElection, ObservedLease
+from coordinator.leader.election import (
+    EPOCH_ANNOTATION,
+    FIT,
+    LAYOUT_ANNOTATION,
+    VERSION_ANNOTATION,
+    Fitness,
+    LeaderElection,
+    ObservedLease,
+)
 from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES
 from kube import errors
 from kube.client import KubernetesCluster
+from queues import redis_keys
 from tests.support.coordinator.desk import Clock
 from tests.support.waiting import until
 
@@ -63,6 +73,9 @@ def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, 
         one.step()
     assert (one.leading, one.epoch) == (True, 1)
     assert stored(cluster, namespace) == ("one", 1)
+    notes = cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+    layout = str(redis_keys.OWN_LAYOUT)
+    assert (notes[VERSION_ANNOTATION], notes[LAYOUT_ANNOTATION]) == (metadata.version("torchq"), layout)
 
 
 def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(

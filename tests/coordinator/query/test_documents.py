@@ -286,6 +286,7 @@ def test_rates_compare_two_readings_of_the_same_redis() -> None:
         ({"apiServer": "", "leader": "me"}, {"workers": {"w": 8}}, []),
         ({"apiServer": "", "leader": ""}, {"workers": {"w": 8}}, ["no coordinator leads"]),
         ({"apiServer": "", "leader": "me"}, {"workers": {}}, ["no worker is alive"]),
+        ({"apiServer": "", "leader": "me"}, {"workers": {"w": 8}, "idleWorkers": ["2 are older"]}, ["2 are older"]),
         ({"apiServer": "away", "leader": ""}, {"redis": "gone"}, ["away", "gone"]),
         ({"apiServer": ""}, {"leader": "me", "failing": "no pods", "workers": {"w": 8}}, ["no pods"]),
     ],
@@ -294,6 +295,15 @@ def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any
     found = cli_text.summary(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
     assert all(word in cli_text.format_status(found) for word in words)
+
+
+def test_status_names_the_versions_of_workers_while_they_differ() -> None:
+    lease, workers = {"apiServer": "", "leader": "me"}, {"w1": 8, "w2": 8, "w3": 8}
+    versions = {"w1": "0.2.0", "w2": "0.1.0", "w3": "0.2.0"}
+    mixed = cli_text.summary(lease, {"workers": workers, "workerVersions": versions}, {})
+    assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in cli_text.format_status(mixed)
+    equal = cli_text.summary(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
+    assert "version" not in cli_text.format_status(equal)
 
 
 def test_status_prints_the_numbers_of_the_queues() -> None:

@@ -1,11 +1,14 @@
 """The key figures of queues and dispatch, on fakeredis and on Redis."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from crds.keys import JobKey
 from queues import errors, redis_keys
+from queues.installation import Installation
+from queues.registrations import describe_refused
 from queues.storage import stats
 from queues.values import Offer, Reservation
 from tests.queues.dispatch.conftest import RedisStand, Stand
@@ -24,7 +27,7 @@ def redis_stand(stand: Stand) -> RedisStand:
 def test_vitals_of_a_lost_store_are_zero(redis_stand: RedisStand) -> None:
     redis_stand.lose()
     found = stats.read(redis_stand.client)
-    assert (found.epoch, found.picks, found.runs, found.waiting, found.admitted, found.workers) == (0, 0, 0, 0, 0, {})
+    assert (found.epoch, found.picks, found.runs, found.waiting, found.admitted, found.workers) == (0, 0, 0, 0, 0, ())
 
 
 def test_vitals_count_a_run_when_it_is_finished(redis_stand: RedisStand) -> None:
@@ -45,7 +48,7 @@ def test_vitals_leave_out_workers_with_an_expired_registration(redis_stand: Redi
     redis_stand.work.register(registration("alive", 8))
     redis_stand.clock.step(-3600)
     redis_stand.work.register(registration("dead", 4))
-    assert stats.read(redis_stand.client).workers == {"alive": 8}
+    assert stats.read(redis_stand.client).workers == (registration("alive", 8),)
 
 
 def test_vitals_count_admitted_jobs(redis_stand: RedisStand) -> None:
@@ -62,3 +65,28 @@ def test_unreadable_vitals_raise_an_error_that_names_torchq_doctor(redis_stand: 
     redis_stand.client.rpush(redis_keys.READY_COUNT, "x")
     with pytest.raises(errors.Unreadable):
         stats.read(redis_stand.client)
+
+
+def test_workers_of_another_layout_or_installation_are_named_and_not_counted(redis_stand: RedisStand) -> None:
+    redis_stand.clock.now = time.time()
+    ours, theirs = (Installation(name, "kube-system").encode() for name in ("c1", "c2"))
+    redis_stand.client.set(redis_keys.OWNER, ours)
+    redis_stand.client.zadd(redis_keys.WORKERS, {"oldest-1": time.time() + 9, "gone": time.time() - 9})
+    counted = replace(registration("counted", 8), owner=ours)
+    for each in (
+        counted,
+        replace(counted, worker="older-1", version="0.1.0", layout=9),
+        replace(counted, worker="older-2", version="0.1.0", layout=9),
+        replace(counted, worker="foreign", version="0.2.0", owner=theirs),
+    ):
+        redis_stand.work.register(each)
+    found = stats.read(redis_stand.client)
+    assert found.workers == (counted,)
+    assert describe_refused(found.members, found.store) == (
+        "1 worker of an unknown version (a layout before 10) takes no work: the leader uses layout 10",
+        "2 workers of version 0.1.0 (layout 9) take no work: the leader uses layout 10",
+        "1 worker of version 0.2.0 takes no work: of another installation (cluster c2, Lease in namespace kube-system)",
+    )
+    redis_stand.work.offer([Offer(key=each, tenant="a") for each in KEYS])
+    redis_stand.work.register(replace(counted, threads=1))
+    assert redis_stand.work.dispatch() == 1, "only the thread of the counted worker is free"

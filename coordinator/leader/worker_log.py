@@ -1,0 +1,47 @@
+"""The log lines about workers that take no work of the leader.
+
+One rule: each trouble is one line when it begins and one when it is over, however often it is read.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kube.process.turns import Turns
+from queues.errors import QueueError
+from queues.registrations import describe_refused
+from queues.storage.stats import QueueStats
+
+INTERVAL_SECONDS = 5.0
+"""The seconds between two readings: how often a worker registers."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WorkerLog:
+    """Reads which workers are registered, and logs those of other layouts and installations."""
+
+    read: Callable[[], QueueStats]
+    _named: frozenset[str] = field(default_factory=frozenset)
+
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Log while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop("worker-log").rounds(stop, INTERVAL_SECONDS):
+            if leading():
+                self.note()
+            else:
+                self._named = frozenset()
+
+    def note(self) -> None:
+        """Read once, and log what has changed. A Redis that does not answer is not logged here."""
+        try:
+            numbers = self.read()
+        except QueueError:
+            return
+        found = frozenset(describe_refused(numbers.members, numbers.store)) if numbers.epoch else frozenset()
+        for sentence in sorted(found - self._named):
+            log.warning("%s", sentence)
+        if self._named and not found:
+            log.info("every worker takes work")
+        self._named = found

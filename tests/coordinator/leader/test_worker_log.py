@@ -1,0 +1,27 @@
+"""The log lines about workers that take no work."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.leader.worker_log import WorkerLog
+from queues import redis_keys
+from queues.registrations import Registration
+from queues.storage.stats import QueueStats
+
+NUMBERS = QueueStats(at=1.0, epoch=3, picks=0, runs=0, ready=0, delayed=0, leased=0, waiting=0, admitted=0)
+OWN = Registration(worker="own", threads=4, version="0.2.0")
+OLDER = (replace(OWN, worker="older", version="0.1.0", layout=9),)
+
+
+def test_workers_of_another_layout_are_one_line_until_they_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    members: list[tuple[Registration, ...]] = [(OWN,), (OWN, *OLDER), (OWN, *OLDER), (OWN,), (OWN,)]
+    readings = iter(members)
+    watch = WorkerLog(lambda: replace(NUMBERS, members=next(readings)))
+    for _ in members:
+        watch.note()
+    assert caplog.messages == [
+        f"1 worker of version 0.1.0 (layout 9) takes no work: the leader uses layout {redis_keys.OWN_LAYOUT}",
+        "every worker takes work",
+    ]
