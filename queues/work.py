@@ -87,6 +87,10 @@ class WorkSource(Protocol):
         The number of keys is at most the number of free threads of workers with the store's layout and owner, and 0
         while every such worker has a batch waiting. Raises StoreLost while the store has no epoch."""
 
+    def shorten_leases(self) -> int:
+        """Shorten leases and registrations that end later than any can, because the server's clock was set back or
+        another server has taken over. Return how many there were."""
+
     def inspect(self) -> WorkInspection:
         """Return the whole content for an inspection. Changes nothing."""
 

@@ -75,6 +75,7 @@ class StoreRebuild:
         self.watches.raised.clear()  # the queues have paid for these in the last term
         log.info("epoch %d: %d reservations, %d waiting", epoch, len(reservations), len(entries))
         self.configuration.apply()
+        self._shorten_leases()
         self.watches.mark([charge.key for charge in state.reservations])
         self.watches.mark(charged)
         self.watches.mark_again([job.key for job in self.watches.jobs.values() if job.at_rest])
@@ -96,9 +97,10 @@ class StoreRebuild:
         older file, or that a usage is not the sum of the reservations. Only a rebuild helps. The audit also routes
         every charged job again, to find jobs that do not exist any more, and repeats the offers of picks that no worker
         has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
-        valid again.
+        valid again. And it shortens leases that would outlive the clock of Redis.
         """
         self.turn.allow(STAGE_SECONDS)
+        self._shorten_leases()
         charged = self.store.reservations()
         self.watches.mark_again(charged)
         jobs = {key: self.watches.job(key) for key in charged}
@@ -111,6 +113,11 @@ class StoreRebuild:
             charge for charge in state.reservations if charge.key not in charged and charge.key not in state.leftovers
         ]
         return all(map(self._is_without_charge, lost)) and self._are_charged(jobs) and self._is_summed()
+
+    def _shorten_leases(self) -> None:
+        late = self.work.shorten_leases()
+        if late:
+            log.warning("the clock of Redis was set back: %d leases and registrations end earlier now", late)
 
     def _is_summed(self) -> bool:
         """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so

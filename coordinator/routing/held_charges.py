@@ -16,6 +16,7 @@ from crds.resources.amounts import NOTHING, Amounts
 from crds.torchjob import checks
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
+from queues import limits
 from queues.charge_changes import LoweredCharge
 from queues.values import Reservation, Snapshot
 
@@ -96,10 +97,11 @@ def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:
 
 
 def are_summed(snapshot: Snapshot, charged: Iterable[Reservation]) -> bool:
-    """Return whether the usage of each queue, and of the pool, is the sum of the reservations. Only names that a usage
-    has are compared."""
+    """Return whether the usage of each queue, and of the pool, is the sum of the reservations. The names that a usage
+    has are compared, and those that every store counts: a store may have lost its whole usage."""
     usage = {view.spec.name: view.usage for view in snapshot.queues}
-    names = {name for used in (*usage.values(), snapshot.pool_usage) for name in used}
+    counts = limits.usage_resources((view.spec for view in snapshot.queues), snapshot.pool)
+    names = counts.union(*usage.values(), snapshot.pool_usage)
     total: dict[str, int] = {}
     sums: dict[str, dict[str, int]] = {queue: {} for queue in usage}
     for charge in charged:

@@ -32,6 +32,7 @@ _RENEW = Script("work/renew", preludes=_PRELUDES)
 _HOLDS = Script("work/holds", preludes=("lib/records",))
 _FINISH = Script("work/finish", preludes=_PRELUDES)
 _RAISE = Script("store/raise", preludes=("lib/records", "lib/store", "lib/usage", "lib/limits"))
+_SHORTEN = Script("work/shorten", preludes=("lib/clock",))
 _REGISTER = Script("work/register", preludes=_PRELUDES)
 
 _OFFERS_PER_CALL = 500
@@ -77,6 +78,12 @@ class RedisWork:
             settings.failed_batch_kept,
         )
         return int(_DISPATCH(self._connection, arguments=arguments))
+
+    def shorten_leases(self) -> int:
+        """See WorkSource."""
+        settings = self._settings
+        longest = max(settings.dispatched_lease, settings.running_lease)
+        return int(_SHORTEN(self._connection, arguments=[self._now(), longest, settings.registration]))
 
     def inspect(self) -> WorkInspection:
         """See WorkSource."""

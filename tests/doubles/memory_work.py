@@ -7,7 +7,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crds.keys import JobKey
@@ -126,6 +126,19 @@ class MemoryWork:
             for start in range(0, len(leases), size):
                 self._batches.append(json.dumps(leases[start : start + size]))
             return len(leases)
+
+    def shorten_leases(self) -> int:
+        """See WorkSource."""
+        settings, now = self._settings, self._clock()
+        latest = now + max(settings.dispatched_lease, settings.running_lease)
+        with self._lock:
+            leased = [each for each in self._records.values() if each.state == "leased" and each.due > latest]
+            late = [name for name, each in self._workers.items() if each.until > now + settings.registration]
+            for record in leased:
+                record.due = latest
+            for name in late:
+                self._workers[name] = replace(self._workers[name], until=now + settings.registration)
+        return len(leased) + len(late)
 
     def pop(self) -> list[Lease]:
         """Return the next pushed batch, as a worker would take it from RQ; empty if there is none."""

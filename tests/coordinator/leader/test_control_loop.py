@@ -12,7 +12,7 @@ from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues import errors
 from queues.pick_cycle import FEW
-from queues.values import Reservation
+from queues.values import Offer, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import LEASE_SECONDS, Clock, Desk
@@ -379,6 +379,35 @@ def test_an_audit_finds_an_admission_that_the_store_lost(desk: Desk, namespace: 
     desk.begin(epoch=2)
     assert desk.reserved() == {key}
     assert desk.term.audit()
+
+
+def test_an_audit_finds_that_the_store_lost_its_sums_alone(desk: Desk, namespace: str) -> None:
+    desk.queue("a", quota={"jobs": "1"})
+    desk.begin()
+    first = desk.submit("first", namespace, "a")
+    desk.until(lambda: desk.phase(first) == "Admitted")
+    assert desk.term.audit()
+    desk.content.usage, desk.content.pool_usage = {}, {}  # as a Redis does that evicts a key
+    assert not desk.term.audit()
+    second = desk.submit("second", namespace, "a")
+    desk.begin(epoch=2)
+    desk.until(lambda: second in desk.waiting())
+    assert desk.reserved() == {first}
+    assert desk.term.audit()
+
+
+def test_an_audit_shortens_leases_that_the_clock_of_redis_left_behind(
+    desk: Desk, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.begin()
+    desk.work.offer([Offer(key=JobKey(namespace, "train", "u0"), tenant="a")])
+    desk.work.dispatch()
+    desk.clock.step(-3600)
+    assert desk.term.audit()
+    ends = desk.work.inspect().leases.values()
+    assert all(end <= desk.clock() + 20 for end in ends)
+    assert len(ends) == 1
+    assert "the clock of Redis was set back: 2 leases and registrations end earlier now" in caplog.text
 
 
 def test_a_suspended_job_is_offered_by_a_new_leader_but_not_by_a_resync(desk: Desk, namespace: str) -> None:

@@ -82,6 +82,20 @@ def test_key_of_a_dead_worker_returns_when_its_lease_ends(ready: Stand) -> None:
     assert again.token != lost.token
 
 
+def test_leases_and_registrations_that_the_clock_left_behind_are_shortened(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    assert ready.take()
+    assert ready.work.shorten_leases() == 0
+    ready.clock.step(-3600)  # and the worker dies
+    assert ready.work.shorten_leases() == 2
+    assert ready.work.shorten_leases() == 0
+    ready.clock.step(20.1)
+    assert ready.work.dispatch() == 0, "the dead worker still counts"
+    ready.work.register(registration("w2", 4))
+    assert [task.key for task in ready.take()] == [key()]
+    assert [member.registration.worker for member in ready.work.inspect().members] == ["w2"]
+
+
 def test_renew_keeps_a_running_lease(ready: Stand) -> None:
     ready.work.offer([offer()])
     [task] = ready.take()

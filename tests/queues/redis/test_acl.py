@@ -92,6 +92,7 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     work.register(registration("w1", 4))
     work.offer([Offer(key=key("other"), tenant="a"), Offer(key=key("slow"), tenant="a", delay=60)])
     assert work.dispatch() == 3
+    assert work.shorten_leases() == 0
     taken: list[Lease] = []
     for _ in range(3):
         one_batch(server, taken)
