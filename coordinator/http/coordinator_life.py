@@ -4,12 +4,10 @@ One rule: a Redis or an API server that is away fails no check. Users then get t
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.checks import Check
-from coordinator.life.loops import loop_checks
-from kube.informer import Informer
+from coordinator.life.process_checks import cache_check, loop_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +25,8 @@ class CoordinatorLife:
         coordinator = self.coordinator
         stopping = "the process is stopping" if coordinator.stop.is_set() else ""
         return [
-            *map(_cache_check, coordinator.watches.informers),
+            *map(cache_check, coordinator.watches.informers),
             Check("queues", note=coordinator.failing),
             Check("leadership", note=coordinator.leadership.failing),
             Check("shutdown", stopping),
         ]
-
-
-def _cache_check(informer: Informer[Any]) -> Check:
-    name, failing = f"cache/{informer.resource.plural}", informer.failing
-    if informer.synced:
-        return Check(name, note=failing)
-    return Check(name, failing or "not read yet")

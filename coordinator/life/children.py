@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from coordinator.life import checks
 from coordinator.life.channel import Report
 from coordinator.life.checks import HEALTHZ, READYZ, Check, Probes
-from kube.process.turns import LATE_SECONDS
+from coordinator.life.process_checks import loop_checks
+from kube.process.turns import LATE_SECONDS, Turns
 
 URL = "metricsUrl"
 
@@ -91,6 +92,23 @@ class Children:
     def _all(self) -> list[tuple[str, _Child]]:
         with self._lock:
             return list(self._children.items())
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorLife:
+    """The checks of a supervisor and all its child processes."""
+
+    children: Children
+    turns: Turns
+    """The loops of the supervisor itself."""
+
+    def healthz(self) -> list[Check]:
+        """Return the checks of the supervisor's loop and of the processes that run."""
+        return [*loop_checks(self.turns), *self.children.healthz()]
+
+    def readyz(self) -> list[Check]:
+        """Return the checks of all processes. Before the first has begun, the supervisor is not ready."""
+        return self.children.readyz() or [Check("processes", "none has begun yet")]
 
 
 def _unready(child: _Child) -> str:

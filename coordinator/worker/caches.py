@@ -15,6 +15,7 @@ from gang import backends
 from gang.values import GroupView
 from kube.api import Cluster
 from kube.informer import Informer
+from kube.process.turns import Turns
 from reconcilers import observe
 from reconcilers.reconcile import Caches
 from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request, scale_request_view
@@ -80,10 +81,10 @@ class WorkerCaches:
         """The optional kinds that the API server serves."""
         return self.groups.served | self.recreations.served
 
-    def start(self) -> None:
-        """Start all caches."""
+    def start(self, turns: Turns | None = None) -> None:
+        """Start all caches, each as one of the loops in `turns`."""
         for cache in self._all:
-            cache.start()
+            cache.start(turns)
 
     def wait(self) -> None:
         """Wait until the caches hold all that a reconcile needs.

@@ -15,6 +15,7 @@ from coordinator.reports import tokens
 from coordinator.reports.store import RedisReports
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
+from coordinator.worker.worker_life import WorkerLife
 from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from crds.keys import JobKey
 from kube import errors
@@ -36,16 +37,18 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 """The expected errors of a reconcile. Each is one line in the log, and the key is reconciled again after a back-off."""
 
 
-def run(cluster: KubernetesCluster, settings: Settings) -> None:
-    """Reconcile until a stop signal was handled; then close the connections."""
-    caches = WorkerCaches(cluster, settings)
-    caches.start()
+def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife) -> None:
+    """Reconcile until a stop signal was handled; then close the connections. `life` shows what the process does."""
+    life.caches = caches = WorkerCaches(cluster, settings)
+    caches.start(life.turns)
     try:
         caches.wait()
         # Charges use a separate connection, because RQ opens the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis, client_name=f"torchq-charges-{os.getpid()}"))
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
+            owner = _owner(cluster, settings)
+            life.intake = intake = Intake(release.version(), owner, turns=life.turns)
             hanging = rq_worker.run_worker(
                 settings.redis,
                 partial(reconciler, raise_charge=store.raise_charge),
@@ -54,7 +57,7 @@ def run(cluster: KubernetesCluster, settings: Settings) -> None:
                 drain_seconds=settings.drain_seconds,
                 expected=EXPECTED,
                 run_versions=reconciler.run_versions,
-                intake=Intake(release.version(), _owner(cluster, settings)),
+                intake=intake,
             )
             if hanging:
                 os._exit(1)  # a thread that hangs would keep the process from ending

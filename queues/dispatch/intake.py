@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from kube.process.turns import Turns
 from queues import redis_keys
 from queues.registrations import Registration, StoreIdentity, find_refusal
 
@@ -23,8 +24,11 @@ class Intake:
         *,
         layout: int = redis_keys.OWN_LAYOUT,
         clock: Callable[[], float] = time.monotonic,
+        turns: Turns | None = None,
     ) -> None:
         """`version` is torchq's, `owner` the installation of this worker (`Registration`)."""
+        self.turns = turns or Turns()
+        """The loops of the process."""
         self._own = Registration(worker="", threads=0, version=version, layout=layout, owner=owner)
         self._clock = clock
         self._changed = threading.Condition()

@@ -45,8 +45,13 @@ class LeaseRenewer(threading.Thread):
 
     def run(self) -> None:
         """Renew until `end` is called."""
-        while not self._ended.wait(self.renew()):
-            pass
+        with self._intake.turns.loop("lease-keeper") as turn:
+            pause = self.renew()
+            turn.allow(pause)
+            while not self._ended.wait(pause):
+                turn.mark()
+                pause = self.renew()
+                turn.allow(pause)
 
     def renew(self) -> float:
         """Register the worker and renew its leases once. Return the seconds until the next renewal."""

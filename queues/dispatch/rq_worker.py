@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rq import SimpleWorker, worker_registration
@@ -24,6 +25,7 @@ from rq.timeouts import BaseDeathPenalty
 from rq.worker import WorkerStatus
 
 from crds.keys import JobKey
+from kube.process.turns import Turn
 from kube.stop import Stop
 from queues import errors
 from queues.dispatch import rq_job
@@ -272,10 +274,19 @@ def run_worker(
     renewer = LeaseRenewer(name, sink, runner, pause=pause, stop=stop, outage=outage, intake=intake)
     renewer.start()
     log.info("worker %s: %d threads, Redis at %s", name, threads, connection.address(client))
-    job_class = rq_job.bind(lambda leases: runner.run_batch(leases, stop, settings.dispatched_lease))
-    _serve(Sessions(where, name, job_class), runner, stop, outage, intake)
+    with intake.turns.loop("batches") as turn:
+        stopping = partial(_turn_unless_stopped, turn, stop)
+        job_class = rq_job.bind(lambda leases: runner.run_batch(leases, stopping, settings.dispatched_lease))
+        _serve(Sessions(where, name, job_class), runner, stop, stopping, outage, intake)
     intake.stop()
     return _drain(runner, renewer, drain_seconds)
+
+
+def _turn_unless_stopped(turn: Turn, stop: Stop) -> bool:
+    """Mark a turn of the loop for batches, and return whether the process is to end. The loop asks this whenever it
+    comes around, also while a batch waits for a free thread."""
+    turn.mark()
+    return stop()
 
 
 class Sessions:
@@ -303,15 +314,22 @@ class Sessions:
             )
 
 
-def _serve(sessions: Sessions, runner: TaskRunner, stop: Stop, outage: OutageLog, intake: Intake) -> None:
+def _serve(
+    sessions: Sessions,
+    runner: TaskRunner,
+    stop: Stop,
+    stopping: Callable[[], bool],
+    outage: OutageLog,
+    intake: Intake,
+) -> None:
     # RQ logs every batch, and every error of Redis with a traceback; the lines of `outage` are enough.
     logging.getLogger("rq.worker").setLevel(logging.WARNING)
     first, cap = _RETRY_SECONDS
     pause = first
-    while not stop():
+    while not stopping():
         started = time.monotonic()
         try:
-            sessions.open().loop(runner, stop, intake)
+            sessions.open().loop(runner, stopping, intake)
         except errors.QueueError as error:
             outage.report_failure(error)
         except Exception:

@@ -23,6 +23,10 @@ from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.worker_log import WorkerLog
+from coordinator.life import channel
+from coordinator.life import children as life_children
+from coordinator.life.checks import Probes
+from coordinator.life.children import Children, SupervisorLife
 from coordinator.local import supervisor
 from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
@@ -32,6 +36,7 @@ from coordinator.reports.store import RedisReports
 from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
+from coordinator.worker.worker_life import WorkerLife
 from kube import threads
 from kube.errors import ClusterError
 from kube.process.turns import Turns
@@ -84,7 +89,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     reports = connection.connect(settings.redis, client_name="torchq-reports")
     health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
     with (
-        life_port.serving(settings, CoordinatorLife(coordinator)),
+        _alive(session, CoordinatorLife(coordinator)),
         _checked(session, COORDINATOR),
         server.serving(coordinator, settings.health_port, _queries(coordinator)),
         report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
@@ -165,23 +170,46 @@ def worker(session: Session, count: int | None, single: bool) -> None:
     session = session.with_user_agent("torchq-worker").with_role(WORKER).with_flags(processes=count)
     start_log(session.settings.log_level)
     if single:
-        gc_tuning.reduce_collections()
-        threads.exit_on_thread_failure()
-        supervisor.end_with_parent()
-        process.run(session.cluster, session.settings)
+        _run_worker(session)
         return
     log.info("workers of %s (%s)", session.cluster_name, session.target.source)
     # An error that would stop every worker is reported once here, instead of repeatedly by each worker.
     redis = connection.connect(session.settings.redis, client_name="torchq-worker", timeout=START_SECONDS, retries=0)
-    preflight.check(session.cluster, WORKER, session.settings)
-    _warn_of_redis(session, redis)
-    session.cluster.close()
+    children, turns = Children(), Turns()
+    with life_port.serving(session.settings, SupervisorLife(children, turns)), _checked(session, WORKER):
+        _warn_of_redis(session, redis)
+        session.cluster.close()
+        seconds = session.settings.drain_seconds
+        code = supervisor.supervise(_workers(session), drain_seconds=seconds, children=children, turns=turns)
+    sys.exit(code)
+
+
+def _workers(session: Session) -> list[supervisor.Command]:
+    """Return the commands of the worker processes. The supervisor has the one port for probes of all of them."""
     # A process list shows arguments, so secrets travel in the environment.
     command = [sys.executable, "-m", "coordinator.cli.main", "worker", "--single"]
-    environment = {**os.environ, **session.environment()}
+    environment = {**os.environ, **session.environment(), "TORCHQ_METRICS_PORT": "0"}
     names = [f"worker-{index}" for index in range(session.settings.processes)]
-    commands = [supervisor.Command(name=name, arguments=command, environment=environment) for name in names]
-    sys.exit(supervisor.supervise(commands, drain_seconds=session.settings.drain_seconds))
+    return [supervisor.Command(name=name, arguments=command, environment=environment, tells=True) for name in names]
+
+
+def _run_worker(session: Session) -> None:
+    """Run one worker process, which tells its supervisor of itself."""
+    gc_tuning.reduce_collections()
+    threads.exit_on_thread_failure()
+    supervisor.end_with_parent()
+    with _alive(session, life := WorkerLife()):
+        process.run(session.cluster, session.settings, life)
+
+
+@contextmanager
+def _alive(session: Session, probes: Probes) -> Iterator[None]:
+    """Answer probes at the port of the settings, and tell the supervisor, while the block runs."""
+    with (
+        life_port.serving(session.settings, probes) as url,
+        channel.telling(lambda: life_children.report(probes, url)),
+    ):
+        yield
 
 
 def _warn_of_redis(session: Session, redis: connection.Connection) -> None:

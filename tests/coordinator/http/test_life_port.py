@@ -4,9 +4,8 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
 
 import pytest
 
@@ -32,9 +31,10 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
 from tests.support.coordinator import desk as desks
+from tests.support.coordinator.hangs import Call, Hangs, ask, failing
 from tests.support.waiting import SECONDS, until
 
-CALLS: dict[str, tuple[Any, str]] = {
+CALLS: dict[str, Call] = {
     "term": (ControlLoop, "step"),
     "election": (LeaderElection, "step"),
     "queue-status": (QueueStatusWriter, "write"),
@@ -46,42 +46,11 @@ CALLS: dict[str, tuple[Any, str]] = {
 """By loop, a call that it makes in its turns."""
 
 
-class Hangs:
-    """Calls that hang at the wish of a test."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, threading.Event] = {}
-        self._entered: dict[str, threading.Event] = {}
-
-    def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            if (held := self._held.get(name)) is not None:
-                self._entered[name].set()
-                held.wait(SECONDS)
-            return call(*args, **options)
-
-        return wrapped
-
-    @contextmanager
-    def hanging(self, name: str, poke: Callable[[], object]) -> Iterator[None]:
-        """Let the next call of a loop hang; `poke` causes it."""
-        self._entered[name], self._held[name] = threading.Event(), threading.Event()
-        try:
-            poke()
-            assert self._entered[name].wait(SECONDS)
-            yield
-        finally:
-            self._held.pop(name).set()
-
-
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
-    hangs = Hangs()
-    for name, (owner, call) in CALLS.items():
-        monkeypatch.setattr(owner, call, hangs.wrap(name, getattr(owner, call)))
     monkeypatch.setattr(health_writer, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(queue_status_writer, "INTERVAL_SECONDS", 0.02)
-    return hangs
+    return Hangs(CALLS, monkeypatch)
 
 
 @pytest.fixture
@@ -116,19 +85,6 @@ def running(coordinator: Coordinator, cluster: KubernetesCluster) -> Iterator[No
         for thread in threads:
             thread.join(SECONDS)
             assert not thread.is_alive()
-
-
-def ask(url: str) -> tuple[int, list[str]]:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status, answer.read().decode().splitlines()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode().splitlines()
-
-
-def failing(url: str) -> list[str]:
-    return [line for line in ask(f"{url}/healthz?verbose")[1] if line.startswith("[-]")]
 
 
 def test_healthz_names_each_loop_while_it_hangs_and_no_other(

@@ -1,15 +1,24 @@
-"""The checks of the loops of this process.
+"""The checks of the loops and the caches of this process.
 
 One rule: a loop that waits for Redis or the API server passes. A restart would not help.
 """
 
+from typing import Any
+
 from coordinator.life.checks import Check
+from kube.informer import Informer
 from kube.process.turns import LATE_SECONDS, Turns
 
 
 def loop_checks(turns: Turns) -> list[Check]:
     """Return a check of each loop."""
     return [_check(turn.name, turn.age) for turn in turns.loops]
+
+
+def cache_check(informer: Informer[Any]) -> Check:
+    """Return a check that passes once a cache is read, even if it may be behind later."""
+    name, failing = f"cache/{informer.resource.plural}", informer.failing
+    return Check(name, note=failing) if informer.synced else Check(name, failing or "not read yet")
 
 
 def _check(name: str, age: float) -> Check:
