@@ -14,10 +14,13 @@ from pydantic import ValidationError
 from coordinator.cli.manifest_files import BadManifest, as_json
 from crds import labels, problems
 from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.keys import JobKey
 from crds.torchjob import submission_order
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.status import TorchJobStatus
 from kube.api import Manifest
+from queues import order
+from queues.values import Entry
 
 NO_UID = "unknown"
 """Stands for the uid of an object of a backup that has none."""
@@ -53,8 +56,8 @@ class SavedJob:
     """The uid of the old job, which the new one has as an annotation (`labels.RESTORED`)."""
     created: str
     """The creation time of the old job, as text that sorts by time."""
-    sequence: tuple[int, int]
-    """The order among jobs that were created in the same second."""
+    tie: str
+    """The order among jobs that were created in the same second (`queues.order.tie`)."""
     body: Manifest
     """The manifest to create. That of a finished job is suspended, so that it never runs."""
     suspend: bool | None
@@ -102,7 +105,7 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
                 )
     _check_names((*queues, *jobs))
     queues.sort(key=lambda queue: queue.name)
-    jobs.sort(key=lambda job: (job.created, job.sequence, job.namespace, job.name))
+    jobs.sort(key=lambda job: (job.created, job.tie))
     return Backup(tuple(queues), tuple(jobs), requests)
 
 
@@ -158,14 +161,14 @@ def _job(source: str, body: Manifest) -> SavedJob:
     new = _manifest(body, {"name": name, "namespace": namespace}, kept, source)
     if end is not None:
         new["spec"] = spec | {"suspend": True}
-    micros, _, place = submission_order.read(annotations.get(labels.SUBMITTED)).partition(".")
+    sequence = submission_order.read(annotations.get(labels.SUBMITTED))
     return SavedJob(
         source=source,
         namespace=namespace,
         name=name,
         uid=uid,
         created=_text(metadata, "creationTimestamp", source),
-        sequence=(int(micros or 0), int(place or 0)),
+        tie=order.tie(Entry(key=JobKey(namespace, name, uid), queue="", submitted=0.0, sequence=sequence)),
         body=new,
         suspend=spec.get("suspend"),
         queue=str(_map(spec, "schedulingPolicy", source).get("queue") or ""),

@@ -22,7 +22,7 @@ Action = Literal["create", "finish", "resume", "keep", "skip"]
 exists. skip: it is not to exist. A finished job needs the first three, and its end for its newest spec at last."""
 IDLE: tuple[Action, ...] = ("keep", "skip")
 """The actions that change nothing."""
-AGAIN, KEPT = "waits again", "exists: left as it is"
+AGAIN, PAUSED, KEPT = "waits again", "stays suspended", "exists: left as it is"
 EARLIER = "restored earlier"
 
 
@@ -113,7 +113,9 @@ def _judge_absent(job: SavedJob, now: datetime) -> Step:
         return Step(
             "skip", job, f"not restored: its ttlSecondsAfterFinished ended at {timestamps.format_time(job.expires)}"
         )
-    return Step("create", job, _ended(job) if job.status is not None else AGAIN)
+    if job.status is not None:
+        return Step("create", job, _ended(job))
+    return Step("create", job, PAUSED if job.suspend else AGAIN)
 
 
 def _ended(job: SavedJob) -> str:

@@ -31,9 +31,12 @@ def restore(session: Session, files: tuple[str, ...], dry_run: bool, skip_refuse
     options = RestoreOptions(now=datetime.now(UTC), dry_run=dry_run, skip_refused=skip_refused)
     done = restoring.restore(session.cluster, backup, options, click.echo)
     for queue, count in restoring.unknown_queues(session.cluster, backup).items():
-        click.echo(f"note: there is no TenantQueue {queue}, which {count} waiting jobs name", err=True)
+        click.echo(f"note: there is no TenantQueue {queue}; waiting jobs that name it: {count}", err=True)
     if backup.requests:
-        click.echo(f"note: {backup.requests} scale requests are not restored: send those that still count", err=True)
+        click.echo(
+            f"note: scale requests that are not restored: {backup.requests}",
+            err=True,
+        )
     count, ending = done["create"] + done["finish"] + done["resume"], "valid" if dry_run else "restored"
     rest = f"{done['keep']} left as they are, {done['skip']} skipped" + ("; nothing changed (dry run)" * dry_run)
     click.echo(f"{count} {ending} on {session.cluster_name}, {rest}", err=True)

@@ -81,7 +81,8 @@ def test_a_finished_job_gets_its_end_and_its_old_spec(cluster: KubernetesCluster
 def test_an_unfinished_job_waits_again_and_a_suspended_one_stays_suspended(
     cluster: KubernetesCluster, namespace: str
 ) -> None:
-    run(cluster, waiting("train", namespace), waiting("paused", namespace, suspend=True))
+    told = run(cluster, waiting("train", namespace), waiting("paused", namespace, suspend=True))
+    assert [each.rpartition(": ")[2] for each in told] == ["stays suspended", "waits again"]
     found = {item["metadata"]["name"]: item for item in cluster.list(TORCHJOBS, namespace).items}
     assert all("status" not in item for item in found.values()), "the admission belongs to the old cluster"
     assert {name: bool(item["spec"].get("suspend")) for name, item in found.items()} == {"train": False, "paused": True}
@@ -138,8 +139,8 @@ def test_the_command_notes_what_the_backup_lacks(torchq: Torchq, namespace: str,
     file.write_text(json.dumps({"kind": "List", "items": [waiting("train", namespace), request]}))
     said = torchq("restore", str(file))
     assert said.stdout == f"torchjob {namespace}/train: waits again\n"
-    assert "note: there is no TenantQueue a, which 1 waiting jobs name" in said.stderr
-    assert "note: 1 scale requests are not restored" in said.stderr
+    assert "note: there is no TenantQueue a; waiting jobs that name it: 1\n" in said.stderr
+    assert "note: scale requests that are not restored: 1\n" in said.stderr
     assert "1 restored on torchq-local, 0 left as they are, 0 skipped" in said.stderr
 
 
@@ -278,7 +279,7 @@ def test_a_write_of_a_worker_in_between_costs_only_another_try(
 
 
 def test_jobs_of_one_second_keep_their_order(embedded_cluster: KubernetesCluster, namespace: str) -> None:
-    run(embedded_cluster, *(waiting(name, namespace) for name in ("c", "b", "a")))
+    run(embedded_cluster, *(waiting(name, namespace) for name in ("m-10", "m-9", "a")))
     found = embedded_cluster.list(TORCHJOBS, namespace).items
     places = {item["metadata"]["annotations"][labels.SUBMITTED].partition(".")[2]: item for item in found}
-    assert [places[place]["metadata"]["name"] for place in ("0", "1", "2")] == ["a", "b", "c"]
+    assert [places[place]["metadata"]["name"] for place in ("0", "1", "2")] == ["a", "m-9", "m-10"]
