@@ -30,6 +30,8 @@ class StoreInspection:
     """The epoch of the last rebuild; 0 if the store is lost."""
     rebuilding: int = 0
     """The epoch of a rebuild under way; 0 if there is none."""
+    unfit: str = ""
+    """Why no leader may use the server, as far as the server tells; empty if one may."""
     owner: bytes = b""
     """The installation whose store this is, as it is stored (`queues.installation`); empty if it has none."""
     specs: Mapping[str, QueueSpec] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from crds.tenantqueue import TenantQueueSpec
 from queues import limits, order, redis_keys
+from queues.installation import foreign
 from queues.registrations import StoreIdentity, describe_refused, find_refusal
 from queues.values import Entry, Kind, QueueSpec, Reservation
 
@@ -31,8 +32,10 @@ def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Findin
 
 def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
-    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _keys, *work_checks.CHECKS]
-    if inspection.store.epoch:
+    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _redis, _keys, *work_checks.CHECKS]
+    if foreign(inspection.store.owner, inspection.cluster.installation):
+        checks = [_leadership, _objects, _redis]  # the rest is not about this cluster
+    elif inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
     else:
         checks += [_store_loss, _pods]
@@ -56,6 +59,13 @@ def _leadership(inspection: Inspection) -> Found:
         yield Finding("no-workers", "workers", "no worker that takes work is registered, so nothing is reconciled")
     for sentence in describe_refused(alive, store):
         yield Finding("idle-workers", "workers", sentence)
+
+
+def _redis(inspection: Inspection) -> Found:
+    if inspection.store.unfit:
+        yield Finding("unfit-redis", "Redis", inspection.store.unfit)
+    if reason := foreign(inspection.store.owner, inspection.cluster.installation):
+        yield Finding("foreign-store", "Redis", reason)
 
 
 def _objects(inspection: Inspection) -> Found:

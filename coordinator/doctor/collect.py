@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import Quotas, RoutingRules
+from coordinator.cache.rule_views import NamespaceView
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import EPOCH_ANNOTATION, ERRORS_ANNOTATION
-from coordinator.rbac.permissions import LEASE
+from coordinator.rbac.permissions import LEASE, SYSTEM_NAMESPACE
 from coordinator.routing import namespace_quota, queue_specs, route
 from crds import excerpts, integers, labels, tenantqueue
 from crds.api_resources import (
@@ -37,6 +38,7 @@ from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Quota
 from kube import errors
 from kube.api import Cluster, Manifest
+from queues.installation import Installation
 from queues.store import QueueReader
 from queues.work import WorkSource
 
@@ -81,6 +83,7 @@ class Collector:
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
             rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
             lease=None if lease is None else _lease_view(lease),
+            installation=_installation(namespaces, self.lease_namespace),
             skipped=self._errors_in_status(lease),
             unreadable=wrong,
             ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
@@ -149,6 +152,11 @@ def _yielding(
         )
         for namespace, namespace_jobs in refused.items()
     }
+
+
+def _installation(namespaces: Iterable[NamespaceView], lease_namespace: str) -> Installation | None:
+    uids = {namespace.name: namespace.uid for namespace in namespaces}
+    return Installation(uids[SYSTEM_NAMESPACE], lease_namespace) if SYSTEM_NAMESPACE in uids else None
 
 
 def _lease_view(lease: Manifest) -> LeaseView:

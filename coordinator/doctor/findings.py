@@ -18,6 +18,8 @@ JOBS = (
 LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
 CLEANING = "torchq doctor --fix, or wait for RQ's own cleaning; the keys become ready again when their leases end"
 
+REDIS = "change the server as the message says, or name another one; coordinators wait meanwhile (docs/redis.md)"
+
 REMEDIES = {
     # the processes
     "no-lease": LEADER,
@@ -26,6 +28,8 @@ REMEDIES = {
     "no-workers": WORKERS,
     "idle-workers": VERSIONS,
     # the store as a whole
+    "unfit-redis": REDIS,
+    "foreign-store": "see docs/redis.md; `torchq redis adopt` shows whose the queues are",
     "store-lost": f"{REPAIR}; a leader that reaches Redis does so by itself",
     "rebuild-unfinished": f"{REPAIR}; a leader that reaches Redis does so by itself",
     "epoch-differs": REPAIR,
@@ -75,6 +79,8 @@ WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 NOT_REPAIRABLE = WITHOUT_LEADER | {
     "no-workers",
     "idle-workers",
+    "unfit-redis",
+    "foreign-store",
     "foreign-keys",
     "skipped-object",
     "unreadable-object",

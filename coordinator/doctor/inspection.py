@@ -10,6 +10,7 @@ from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 from queues.inspection_values import StoreInspection, WorkInspection
+from queues.installation import Installation
 from queues.values import QueueSpec
 
 
@@ -37,6 +38,8 @@ class ClusterInspection:
     rules: RoutingRules = field(default_factory=RoutingRules)
     """The rules of queues and PriorityClasses that decide which jobs wait, and in which order."""
     lease: LeaseView | None = None
+    installation: Installation | None = None
+    """To whom the queues must belong; None if it is not known."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Processes that have skipped objects after unexpected errors, and their messages about these objects."""
     unreadable: Mapping[str, str] = field(default_factory=dict)

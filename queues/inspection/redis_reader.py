@@ -15,7 +15,7 @@ from queues import order, redis_keys
 from queues.chunks import chunks
 from queues.inspection import rq_record
 from queues.inspection_values import FOREIGN, Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
-from queues.redis import codec
+from queues.redis import codec, fitness
 from queues.redis.connection import Connection, key_names, read_atomically, scan
 from queues.registrations import Member, Registration, parse_member
 from queues.values import Entry, Reservation
@@ -110,6 +110,7 @@ def read_store(connection: Connection) -> StoreInspection:
         if name.startswith(redis_keys.ORDER)
     }
     return StoreInspection(
+        unfit=fitness.read_problem(connection),
         owner=owner or b"",
         epoch=reader.number(redis_keys.EPOCH, epoch),
         rebuilding=reader.number(redis_keys.REBUILDING, rebuilding),

@@ -46,8 +46,9 @@ class RedisUser:
 
 
 WRITER = RedisUser("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"))
-"""The user of the coordinator and the workers. It may call INFO, by which a restart of the server is noticed."""
-READER = RedisUser("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ))
+"""The user of the coordinator and the workers. It may call INFO, by which a restart of the server is noticed, and a
+server that cannot hold the queues."""
+READER = RedisUser("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ, "info"))
 """The user of commands that only read."""
 DEFAULT_USER_OFF = "user default off resetpass resetkeys resetchannels -@all"
 """The ACL line that takes every right from clients that do not log in."""

@@ -26,6 +26,14 @@ def problem(client: Connection, own: Installation | None = None) -> str:
     return f"Redis at {connection.address(client)} {reason}" if reason else ""
 
 
+def read_problem(client: Connection) -> str:
+    """Return why no queues can be kept on a client's server, as far as it tells without a write; empty if they can.
+    Raises QueueError."""
+    facts = connection.facts(client)
+    reason = server_checks.problem(facts) or server_checks.fullness(facts)
+    return f"Redis at {connection.address(client)} {reason}" if reason else ""
+
+
 def check_owner(client: Connection, own: Installation | None) -> None:
     """Raise ForeignStore if the store belongs to another installation."""
     reason = installation.foreign(read_owner(client), own)

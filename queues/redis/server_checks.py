@@ -38,6 +38,14 @@ def problem(facts: Mapping[str, object]) -> str:
     return ""
 
 
+def fullness(facts: Mapping[str, object]) -> str:
+    """Return why a server with these facts probably takes no writes; empty if it has room. Redis does not count all of
+    its memory, so only a refused write is certain."""
+    used, most = facts.get("used_memory"), facts.get("maxmemory")
+    is_full = isinstance(used, int) and isinstance(most, int) and 0 < most <= used
+    return _REFUSALS["OOM"] if is_full else ""
+
+
 def refused_write(code: str, message: str) -> str:
     """Return why the server does not take a write, from the first word and the text of its error reply; empty if the
     reply means something else."""

@@ -13,6 +13,7 @@ from crds.keys import JobKey
 from queues import limits, order
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
+from queues.installation import Installation
 from queues.registrations import Member, Registration
 from queues.values import Entry, QueueSpec, Reservation
 from tests.support.coordinator.builders import KEY, admission, job, pod
@@ -68,6 +69,12 @@ def test_a_consistent_system_has_no_findings() -> None:
     assert codes() == []
 
 
+def test_a_store_of_another_installation_is_compared_with_nothing() -> None:
+    ours, theirs = Installation("ours", "kube-system"), Installation("theirs", "kube-system").encode().encode()
+    assert codes(installation=ours, owner=ours.encode().encode()) == []
+    assert codes(installation=ours, owner=theirs, usage={}, reservations={}) == [("foreign-store", "Redis")]
+
+
 WORKS = {KEY: LEASED}
 """A worker has leased the job, so its pods are about to change."""
 
@@ -89,6 +96,7 @@ WORKS = {KEY: LEASED}
         ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
         ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
         ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),
+        ({"unfit": "Redis at redis://redis:6379/0 is a replica"}, "unfit-redis", "Redis"),
         ({"epoch": 0}, "store-lost", "queues"),
         ({"epoch": 0, "rebuilding": 4}, "rebuild-unfinished", "queues"),
         (

@@ -209,6 +209,14 @@ def test_reader_account_reads_all_data(server: Guarded, admin: "redis.Redis", op
     assert following.place(key("more")) == store.place(key("more"))
     assert RedisStore(reader).reservations() == store.reservations()
     assert RedisStore(reader).inspect() == store.inspect()
+    admin.config_set("maxmemory", "1gb")
+    admin.config_set("maxmemory-policy", "allkeys-lru")
+    assert "evicts keys when it is full" in RedisStore(reader).inspect().unfit
+    admin.config_set("maxmemory-policy", "noeviction")
+    assert RedisStore(reader).inspect().unfit == ""
+    admin.config_set("maxmemory", "1")
+    assert "is full" in RedisStore(reader).inspect().unfit
+    admin.config_set("maxmemory", "0")
     assert RedisWork(reader).inspect().records.keys() == {key("first")}
     assert admin.acl_log() == []
 
