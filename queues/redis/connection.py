@@ -16,6 +16,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
+from kube.process import turns
 from queues import errors
 from queues.chunks import chunks
 from queues.redis import server_checks
@@ -66,11 +67,21 @@ def connect(
         socket_timeout=timeout,
         socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
         health_check_interval=_HEALTH_CHECK_SECONDS,
-        retry=Retry(ExponentialBackoff(cap=cap, base=base), retries),
+        retry=_NotedRetry(ExponentialBackoff(cap=cap, base=base), retries),
         driver_info=None,  # no CLIENT SETINFO: users have no right to it, and Redis 7.2 and newer log each refusal
         maint_notifications_config=MaintNotificationsConfig(enabled=False),
     )
     return redis.Redis.from_pool(pool)
+
+
+class _NotedRetry(Retry):
+    """The attempts of a command or a connection, noted as a wait of the loop whose thread makes them. All together they
+    may take longer than a loop may be silent."""
+
+    def call_with_retry(self, *args: Any, **options: Any) -> Any:
+        """Try until an attempt succeeds, or none is left."""
+        with turns.current().waiting("Redis"):
+            return super().call_with_retry(*args, **options)
 
 
 def is_reachable(url: str) -> bool:

@@ -1,19 +1,25 @@
 """The connection to Redis: addresses, the translation of its errors, and scripts that the server has not loaded."""
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kube.process.turns import Turns
 from queues import errors
 from queues.redis import connection
 from queues.redis import url as urls
 from queues.redis.scripts import Script
 from queues.storage.redis_store import RedisStore
 from tests.support import redis_server
+from tests.support.clock import Clock
 from tests.support.kube import resets
 from tests.support.queues.guarded import certify
-from tests.support.waiting import until
+from tests.support.waiting import SECONDS, until
 
 SECRET = "s3cret"
 
@@ -110,3 +116,30 @@ def test_reset_before_the_tls_handshake_leaves_no_socket_open(tmp_path: Path, mo
             RedisStore(client).epoch()
         assert resets.open_sockets() == [], raised
         client.close()
+
+
+def test_a_loop_that_waits_for_a_redis_that_hangs_is_not_late(tmp_path: Path) -> None:
+    clock, done = Clock(), threading.Event()
+    loops = Turns(clock)
+    turn = loops.loop("term")
+    with closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.bind(str(tmp_path / "socket"))
+        silent.listen()
+        client = connection.connect(f"unix://{tmp_path}/socket", client_name="test", timeout=SECONDS, retries=0)
+
+        def loop() -> None:
+            turn.mark()
+            with contextlib.suppress(errors.StoreUnreachable):
+                RedisStore(client).epoch()
+            done.set()
+
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        held, _ = silent.accept()
+        until(lambda: turn.waits_for == "Redis")
+        clock.step(3_600)
+        assert loops.late() == ()
+    held.close()
+    assert done.wait(SECONDS)
+    clock.step(31)
+    assert loops.late() == ("term",)
