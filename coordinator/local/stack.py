@@ -98,7 +98,7 @@ def run(
         try:
             with contextlib.suppress(StartInterrupted):
                 _start(options, StackStart(files, supervisor, stop, report))
-                stack_state.note_ready(files, supervisor.pids())
+                stack_state.note_ready(files, supervisor.pids(), supervisor.told.urls())
                 ready()
                 _watch(files, supervisor, stop)
         except LocalError:
@@ -183,7 +183,7 @@ def _start(options: StackOptions, start: StackStart) -> None:
         start.wait(
             "the coordinator and the workers",
             "coordinator",
-            lambda: _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
+            lambda: supervisor.told.have_told() and _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
         )
     except errors.ClusterError as error:
         raise start.error("the API server", "apiserver", str(error)) from error
@@ -233,7 +233,7 @@ def _leads(cluster: Cluster, options: StackOptions, pid: int) -> bool:
 
 def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
     """Keep all parts alive and the note of their processes up to date."""
-    noted_pids: dict[str, int] = {}
+    noted: tuple[dict[str, int], dict[str, str]] = {}, {}
     persistence = None
     if files.redis_url.exists():
         persistence = Persistence(files.redis_url.read_text(), files.layout.redis)
@@ -241,11 +241,11 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
         supervisor.step()
         if persistence is not None:
             persistence.step(time.monotonic())
-        pids = supervisor.pids()
-        if pids != noted_pids:
+        current = supervisor.pids(), supervisor.told.urls()
+        if current != noted:
             with contextlib.suppress(OSError):  # the disk is full; the next turn tries again
-                stack_state.note_ready(files, pids)
-                noted_pids = pids
+                stack_state.note_ready(files, *current)
+                noted = current
         time.sleep(0.05)
 
 
@@ -310,6 +310,8 @@ def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str
         "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
         "TORCHQ_CONTEXT": "",
         "TORCHQ_REDIS_URL": redis_url,
+        "TORCHQ_METRICS_PORT": "-1",  # each process has a port, and tells the supervisor of it
+        "TORCHQ_METRICS_ADDRESS": "127.0.0.1",
         "TORCHQ_REPORT_PORT": str(report_port),
         "TORCHQ_REPORT_KEY_FILE": str(files.report_key),
         "TORCHQ_REPORT_URL": f"http://127.0.0.1:{report_port}",
@@ -324,6 +326,7 @@ def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str
             environment=environment,
             output=files.layout.logs(name),
             stage=TORCHQ,
+            tells=True,
         )
 
 

@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import orjson
 
@@ -18,6 +20,7 @@ from coordinator.errors import LocalError
 from coordinator.settings import REDIS_URL_NOTE
 from embedded.layout import Layout
 
+NO_URLS: Mapping[str, str] = MappingProxyType({})
 _PATIENCE_SECONDS = 1.0
 """The longest time for which a command may hold the lock to test it, or a new holder may not have written its id yet.
 """
@@ -42,7 +45,8 @@ class Files:
         self.lock = data / "lock"
         """The lock that the supervisor holds as long as it lives; it contains the process id and start time."""
         self.ready = data / "ready"
-        """The note that all parts have started: JSON with the supervisor, as in `lock`, and all process ids."""
+        """The note that all parts have started: JSON with the supervisor, as in `lock`, all process ids, and the URLs
+        at which processes answer probes."""
         self.port = data / "port"
         """The API server's port, stored so that kubeconfigs stay valid over restarts."""
         self.report_port = data / "report-port"
@@ -72,10 +76,12 @@ def hold_lock(files: Files) -> Iterator[None]:
         yield
 
 
-def note_ready(files: Files, processes: Mapping[str, int]) -> None:
-    """Note the processes of a stack whose parts all run. Only the process that holds the lock may call this."""
+def note_ready(files: Files, processes: Mapping[str, int], urls: Mapping[str, str] = NO_URLS) -> None:
+    """Note the processes of a stack whose parts all run, and the URLs at which they answer probes. Only the process
+    that holds the lock may call this."""
     partial = files.ready.with_suffix(".partial")
-    note = {"supervisor": _signature(os.getpid()), "processes": {"supervisor": os.getpid(), **processes}}
+    pids = {"supervisor": os.getpid(), **processes}
+    note = {"supervisor": _signature(os.getpid()), "processes": pids, "metrics": dict(urls)}
     partial.write_bytes(orjson.dumps(note))
     partial.replace(files.ready)
 
@@ -119,18 +125,25 @@ def original(data: Path) -> int | None:
 def members(data: Path) -> dict[str, int]:
     """Return the stack's processes by name; empty while the stack does not run or is not ready."""
     holder = _holder(data)
-    if holder is None:
-        return {}
+    note = {} if holder is None else _note(data)
+    if note and "processes" not in note:  # the previous version wrote it; its lock has the process id alone
+        return note if str(note.get("supervisor")) == holder else {}
+    processes: dict[str, int] = note["processes"] if note and note.get("supervisor") == holder else {}
+    return processes
+
+
+def metrics_urls(data: Path) -> dict[str, str]:
+    """Return the URLs at which the stack's processes answer probes, by name; empty while the stack is not ready."""
+    urls: dict[str, str] = _note(data).get("metrics", {}) if members(data) else {}
+    return urls
+
+
+def _note(data: Path) -> dict[str, Any]:
     try:
         note = orjson.loads(Files(data).ready.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    if not isinstance(note, dict):
-        return {}
-    if "processes" not in note:  # the previous version wrote it; its lock has the process id alone
-        return note if str(note.get("supervisor")) == holder else {}
-    processes: dict[str, int] = note["processes"] if note.get("supervisor") == holder else {}
-    return processes
+    return note if isinstance(note, dict) else {}
 
 
 def _holder(data: Path) -> str | None:

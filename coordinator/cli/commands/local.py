@@ -286,6 +286,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
     layout, is_current = Files(data).layout, session.target.data == data
     if form:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
+        document["metrics_url"] = stack_state.metrics_urls(data)
         output.print_document(document, form)
     elif pids:
         click.echo(

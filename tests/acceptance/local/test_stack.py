@@ -12,6 +12,7 @@ import pytest
 from embedded.redis import server
 from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
+from tests.support.coordinator.hangs import ask
 
 pytestmark = pytest.mark.acceptance
 
@@ -39,7 +40,13 @@ def test_local_status_lists_all_processes(shared: Stack) -> None:
     assert said.out.splitlines()[-1].startswith("torchq's commands go to: ")
     assert shown.keys() == PARTS
     assert all(map(alive, shown.values()))
-    assert json.loads(shared.local("status", "-o", "json").out)["up"] is True
+    document = json.loads(shared.local("status", "-o", "json").out)
+    assert document["up"] is True
+    assert document["metrics_url"].keys() == {"coordinator", "worker-0", "worker-1"}
+    assert len(set(document["metrics_url"].values())) == 3
+    for url in document["metrics_url"].values():
+        assert ask(f"{url}/healthz") == (200, ["ok"])
+        assert ask(f"{url}/readyz") == (200, ["ok"])
 
 
 def test_secrets_of_the_cluster_are_readable_only_by_its_user(shared: Stack) -> None:
