@@ -1,10 +1,12 @@
-"""The durations of the two worst outages, with the settings of production.
+"""The durations of the worst outages, with the settings of production.
 
-One rule: durations are measured from outside, on real processes: from the kill to the next admission, and from
-FLUSHALL to the last restored entry.
+One rule: durations are measured from outside, on real processes: from the kill to the next admission, from FLUSHALL to
+the last restored entry, and from the moment of a new Redis master to the next admission.
 """
 
 import contextlib
+import os
+import signal
 import statistics
 import tempfile
 import time
@@ -17,8 +19,11 @@ import redis
 
 from crds.api_resources import TORCHJOBS
 from kube import errors
+from tests.chaos import stores
 from tests.chaos.arena import COORDINATORS, Arena, Times
+from tests.chaos.failovers import AWAY_SECONDS
 from tests.support.acceptance.jobs import job, python
+from tests.support.sentinel import Installation, Node
 
 PRODUCTION = Times(lease=8.0, renew=2.0, running_lease=15.0, resync=60.0)
 
@@ -104,4 +109,43 @@ def _flush(arena: Arena, connection: "redis.Redis", size: int, number: int) -> d
     return {"entries": round(entries, 2), "admitting": round(admitting, 2)}
 
 
-MEASURES: dict[str, Callable[[int], dict[str, Any]]] = {"takeover": takeover, "flush": flush}
+def failover(size: int) -> dict[str, Any]:
+    """Replace the Redis master in each way `size` times (default 1), and measure from each new master to the next
+    admission."""
+    with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
+        arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=4, sentinels=True)
+        try:
+            arena.start()
+            arena.queue("open", 1, {})
+            runs = [_failover(arena, way, number) for number in range(size or 1) for way in _WAYS]
+        finally:
+            arena.stop()
+    return {"measure": "failover", "runs": runs, "worst": max(run["admitting"] for run in runs)}
+
+
+def _failover(arena: Arena, way: str, number: int) -> dict[str, Any]:
+    """Replace the master. It comes back when a job has been admitted with the new one."""
+    assert isinstance(arena.store, stores.Sentinels)
+    installation = arena.store.installation
+    arena.until(installation.is_ready, "replicas of the master")
+    old, began = installation.master(), time.monotonic()
+    pid = arena.parts[old.name].pid
+    _WAYS[way](arena, installation, old)
+    arena.until(lambda: installation.has_other_master(old), "another master")
+    replaced = time.monotonic()
+    arena.api().create(TORCHJOBS, job(f"{way}-{number}", python("pass"), queue="open"), "default")
+    arena.until(lambda: _admitted(arena, f"{way}-{number}"), "an admission")
+    admitting = time.monotonic()
+    if arena.parts[old.name].pid == pid:
+        os.kill(pid, signal.SIGCONT)
+        installation.rejoin(old)
+    return {"way": way, "replaced": round(replaced - began, 2), "admitting": round(admitting - replaced, 2)}
+
+
+_WAYS: dict[str, Callable[[Arena, Installation, Node], None]] = {
+    "kill": lambda arena, _, old: arena.parts[old.name].kill(AWAY_SECONDS),
+    "stop": lambda arena, _, old: os.kill(arena.parts[old.name].pid, signal.SIGSTOP),
+    "failover": lambda _, installation, __: installation.fail_over(),
+    "cutoff": lambda _, installation, old: installation.cut_off(old),
+}
+MEASURES: dict[str, Callable[[int], dict[str, Any]]] = {"takeover": takeover, "flush": flush, "failover": failover}

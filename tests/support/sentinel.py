@@ -134,7 +134,7 @@ class Installation:
         """Return whether every server, replica and sentinel is known to every sentinel and in order."""
         with contextlib.suppress(redis.RedisError, StopIteration):
             replicas = [node for node in self.servers if node is not self.master()]
-            linked = all(node.ask("ROLE")[3] == "connected" for node in replicas)
+            linked = all("connected" in node.ask("ROLE") for node in replicas)
             return linked and _may_write(self.master()) and all(map(self._is_complete, self.sentinels))
         return False
 
@@ -159,7 +159,15 @@ class Installation:
 
     def wait_for_other_master(self, than: Node) -> Node:
         """Wait until the sentinels name another master that takes itself for one, and return it."""
-        return until(lambda: self._other(than))  # type: ignore[no-any-return]
+        until(lambda: self.has_other_master(than))
+        return self.master()
+
+    def has_other_master(self, than: Node) -> bool:
+        """Return whether the sentinels name another master that takes itself for one."""
+        with contextlib.suppress(StopIteration):
+            found = self.master()
+            return found is not than and found.role() == "master"
+        return False
 
     def cut_off(self, server: Node) -> None:
         """Separate a server from sentinels and replicas, and not from clients, as a partition between machines."""
@@ -188,12 +196,6 @@ class Installation:
         for user in users:
             server.ask("ACL", "SETUSER", user, "off")
             server.ask("CLIENT", "KILL", "USER", user)
-
-    def _other(self, than: Node) -> Node | None:
-        with contextlib.suppress(StopIteration):
-            found = self.master()
-            return found if found is not than and found.role() == "master" else None
-        return None
 
     def _is_complete(self, sentinel: Node) -> bool:
         pairs = sentinel.ask("SENTINEL", "MASTER", NAME)
