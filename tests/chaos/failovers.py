@@ -10,7 +10,7 @@ from functools import partial
 
 from tests.chaos import stores
 from tests.chaos.plan import Fault
-from tests.support.sentinel import Node
+from tests.support.sentinel import MAX_LAG_SECONDS, Node
 
 AWAY_SECONDS = 4.0
 """How long a master that was killed as a part of a fault stays away: longer than a failover takes."""
@@ -45,10 +45,11 @@ class Failovers:
             case "failover":
                 self._insist(installation.fail_over)
             case "stale":
-                self._insist(partial(installation.cut_off_replicas, master))
+                self._insist(partial(installation.cut_off_replicas, master, lagging=True))
                 self.later(fault.seconds, partial(self.kill, master.name, AWAY_SECONDS))
             case "cutoff":
-                self._insist(partial(installation.cut_off, master))
+                self._insist(partial(installation.cut_off, master, lagging=True))
+                self.later(MAX_LAG_SECONDS, partial(self._insist, partial(installation.notice_lag, master)))
                 self.later(fault.seconds, partial(self._rejoin, master))
 
     def _rejoin(self, server: Node) -> None:

@@ -169,16 +169,25 @@ class Installation:
             return found is not than and found.role() == "master"
         return False
 
-    def cut_off(self, server: Node) -> None:
-        """Separate a server from sentinels and replicas, and not from clients, as a partition between machines."""
-        self._refuse(server, *_INTERNAL)
+    def cut_off(self, server: Node, *, lagging: bool = False) -> None:
+        """Separate a server from sentinels and replicas, and not from clients, as a partition between machines does.
 
-    def cut_off_replicas(self, server: Node) -> None:
+        The server sees at once that its replicas are gone. With `lagging`, it takes writes as before until
+        `notice_lag`, as in a partition that loses packets.
+        """
+        self._refuse(server, *_INTERNAL, lagging=lagging)
+
+    def cut_off_replicas(self, server: Node, *, lagging: bool = False) -> None:
         """Separate a server from its replicas only, so that they fall behind."""
-        self._refuse(server, "replica")
+        self._refuse(server, "replica", lagging=lagging)
+
+    def notice_lag(self, server: Node) -> None:
+        """Let a server that lags notice that it has no replica. A real one does so after MAX_LAG_SECONDS."""
+        server.ask("CONFIG", "SET", "min-replicas-to-write", "1")
 
     def rejoin(self, server: Node) -> None:
         """End `cut_off` and `cut_off_replicas`."""
+        self.notice_lag(server)
         for user in _INTERNAL:
             server.ask("ACL", "SETUSER", user, "on")
 
@@ -192,7 +201,9 @@ class Installation:
         """All processes: servers first, in the order of their start."""
         return [*self.servers, *self.sentinels]
 
-    def _refuse(self, server: Node, *users: str) -> None:
+    def _refuse(self, server: Node, *users: str, lagging: bool) -> None:
+        if lagging:
+            server.ask("CONFIG", "SET", "min-replicas-to-write", "0")
         for user in users:
             server.ask("ACL", "SETUSER", user, "off")
             server.ask("CLIENT", "KILL", "USER", user)
