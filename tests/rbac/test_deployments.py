@@ -111,6 +111,22 @@ def test_a_deployment_starts_without_the_key_of_reports_and_reads_it_from_a_secr
     assert f"create secret generic {secret['secretName']} --from-file={path.name}=" in FILE.read_text()
 
 
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_the_kubelet_probes_each_process_at_the_port_that_names_no_job(role: Role) -> None:
+    container, [metrics] = _container(role), [each for each in _container(role)["ports"] if each["name"] == "metrics"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    assert environment["TORCHQ_METRICS_PORT"] == str(metrics["containerPort"])
+    assert environment["TORCHQ_METRICS_ADDRESS"] == "0.0.0.0", "the kubelet is not in the pod"
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    policies = [each["spec"] for each in MANIFESTS if each["kind"] == "NetworkPolicy"]
+    labels = DEPLOYMENTS[manifests.full_name(role)]["metadata"]["labels"]
+    own = [policy for policy in policies if policy["podSelector"]["matchLabels"].items() <= labels.items()]
+    open_ports = {port["port"] for policy in own for rule in policy.get("ingress", ()) for port in rule["ports"]}
+    assert own, "a pod without a policy lets in everybody"
+    assert "metrics" not in open_ports
+
+
 def _policy(name: str) -> dict[str, Any]:
     [found] = [each for each in MANIFESTS if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == name]
     return dict(found)
