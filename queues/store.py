@@ -70,7 +70,7 @@ class QueueReader(Protocol):
     """The reading side of a queue store: entries and reservations of every tenant queue.
 
     Every method may raise `queues.errors.QueueError`. While the store has no epoch, every method but `epoch`,
-    `incarnation` and `inspect` raises StoreLost.
+    `incarnation`, `seconds_since_move` and `inspect` raises StoreLost.
     """
 
     def epoch(self) -> int:
@@ -80,7 +80,12 @@ class QueueReader(Protocol):
         """Return the identity of the server process that answers; empty if the server does not tell it.
 
         A server that was restarted, or that replaced a dead one, has another identity. It may have lost the last
-        writes."""
+        writes. The store of a leader raises StoreLost instead of the use of another server than the one that this
+        method has named last."""
+
+    def seconds_since_move(self) -> float:
+        """Return how long ago the store began to be on another server than before, for this process; infinite if it
+        was on one server all the time."""
 
     def snapshot(
         self,

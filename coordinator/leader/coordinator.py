@@ -184,10 +184,10 @@ class Coordinator:
         )
         self.targets.clear()
         self.memory.clear()
+        incarnation = self._incarnation = _usable_server(self.store)
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
             self._forget()
-        incarnation = self._incarnation = self.store.incarnation()
         is_lost = self.store.epoch() == 0
         term.rebuild(self._new_epoch())
         self.rebuilt()
@@ -263,3 +263,12 @@ class Coordinator:
         if failing != self.failing:
             log.warning("%s", failing) if failing else log.info("all is well again")
         self.failing = failing
+
+
+def _usable_server(store: QueueStore) -> str:
+    """Return the identity of a store's server, which the store uses from now on. Raises StoreUnreachable if a rebuild
+    could not be written, so that no epoch is used up for it."""
+    found = store.incarnation()
+    if problem := store.problem():
+        raise queue_errors.StoreUnreachable(problem)
+    return found

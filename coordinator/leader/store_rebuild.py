@@ -21,6 +21,9 @@ from queues.store import QueueStore
 from queues.values import Offer, Reservation
 from queues.work import WorkSource
 
+FAILOVER_SECONDS = 3.0
+"""After a failover, how long another process may use the old server (`queues.redis.sentinel.BLIND_SECONDS`, and a
+second for what it has begun)."""
 LOOKS = 2
 """The readings that must agree that a usage is not the sum of the reservations."""
 STAGE_SECONDS = 120.0
@@ -55,6 +58,9 @@ class StoreRebuild:
         If the store has lost its data, workers may still be creating pods for admissions that the store does not know.
         While the store has no epoch, it refuses these workers. So the rebuild waits for the duration of one lease, and
         counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
+
+        If the store is on another server than before, its copy of the data may lack the newest charges, and workers may
+        still act on them with the old server. The rebuild counts when all of them have followed.
         """
         self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
@@ -62,6 +68,7 @@ class StoreRebuild:
         is_lost = self.store.epoch() == 0
         if is_lost and epoch > 1:
             self._wait_for_workers(epoch)
+        self._wait_for_followers()
         charged = {} if is_lost else self.store.all_reservations()
         state = self._rebuilt_state(charged, read=True)
         self.turn.allow(STAGE_SECONDS)
@@ -188,6 +195,14 @@ class StoreRebuild:
         left = max(0.0, began + seconds - self.elapsed())
         self.turn.allow(left + STAGE_SECONDS)
         self.pause(left)
+
+    def _wait_for_followers(self) -> None:
+        """Wait until no process uses the server that had the store before."""
+        left = FAILOVER_SECONDS - self.store.seconds_since_move()
+        if left > 0:
+            log.info("Redis has failed over: counting again in %.1f s, when all have left the old server", left)
+            self.turn.allow(left + STAGE_SECONDS)
+            self.pause(left)
 
     def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
         return watched_state.compute(self.watches, charged, self.configuration.rules(), self.clock(), read=read)

@@ -5,6 +5,8 @@ leave this module.
 """
 
 import contextlib
+import math
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +24,7 @@ from queues.chunks import chunks
 from queues.redis import server_checks
 from queues.redis import url as redis_url
 from queues.redis.location import Location
-from queues.redis.sockets import Socket
+from queues.redis.sockets import Pin, ServerReplaced, Socket
 
 Connection = redis.Redis
 """A Redis client over a pool of sockets; safe to share between threads. Answers are bytes."""
@@ -45,17 +47,26 @@ _REFUSALS: dict[str, type[errors.QueueError]] = {
 """The first word of an error reply of a torchq script -> its error."""
 _NOT_ALLOWED = ("The user executing the script can't", "ACL failure in script")
 """Parts of the error for a script that uses more than its user's rights: of Redis 7.0; of newer versions and Valkey."""
+_IN_PIPELINE = re.compile(r"Command # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+"""What the library puts before the error of a command in a pipeline. It has the names of keys."""
 _WRONG_CONTENT = ("WRONGTYPE", "not an integer", "found invalid token", "Expected value but found")
 """Parts of errors that a key or value of another program causes in torchq's commands and scripts."""
 
 
 def connect(
-    where: str | Location, *, client_name: str, timeout: float | None = TIMEOUT_SECONDS, retries: int = RETRIES
+    where: str | Location,
+    *,
+    client_name: str,
+    timeout: float | None = TIMEOUT_SECONDS,
+    retries: int = RETRIES,
+    pinned: bool = False,
 ) -> Connection:
     """Return a client of the Redis at a location. It connects with the first command.
 
     `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
-    often a command is repeated after a connection error. Raises BadAddress for a URL that cannot be used.
+    often a command is repeated after a connection error. A `pinned` client raises StoreLost instead of the use of
+    another server process than the one that `incarnation` has named last. Raises BadAddress for a URL that cannot be
+    used.
     """
     location = Location(where) if isinstance(where, str) else where
     redis_url.check(location.url())
@@ -63,6 +74,7 @@ def connect(
     pool = redis.ConnectionPool(
         Socket,
         location=location,
+        pin=Pin() if pinned else None,
         client_name=client_name,
         socket_timeout=timeout,
         socket_connect_timeout=min(timeout or TIMEOUT_SECONDS, TIMEOUT_SECONDS),
@@ -105,8 +117,19 @@ def address(connection: Connection) -> str:
 
 
 def incarnation(connection: Connection) -> str:
-    """Return the id that the server chose at its start; empty if it has none or the user may not read it."""
-    return str(facts(connection, "server").get("run_id", ""))
+    """Return the id that the server chose at its start; empty if it has none or the user may not read it. A pinned
+    client uses no other server from now on."""
+    pin = connection.connection_pool.connection_kwargs.get("pin") or Pin()
+    pin.run_id = ""
+    pin.run_id = str(facts(connection, "server").get("run_id", ""))
+    return pin.run_id
+
+
+def seconds_since_move(connection: Connection) -> float:
+    """Return how long ago the clients of this process began to use a server at another address; infinite if they never
+    did."""
+    location = connection.connection_pool.connection_kwargs.get("location")
+    return location.master.seconds_since_move if location is not None else math.inf
 
 
 def facts(connection: Connection, section: str | None = None) -> dict[str, Any]:
@@ -297,7 +320,9 @@ def _is_refusal(error: RedisError) -> bool:
 
 
 def _translate(error: RedisError, server: str) -> errors.QueueError:
-    message = str(error)
+    message = _IN_PIPELINE.sub("", str(error))
+    if isinstance(error, ServerReplaced):
+        return errors.StoreLost(f"Redis at {server} may lack the newest writes: {message}")
     refusal = _REFUSALS.get(message.partition(" ")[0])
     if refusal is not None:
         return refusal(f"{message.partition(' ')[2]} (Redis at {server})")

@@ -4,6 +4,7 @@ One rule: a process has one opinion. All clients of a location share one Master,
 left.
 """
 
+import contextlib
 import logging
 import math
 import threading
@@ -20,7 +21,10 @@ from queues.redis.sentinel_url import Sentinels
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How old an opinion may be when a command begins. The next look runs beside the command."""
+"""How old an opinion is when a command begins a look beside itself."""
+BLIND_SECONDS = 2.0
+"""How old an opinion may be at most: a command with an older one waits for a look. So a process that is silent for long
+does not go on with a server that others left meanwhile."""
 SILENT_SECONDS = 5.0
 """How long a sentinel that did not answer is not asked again if the others suffice."""
 
@@ -65,7 +69,7 @@ class Master:
         """`read_url` returns the URL of the location; `beside` runs a function without a wait for its end."""
         self._read_url, self._clock, self._beside = read_url, clock, beside
         self._lock = threading.Lock()
-        self._looked_at = -math.inf
+        self._looked_at = self._moved_at = -math.inf
         self._place = ""
         self._last: tuple[str, Address] | None = None
         """The name of the master and its address."""
@@ -81,10 +85,18 @@ class Master:
 
     def has_left(self, place: str, ask: Ask) -> bool:
         """Return whether clients should use another server than the one at a place (`queues.redis.url.address`)."""
-        if self._clock() - self._looked_at >= LOOK_SECONDS and self._lock.acquire(blocking=False):
-            self._looked_at = self._clock()
+        age = self._clock() - self._looked_at
+        if age >= BLIND_SECONDS:
+            with contextlib.suppress(Unlocated):  # the last opinion stays
+                self.locate(ask)
+        elif age >= LOOK_SECONDS and self._lock.acquire(blocking=False):
             self._beside(lambda: self._look_again(ask))
         return self._place not in ("", place)
+
+    @property
+    def seconds_since_move(self) -> float:
+        """How long ago the server became another one than before; infinite if it never did."""
+        return self._clock() - self._moved_at
 
     @property
     def address(self) -> str:
@@ -94,9 +106,8 @@ class Master:
     def _look_again(self, ask: Ask) -> None:
         """Look, and release the lock that `has_left` has taken."""
         try:
-            self._look(ask, since=math.inf)
-        except Unlocated:
-            pass  # the next new connection reports it
+            with contextlib.suppress(Unlocated):  # the next new connection reports it
+                self._look(ask, since=math.inf)
         finally:
             self._lock.release()
 
@@ -109,7 +120,10 @@ class Master:
             name, last = sentinels.name, self._last[1] if self._last and self._last[0] == sentinels.name else None
             self._last = (name, self._elected(sentinels, ask, last) if is_old or last is None else last)
             url = sentinels.server(*self._last[1])
-        self._looked_at, self._place = began, redis_url.address(url)
+        place = redis_url.address(url)
+        if self._place not in ("", place):
+            self._moved_at = self._clock()
+        self._looked_at, self._place = began, place
         return url
 
     def _elected(self, sentinels: Sentinels, ask: Ask, last: Address | None) -> Address:

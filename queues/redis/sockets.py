@@ -6,13 +6,15 @@ One rule: where the server is and with which credentials is decided when a socke
 
 import functools
 import math
+import re
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
-from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError
+from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
@@ -41,22 +43,42 @@ class TlsSocket(redis.SSLConnection):
             raise
 
 
+class ServerReplaced(RedisError):
+    """Another server process answers than the one that the client is pinned to."""
+
+
+@dataclass(slots=True)
+class Pin:
+    """The only server process that a client may use."""
+
+    run_id: str = ""
+    """What the server calls its process; empty: the client may use any."""
+
+
 class Socket(redis.Connection):
     """A connection to the server that its location names at the moment of connecting."""
 
-    def __init__(self, *, location: Location, **options: Any) -> None:
+    def __init__(self, *, location: Location, pin: Pin | None = None, **options: Any) -> None:
         """`options` are those of redis.Connection but the address, the credentials and the database."""
         super().__init__(host="", port=0, **options)  # type: ignore[no-untyped-call]
-        self._location = location
-        self._place = ""
+        self._location, self._pin = location, pin
+        self._place = self._run_id = ""
 
     def connect(self) -> None:
         """Connect if the socket is not connected, or if its server is not the one to use any more.
 
         The pool calls this before each command or pipeline, and never between a command and its answer."""
-        if self.is_connected and self._has_left():
+        if self.is_connected and (self._has_left() or self._is_elsewhere()):
             self.disconnect()  # type: ignore[no-untyped-call]
         super().connect()  # type: ignore[no-untyped-call]
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Log in, and raise ServerReplaced unless the server is the one to which the client is pinned."""
+        super().on_connect_check_health(check_health)
+        if self._pin is not None:
+            self._run_id = self._read_run_id()
+            if self._is_elsewhere():
+                raise ServerReplaced(f"the process {self._run_id} has taken the place of {self._pin.run_id}")
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         """Return the answer to a command. A refusal that a new connection may cure ends this one."""
@@ -70,6 +92,18 @@ class Socket(redis.Connection):
         except (AuthenticationError, NoPermissionError):
             self.mark_for_reconnect()  # type: ignore[no-untyped-call]
             raise
+
+    def _read_run_id(self) -> str:
+        self.send_command("INFO", "server", check_health=False)  # type: ignore[no-untyped-call]
+        try:
+            found = re.search(rb"run_id:(\w+)", bytes(self.read_response()))
+        except ResponseError:  # the user may not read it
+            return ""
+        return found[1].decode() if found else ""
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether the server is not the one to which the client is pinned."""
+        return self._pin is not None and self._pin.run_id not in ("", self._run_id)
 
     def _has_left(self) -> bool:
         return self._location.may_change and self._location.master.has_left(self._place, ask)

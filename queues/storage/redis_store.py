@@ -18,7 +18,14 @@ from queues.inspection import redis_reader, reset
 from queues.inspection_values import StoreInspection
 from queues.installation import Installation
 from queues.redis import codec, fitness
-from queues.redis.connection import Connection, ScriptPipeline, incarnation, read_atomically, translate_parse_errors
+from queues.redis.connection import (
+    Connection,
+    ScriptPipeline,
+    incarnation,
+    read_atomically,
+    seconds_since_move,
+    translate_parse_errors,
+)
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
 from queues.storage.commits import PipelinedCommit
@@ -103,6 +110,10 @@ class RedisStore:
     def claim(self, installation: Installation) -> None:
         """See QueueStore."""
         self._installation = installation
+
+    def seconds_since_move(self) -> float:
+        """See QueueStore."""
+        return seconds_since_move(self._connection)
 
     def problem(self) -> str:
         """See QueueStore."""

@@ -3,6 +3,7 @@
 One rule: values, and what follows from them; `tests.doubles.memory_store` decides how they change.
 """
 
+import math
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class Content:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     incarnation: str = "first"
+    seconds_since_move: float = math.inf
     problem: str = ""
     """Why a leader must not use the server."""
     owner: Installation | None = None

@@ -64,6 +64,10 @@ class MemoryStore:
         """See QueueStore."""
         return self._content.incarnation
 
+    def seconds_since_move(self) -> float:
+        """See QueueStore."""
+        return self._content.seconds_since_move
+
     def problem(self) -> str:
         """See QueueStore."""
         return self._content.problem or self._foreign()

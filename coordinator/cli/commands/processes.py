@@ -71,7 +71,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
-    redis = connection.connect(settings.redis, client_name="torchq-coordinator")
+    redis = connection.connect(settings.redis, client_name="torchq-coordinator", pinned=True)
     store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
     store = RedisStore(redis, store_settings)
     work = RedisWork(redis, process.work_settings(settings))

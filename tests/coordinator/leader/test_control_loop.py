@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.leader.control_loop import CYCLE_SECONDS, ControlLoop
 from coordinator.leader.router import MissingCharge
+from coordinator.leader.store_rebuild import FAILOVER_SECONDS
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -323,6 +324,13 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
     assert desk.content.usage == {"a": CHARGE}
     desk.move(admitted, "Running")
     desk.until(lambda: desk.phase(admitted) == "Running")
+
+
+def test_a_store_that_has_failed_over_is_counted_when_nobody_uses_the_old_server(desk: Desk) -> None:
+    desk.begin()
+    desk.content.seconds_since_move = FAILOVER_SECONDS - 1
+    desk.begin(epoch=2)
+    assert desk.paused == [pytest.approx(1)]
 
 
 def test_pods_of_a_deleted_job_are_charged_after_a_loss_until_they_end(desk: Desk, namespace: str) -> None:

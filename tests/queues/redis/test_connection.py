@@ -11,6 +11,7 @@ import pytest
 
 from kube.process.turns import Turns
 from queues import errors
+from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.redis import url as urls
 from queues.redis.scripts import Script
@@ -18,6 +19,7 @@ from queues.storage.redis_store import RedisStore
 from tests.support import redis_server
 from tests.support.clock import Clock
 from tests.support.kube import resets
+from tests.support.queues.builders import key
 from tests.support.queues.guarded import certify
 from tests.support.waiting import SECONDS, until
 
@@ -82,6 +84,18 @@ def test_store_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
     with redis_server.running(socket):
         assert store.epoch() == 0
         store.rebuild(2, [], [])
+
+
+def test_a_server_that_takes_no_writes_confirms_no_lease(tmp_path: Path) -> None:
+    """A master that is cut off from its replicas knows nothing of the rebuild on the one that has replaced it."""
+    with redis_server.running(tmp_path / "socket", "--min-replicas-to-write", "1") as url:
+        client = connection.connect(url, client_name="test")
+        with pytest.raises(errors.NotWritable, match="fewer working replicas"):
+            RedisWork(client).holds(key("a"), "token")
+        with pytest.raises(errors.NotWritable) as raised, connection.translate_errors(client):
+            client.pipeline().delete("torchq:secret").execute()
+        client.close()
+    assert "torchq:secret" not in str(raised.value)
 
 
 def test_flushed_script_is_loaded_again(client: connection.Connection) -> None:

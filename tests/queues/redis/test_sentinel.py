@@ -11,9 +11,11 @@ from queues.redis import connection, sentinel_url
 from queues.redis import url as redis_url
 from queues.redis.location import Location
 from queues.redis.sentinel import LOOK_SECONDS, Address, Master, SentinelSilent, Unlocated
+from queues.storage.redis_store import RedisStore
 from tests.support import sentinel
 from tests.support.clock import Clock
 from tests.support.sentinel import Installation
+from tests.support.waiting import SECONDS, until
 
 URL = (
     "rediss+sentinel://u:p%40w@a:1,b,[::1]:3/my/2?sentinel_username=s&sentinel_password=x%2Fy&ssl_check_hostname=false"
@@ -166,3 +168,19 @@ def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installati
 
 def server_port(client: connection.Connection) -> int:
     return int(connection.facts(client, "server")["tcp_port"])
+
+
+def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(town: Installation) -> None:
+    pinned = RedisStore(connection.connect(town.url(4), client_name="test", pinned=True))
+    free = RedisStore(connection.connect(town.url(4), client_name="test"))
+    for store in (pinned, free):
+        assert store.incarnation()
+    pinned.rebuild(1, [], [])
+    old = town.master()
+    town.fail_over()
+    town.wait_for_other_master(old)
+    until(lambda: free.epoch() and free.seconds_since_move() < SECONDS)
+    with pytest.raises(errors.StoreLost, match="may lack the newest writes"):
+        until(lambda: pinned.snapshot(1) is None)
+    assert pinned.incarnation() == free.incarnation()
+    assert pinned.epoch() == 1
