@@ -13,8 +13,8 @@ from queues.errors import QueueError
 from queues.registrations import describe_refused
 from queues.storage.stats import QueueStats
 
-INTERVAL_SECONDS = 5.0
-"""The seconds between two readings: how often a worker registers."""
+INTERVAL_SECONDS = 2.0
+"""The seconds between two readings."""
 log = logging.getLogger(__name__)
 
 
