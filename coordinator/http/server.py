@@ -110,7 +110,8 @@ def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = 
 
 
 def _failing(coordinator: Coordinator) -> str:
-    parts = (coordinator.failing, coordinator.watches.failing, coordinator.leadership.failing)
+    late = "; ".join(f"{name} hangs" for name in coordinator.turns.late())
+    parts = (coordinator.failing, coordinator.watches.failing, coordinator.leadership.failing, late)
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 

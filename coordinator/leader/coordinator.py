@@ -255,8 +255,8 @@ class Coordinator:
         """Return how the term hangs; empty if it does not. A leader that hangs gives up the Lease at the last renewal
         before it has hung for a lease."""
         patience = self.settings.lease_seconds - self.settings.renew_seconds
-        age = self._turn.age
-        return f"the term has not turned for {age:.0f} s" if age > patience else ""
+        # The text does not change while the term hangs: the election logs each new one.
+        return f"the term has not turned for over {patience:.0f} s" if self._turn.age > patience else ""
 
     def _report(self, failing: str) -> None:
         """Log a problem once, and its end once."""
