@@ -150,6 +150,7 @@ class Coordinator:
             self._pause(0.05)
             return
         try:
+            self._check_store()
             self._lead()
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
@@ -167,6 +168,11 @@ class Coordinator:
         self._turn.allow(seconds)
         self.stop.wait(seconds)
         self._turn.mark()
+
+    def _check_store(self) -> None:
+        """Raise StoreUnreachable if the store cannot be used: a rebuild would raise epochs and come to no end."""
+        if problem := self.store.problem():
+            raise queue_errors.StoreUnreachable(problem)
 
     def _lead(self) -> None:
         term = ControlLoop(

@@ -192,9 +192,11 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
     with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds == 1)
         place.content.problem = "Redis at redis://127.0.0.1:6379/0 is a read-only replica"
+        place.content.epoch = 0
         until(lambda: not coordinator.leadership.leading)
-        until(lambda: lease(embedded_cluster, namespace)[0] == "")
-        assert coordinator.leadership.failing == place.content.problem
+        until(lambda: lease(embedded_cluster, namespace) == ("", "1"))
+        until(lambda: coordinator.leadership.failing == place.content.problem)
+        assert coordinator.counts.rebuilds == 1
         place.content.problem = ""
         until(lambda: coordinator.counts.rebuilds == 2)
 
