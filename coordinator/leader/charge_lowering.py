@@ -29,7 +29,8 @@ class ChargeLowering:
     store: QueueStore
     pick_cycle: PickCycle
     settings: Settings
-    clock: Callable[[], float]
+    elapsed: Callable[[], float]
+    """Seconds of a clock that is never set: a charge that is freed early would be given twice."""
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
     """The jobs whose charge could not be lowered yet."""
 
@@ -44,7 +45,7 @@ class ChargeLowering:
         pods that this process knows. A growth that was declined before it was granted is refunded to its queue, unless
         it is idle growth, for which no queue pays.
         """
-        now = self.clock()
+        now = self.elapsed()
         admissions = {job.key: job.admission for job in jobs if job.admission is not None}
         found = [held_charges.find_surplus(admission, held.get(key)) for key, admission in admissions.items()]
         surplus = {change.key: change for change in found if change is not None}
@@ -69,7 +70,7 @@ class ChargeLowering:
         """Lower the charges that could not be lowered before; return the keys whose charge was lowered."""
         if not self._unfreed:
             return []
-        now, pods_version = self.clock(), self.watches.pods.resource_version
+        now, pods_version = self.elapsed(), self.watches.pods.resource_version
         due = [key for key, charge in self._unfreed.items() if now - charge.asked_at >= self.settings.dispatch_seconds]
         lowered: list[JobKey] = []
         error_isolation.act_on_all(due, lambda keys: self._lower_due(keys, pods_version, lowered), self.watches.skip)
@@ -92,7 +93,7 @@ class ChargeLowering:
         The store keeps a charge while a worker may know newer pods. After one resync period the charge is lowered in
         any case, as `ChargeRelease.free` frees it.
         """
-        now = self.clock()
+        now = self.elapsed()
         late = [change for change in changes if now - since[change.key] >= self.settings.resync_seconds]
         early = [change for change in changes if change not in late]
         refused = self.store.lower(early, pods_version) if early else []

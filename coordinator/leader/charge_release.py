@@ -37,7 +37,8 @@ class ChargeRelease:
     store: QueueStore
     pick_cycle: PickCycle
     settings: Settings
-    clock: Callable[[], float]
+    elapsed: Callable[[], float]
+    """Seconds of a clock that is never set: a charge that is freed early would be given twice."""
     rules: Callable[[], RoutingRules]
     route: Callable[[JobKey], Route]
     """A function that returns the route of a key by the newest state."""
@@ -77,7 +78,7 @@ class ChargeRelease:
         case. A worker that ran the key has lost it by then. An API server that was restored from a backup may never
         reach its earlier versions.
         """
-        now, refunds = self.clock(), self._refunds(keys)
+        now, refunds = self.elapsed(), self._refunds(keys)
         since = {key: self._unfreed.pop(key).since if key in self._unfreed else now for key in keys}
         late = [key for key in keys if now - since[key] >= self.settings.resync_seconds]
         refused = self.store.remove([key for key in keys if key not in late], pods_version)
@@ -92,7 +93,7 @@ class ChargeRelease:
         """Free the charges that could not be freed before; return how many were freed."""
         if not self._unfreed:
             return 0
-        now, pods_version = self.clock(), self.watches.pods.resource_version
+        now, pods_version = self.elapsed(), self.watches.pods.resource_version
         due = [key for key, charge in self._unfreed.items() if now - charge.asked_at >= self.settings.dispatch_seconds]
         candidates: list[JobKey] = []
         error_isolation.act_on_all(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)

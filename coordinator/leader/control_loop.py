@@ -94,6 +94,7 @@ class ControlLoop:
             self._configuration.rules,
             self._rebuild.is_charged,
             self.clock,
+            self.elapsed,
             self.notify,
         )
         self._autoscaler = Autoscaler(

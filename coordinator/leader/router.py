@@ -60,6 +60,8 @@ class Router:
     is_charged: Callable[[JobView, Reservation | None], bool]
     """Returns whether the store holds for an admitted job what it should (`StoreRebuild.is_charged`)."""
     clock: Callable[[], float]
+    elapsed: Callable[[], float]
+    """Seconds of a clock that is never set, for waits."""
     notify: Callable[[JobView, Eligibility | None], object]
     """Called with a job and the reason that its status should give for its waiting; None: no reason."""
     changed: bool = False
@@ -79,11 +81,11 @@ class Router:
             self.store,
             self.pick_cycle,
             self.settings,
-            self.clock,
+            self.elapsed,
             self.rules,
             lambda key: self._route(key, 0),
         )
-        self._charge_lowering = ChargeLowering(self.watches, self.store, self.pick_cycle, self.settings, self.clock)
+        self._charge_lowering = ChargeLowering(self.watches, self.store, self.pick_cycle, self.settings, self.elapsed)
 
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""

@@ -110,6 +110,11 @@ def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: s
     desk.until(lambda: (job := desk.watches.job(key)) and job.finished, worker=False)
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
     assert desk.reserved() == {key}  # a worker has leased the job
+    for seconds in (7200, -10_800):
+        desk.jump(seconds)  # of the coordinator's machine, which decides nothing about a charge
+        clock.step(2 * desk.settings.dispatch_seconds)
+        desk.until(lambda: desk.term.flush() == 0, worker=False)
+        assert desk.reserved() == {key}
     desk.work.finish(key, task.token, settled_version=int(made["metadata"]["resourceVersion"]))
     clock.step(2 * desk.settings.dispatch_seconds)
     desk.until(lambda: desk.reserved() == set(), worker=False, seconds=5)

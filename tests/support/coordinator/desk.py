@@ -51,6 +51,7 @@ class Desk:
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
         self.clock = clock
+        self._jumped = 0.0
         usual = {"pool": "none", "lease_seconds": LEASE_SECONDS, "master_address": "loopback"}
         # Other tests install foreign kinds, whose controllers no test plays here.
         usual |= {"gang_scheduler": "none", "in_place": "recreate"}
@@ -122,12 +123,22 @@ class Desk:
             self.work,
             self.settings,
             clock=self.clock,
+            elapsed=self.elapsed,
             pause=self.paused.append,
             notify=self.reasons.note,
             targets=self.targets,
             memory=self.memory,
             reports=self.reports,
         )
+
+    def elapsed(self) -> float:
+        """Return the time of the clock that is never set."""
+        return self.clock() - self._jumped
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock of the machine."""
+        self.clock.step(seconds)
+        self._jumped += seconds
 
     def begin(self, epoch: int = 1) -> None:
         """Start the control loop in an epoch."""
