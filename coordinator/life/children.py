@@ -61,13 +61,12 @@ class Children:
 
     def healthz(self) -> list[Check]:
         """Return the checks of all processes that run."""
-        found = []
-        for name, child in self._all():
-            silent = self._clock() - child.heard_at
-            is_late = not child.ended and silent > LATE_SECONDS
-            problem = f"process {child.pid} has told nothing for {silent:.0f} s" if is_late else ""
-            found += [Check(name, problem), *_told(name, child, HEALTHZ)]
-        return found
+        return [check for name, child in self._all() for check in self._healthz(name, child)]
+
+    def hanging(self) -> dict[str, str]:
+        """Return the processes that hang, with what is wrong with them."""
+        problems = {name: checks.problems(self._healthz(name, child)) for name, child in self._all()}
+        return {name: problem for name, problem in problems.items() if problem}
 
     def readyz(self) -> list[Check]:
         """Return the checks of all processes."""
@@ -84,6 +83,12 @@ class Children:
     def have_told(self) -> bool:
         """Return whether every process has told of itself."""
         return all(child.told is not None for _, child in self._all())
+
+    def _healthz(self, name: str, child: _Child) -> list[Check]:
+        silent = self._clock() - child.heard_at
+        is_late = not child.ended and silent > LATE_SECONDS
+        problem = f"process {child.pid} has told nothing for {silent:.0f} s" if is_late else ""
+        return [Check(name, problem), *_told(name, child, HEALTHZ)]
 
     def _put(self, name: str, child: _Child) -> None:
         with self._lock:

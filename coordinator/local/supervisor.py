@@ -17,6 +17,7 @@ from pathlib import Path
 from coordinator.life.channel import ReportPipe
 from coordinator.life.children import Children
 from coordinator.local import die_with_parent
+from coordinator.local.hung_children import HungChildren
 from kube.process.turns import Turn, Turns
 from kube.stop import Stop
 
@@ -29,6 +30,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _HEALTHY_SECONDS = 30.0
 """After this lifetime, earlier deaths of a child no longer lengthen its pause."""
 _POLL_SECONDS = 0.05
+_LOOK_SECONDS = 0.5
+"""How often the supervisor looks for children that hang."""
 _KILL_MARGIN = 3.0
 """The time from the end of a child's own drain limit until the supervisor kills it."""
 
@@ -85,6 +88,8 @@ class Supervisor:
         self._drain = drain_seconds
         self.told = children or Children()
         self._turn = turn or Turn("supervisor")
+        self._hung = HungChildren()
+        self._look_at = 0.0
         self._children: dict[str, _Child] = {}
         self._ending: list[_Child] = []
         self._reader, self._writer = os.pipe()
@@ -142,6 +147,9 @@ class Supervisor:
         now = time.monotonic()
         for child in (*self._ending, *self._children.values()):
             self._hear(child)
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._kill_hung(now)
         for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:
                 if child.command.once and child.process.returncode == 0:
@@ -234,6 +242,12 @@ class Supervisor:
         if child.pipe:
             self._close_pipe(child)
             self.told.end(name, how)
+
+    def _kill_hung(self, now: float) -> None:
+        for name, problem in self._hung.look(self.told.hanging(), now).items():
+            if name in self._children:
+                log.error("%s hangs (%s): it is killed and started again", name, problem)
+                self.send(name, signal.SIGKILL)
 
     def _hear(self, child: _Child) -> None:
         report = child.pipe.read() if child.pipe else None

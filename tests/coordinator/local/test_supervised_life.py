@@ -1,5 +1,6 @@
 """A supervisor hears of real child processes: one that is stopped by SIGSTOP, and one that is killed."""
 
+import logging
 import signal
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ import pytest
 
 from coordinator.life import checks
 from coordinator.life.children import Children
+from coordinator.local import hung_children
+from coordinator.local.hung_children import PATIENCE_SECONDS, HungChildren
 from coordinator.local.supervisor import Command, Supervisor
 from kube.process.turns import Turns
 from tests.support.clock import Clock
@@ -64,3 +67,34 @@ def test_a_supervisor_names_a_child_that_is_stopped_and_hears_again_of_one_that_
     until(problem, lambda text: text == "")
     supervisor.send("worker-0", signal.SIGKILL)
     until(lambda: supervisor.step() or children.readyz()[0].problem, lambda text: "SIGKILL" in text)
+
+
+def test_a_child_that_hangs_for_long_is_killed_and_starts_again(
+    supervisor: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hung_children, "PATIENCE_SECONDS", 0.6)
+    supervisor.start(Command(name="worker-0", arguments=[sys.executable, "-c", CHILD], tells=True))
+    until(lambda: supervisor.step() or supervisor.told.have_told())
+    [pid] = supervisor.pids().values()
+    supervisor.send("worker-0", signal.SIGSTOP)
+    with caplog.at_level(logging.ERROR):
+
+        def pids() -> list[int]:
+            clock.step(1)
+            supervisor.step()
+            return list(supervisor.pids().values())
+
+        until(pids, lambda found: found not in ([pid], []))
+    assert f"worker-0 hangs (worker-0: process {pid} has told nothing for" in caplog.text
+    assert "it is killed and started again" in caplog.text
+
+
+def test_only_time_in_which_the_supervisor_ran_counts_against_a_child() -> None:
+    hung, hanging = HungChildren(), {"worker-0": "it hangs"}
+    assert hung.look(hanging, 1_000.0) == {}
+    assert hung.look(hanging, 9_000.0) == {}, "the supervisor stood still as well"
+    seconds = int(PATIENCE_SECONDS)
+    looks = [hung.look(hanging, 9_001.0 + second) for second in range(seconds + 1)]
+    assert looks == [{}] * (seconds - 1) + [hanging, {}]
+    assert hung.look({}, 9_100.0) == {}
+    assert hung.look(hanging, 9_101.0) == {}, "a new hang has its time"
