@@ -33,16 +33,18 @@ class RedisUser:
 
     name: str
     keys: str
-    """The prefix of its key patterns in the ACL: ~ to read and write, %R~ to read only."""
+    """The prefix of its key patterns in the ACL: ~ to read and write, %R~ to read only; empty: no keys."""
     commands: tuple[str, ...]
+    channels: str = "resetchannels"
 
     def acl_line(self, password: str = "") -> str:
         """Return the user's line in an ACL file, with the hash of the password. Without a password, no login as this
         user is possible."""
         secret = f"#{hashlib.sha256(password.encode()).hexdigest()}" if password else "resetpass"
-        keys = " ".join(f"{self.keys}{prefix}*" for prefix in (redis_keys.PREFIX, redis_keys.RQ_PREFIX))
+        prefixes = (redis_keys.PREFIX, redis_keys.RQ_PREFIX) if self.keys else ()
+        keys = " ".join(("resetkeys", *(f"{self.keys}{prefix}*" for prefix in prefixes)))
         commands = " ".join(f"+{name}" for name in sorted(self.commands))
-        return f"user {self.name} on {secret} resetkeys {keys} resetchannels -@all {commands}"
+        return f"user {self.name} on {secret} {keys} {self.channels} -@all {commands}"
 
 
 WRITER = RedisUser("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"))
@@ -50,10 +52,32 @@ WRITER = RedisUser("torchq", "~", (*_CONNECT, *_SCRIPTS, *_READ, *_WRITE, "info"
 server that cannot hold the queues."""
 READER = RedisUser("torchq-reader", "%R~", (*_CONNECT, *_SCRIPTS, *_READ, "info"))
 """The user of commands that only read."""
+ASKING = RedisUser("torchq", "", ("hello", "auth", "ping", "sentinel|get-master-addr-by-name"))
+"""The user of all processes on the sentinels, which they ask for the master and for nothing else."""
+INTERNAL = (
+    RedisUser(
+        "sentinel",
+        "",
+        (
+            *("ping", "info", "role", "multi", "exec", "slaveof", "replicaof", "config|rewrite"),
+            *("client|setname", "client|kill", "script|kill", "subscribe", "publish"),
+        ),
+        "allchannels",
+    ),
+    RedisUser("replica", "", ("ping", "psync", "replconf")),
+)
+"""The users by which sentinels and replicas use a server, as the documentation of Redis lists their rights."""
 DEFAULT_USER_OFF = "user default off resetpass resetkeys resetchannels -@all"
 """The ACL line that takes every right from clients that do not log in."""
 
 
-def acl(writer: str = "", reader: str = "") -> str:
-    """Return the text of an ACL file for the passwords of both users."""
-    return "\n".join((DEFAULT_USER_OFF, WRITER.acl_line(writer), READER.acl_line(reader), ""))
+def acl(writer: str = "", reader: str = "", internal: str = "") -> str:
+    """Return the text of an ACL file for the passwords of both users, and of the internal ones unless it is empty."""
+    own = (WRITER.acl_line(writer), READER.acl_line(reader))
+    more = [user.acl_line(internal) for user in INTERNAL if internal]
+    return "\n".join((DEFAULT_USER_OFF, *own, *more, ""))
+
+
+def sentinel_acl(password: str = "") -> str:
+    """Return the lines for the ACL file of a sentinel. It keeps the user `default`, by which other sentinels ask."""
+    return f"{ASKING.acl_line(password)}\n"

@@ -3,11 +3,14 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+import redis
 
 from queues import errors
-from queues.redis import connection, sentinel_url
+from queues.redis import acl, connection, sentinel_url
 from queues.redis import url as redis_url
 from queues.redis.location import Location
 from queues.redis.sentinel import LOOK_SECONDS, Address, Master, SentinelSilent, Unlocated
@@ -143,19 +146,65 @@ def test_a_silent_sentinel_is_not_asked_at_every_look(caplog: pytest.LogCaptureF
     assert "over after" in caplog.text
 
 
-@pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with sentinel.running(tmp_path_factory.mktemp("sentinel")) as running:
+PASSWORD = "s3/cret"
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Installation]:
+    """Run servers and sentinels on which the printed accounts are the only ones but an admin's."""
+    with sentinel.running(tmp_path) as running:
+        accounts = acl.acl(PASSWORD, "reader", "internal").splitlines()[1:]
+        for nodes, lines in ((running.servers, accounts), (running.sentinels, [acl.sentinel_acl(PASSWORD)])):
+            for node in nodes:
+                for line in lines:
+                    node.ask("ACL", "SETUSER", line.split()[1], "reset", *line.split()[2:])
+                node.ask("ACL", "LOG", "RESET")
         yield running
 
 
-def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation) -> None:
-    location = Location(town.url(3))
+@pytest.fixture
+def url(town: Installation) -> str:
+    """Return the URL for the printed accounts."""
+    password = quote(PASSWORD, safe="")
+    options = f"?sentinel_username=torchq&sentinel_password={password}"
+    return town.url(login=f"torchq:{password}@", options=options)
+
+
+def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, url: str) -> None:
+    client = connection.connect(url, client_name="test")
+    assert server_port(client) == town.master().port
+    refused = RedisStore(connection.connect(f"{url}wrong", client_name="test", retries=0))
+    with pytest.raises(errors.StoreUnreachable, match=r"no sentinel answers: .*: invalid username-password") as raised:
+        refused.epoch()
+    assert "wrong" not in str(raised.value)
+    asking = redis.Redis(port=town.sentinels[0].port, username="torchq", password=PASSWORD)
+    with asking, pytest.raises(redis.exceptions.NoPermissionError):
+        asking.execute_command("SENTINEL", "FAILOVER", sentinel.NAME)
+
+
+def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(town: Installation, url: str) -> None:
+    pinned = RedisStore(connection.connect(url, client_name="test", pinned=True))
+    free = RedisStore(connection.connect(url, client_name="test"))
+    before = pinned.incarnation()
+    assert free.incarnation() == before
+    old = town.master()
+    town.fail_over()
+    town.wait_for_other_master(old)
+    until(lambda: free.incarnation() != before)
+    assert free.seconds_since_move() < SECONDS
+    with pytest.raises(errors.StoreLost, match="may lack the newest writes"):
+        until(lambda: pinned.epoch() < 0)
+    assert pinned.incarnation() == free.incarnation()
+    assert pinned.epoch() == 0
+
+
+def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation, url: str) -> None:
+    location = Location(url)
     clients = [connection.connect(location, client_name="test", timeout=60) for _ in range(2)]
     ports = set(map(server_port, clients))
     old = town.master()
     assert ports == {old.port}
-    assert connection.address(clients[0]).endswith(f"/mymaster/3 (master 127.0.0.1:{old.port})")
+    assert connection.address(clients[0]).endswith(f"/mymaster/0 (master 127.0.0.1:{old.port})")
     old.pause()
     began = time.monotonic()
     clients[0].set("torchq:x", "1")  # no error: the wait for the old master ends when the sentinels name another one
@@ -164,23 +213,8 @@ def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installati
     assert old.port not in set(map(server_port, clients))
     assert waited < 30
     assert clients[1].get("torchq:x") == b"1"
+    assert [server.ask("ACL", "LOG") for server in town.servers] == [[], [], []]
 
 
 def server_port(client: connection.Connection) -> int:
     return int(connection.facts(client, "server")["tcp_port"])
-
-
-def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(town: Installation) -> None:
-    pinned = RedisStore(connection.connect(town.url(4), client_name="test", pinned=True))
-    free = RedisStore(connection.connect(town.url(4), client_name="test"))
-    for store in (pinned, free):
-        assert store.incarnation()
-    pinned.rebuild(1, [], [])
-    old = town.master()
-    town.fail_over()
-    town.wait_for_other_master(old)
-    until(lambda: free.epoch() and free.seconds_since_move() < SECONDS)
-    with pytest.raises(errors.StoreLost, match="may lack the newest writes"):
-        until(lambda: pinned.snapshot(1) is None)
-    assert pinned.incarnation() == free.incarnation()
-    assert pinned.epoch() == 1
