@@ -185,7 +185,11 @@ class Settings(NodeRules, PortSettings):
     lease_seconds: Seconds = Field(default=8.0, description="a leader silent for this long is replaced")
     renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
     running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
-    drain_seconds: Seconds = Field(default=20.0, description="how long a stopping process waits for its running work")
+    drain_seconds: Seconds = Field(
+        default=20.0,
+        description="how long a stopping process waits for its running work; "
+        "terminationGracePeriodSeconds of its pod must be 8 s longer",
+    )
     coordinator: str = Field(
         default="",
         description="URL of the coordinator that commands ask about the queues; empty: find it through the cluster",

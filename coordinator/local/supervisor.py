@@ -32,8 +32,9 @@ _HEALTHY_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS = 0.5
 """How often the supervisor looks for children that hang."""
-_KILL_MARGIN = 3.0
-"""The time from the end of a child's own drain limit until the supervisor kills it."""
+KILL_MARGIN = 3.0
+"""The time from the end of a child's own drain limit until the supervisor kills it. A grace period that outlasts both
+leaves every key in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,13 +262,13 @@ class Supervisor:
             child.pipe = None
 
     def _await(self, members: Sequence[_Child]) -> list[str]:
-        deadline = time.monotonic() + self._drain + _KILL_MARGIN
+        deadline = time.monotonic() + self._drain + KILL_MARGIN
         while any(map(_runs, members)) and time.monotonic() < deadline:
             self.step()
             time.sleep(_POLL_SECONDS)
         late = [child for child in members if _runs(child)]
         for child in late:
-            log.warning("%s did not end in %.0f s and is killed", child.command.name, self._drain + _KILL_MARGIN)
+            log.warning("%s did not end in %.0f s and is killed", child.command.name, self._drain + KILL_MARGIN)
             _kill(child)
         return [child.command.name for child in late]
 

@@ -10,6 +10,7 @@ from click import Context
 
 from coordinator import settings
 from coordinator.cli import main
+from coordinator.local import supervisor
 from coordinator.rbac import manifests, permissions
 from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
 from crds import labels
@@ -25,6 +26,8 @@ KINDS = {
 MANIFESTS = list(yaml.safe_load_all(FILE.read_text()))
 DEPLOYMENTS = {each["metadata"]["name"]: each["spec"]["template"] for each in MANIFESTS if each["kind"] == "Deployment"}
 PROCESSES = [COORDINATOR, WORKER]
+START_OF_END = 5
+"""The seconds after a signal in which a process hears it, and after a drain in which it closes its connections."""
 
 
 def _container(role: Role) -> dict[str, Any]:
@@ -48,7 +51,8 @@ def test_deployment_variables_are_settings_and_its_grace_period_exceeds_a_drain(
     secret.write_text("rediss://redis:6379/0\n")
     made = settings.resolve({}, environment | {"TORCHQ_REDIS_URL_FILE": str(secret)}, None).settings
     assert made.redis_url == "rediss://redis:6379/0"
-    assert DEPLOYMENTS[manifests.full_name(role)]["spec"]["terminationGracePeriodSeconds"] > made.drain_seconds
+    grace = DEPLOYMENTS[manifests.full_name(role)]["spec"]["terminationGracePeriodSeconds"]
+    assert grace >= made.drain_seconds + supervisor.KILL_MARGIN + START_OF_END, "drain_seconds has another default"
 
 
 def test_the_service_is_the_one_that_users_may_reach_by_proxy() -> None:

@@ -101,7 +101,7 @@ def test_stages_are_stopped_one_after_the_other(supervisor: Supervisor, tmp_path
 
 
 def test_child_that_ignores_the_stop_signal_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
-    supervisor = Supervisor(drain_seconds=-process_supervisor._KILL_MARGIN + 0.3)
+    supervisor = Supervisor(drain_seconds=-process_supervisor.KILL_MARGIN + 0.3)
     output = tmp_path / "output"
     supervisor.start(command("stubborn", output, STUBBORN))
     supervisor.start(command("child", output))
