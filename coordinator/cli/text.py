@@ -234,6 +234,7 @@ def summary(lease: Document, numbers: Document, rates: Document) -> Document:
     figures = {name: value for name, value in numbers.items() if name not in ("redis", "failing", "leader")}
     return {
         "leader": leader,
+        "leaderVersion": lease.get("leaderVersion", ""),
         "renewedSecondsAgo": lease.get("renewedSecondsAgo"),
         **figures,
         "rates": rates,
@@ -271,8 +272,9 @@ def format_status(document: Document) -> str:
 
 
 def _leader(document: Document) -> str:
-    epoch = f" (epoch {document['epoch']})" if document.get("epoch") else ""
-    return f"{document['leader']}{epoch}" if document["leader"] else "none"
+    names = {"epoch": document.get("epoch"), "version": document.get("leaderVersion")}
+    known = ", ".join(f"{name} {value}" for name, value in names.items() if value)
+    return f"{document['leader']}{f' ({known})' if known else ''}" if document["leader"] else "none"
 
 
 def _workers(document: Document) -> str:

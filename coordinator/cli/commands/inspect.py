@@ -15,6 +15,7 @@ from coordinator.cli.job_details import JobContext
 from coordinator.cli.job_ref import NAME
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORECAST_PICKS, Queries
 from coordinator.rbac.permissions import LEASE
@@ -151,7 +152,8 @@ def _lease(session: Session) -> Document:
     silent = text.seconds_since(spec.get("renewTime"), output.now())
     alive = silent is not None and silent < SILENT_SECONDS
     holder = str(spec.get("holderIdentity") or "") if alive else ""
-    return {"apiServer": "", "leader": holder, "renewedSecondsAgo": silent}
+    version = str((document["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
+    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
 
 
 @click.command()

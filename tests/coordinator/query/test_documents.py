@@ -308,8 +308,9 @@ def test_status_names_the_versions_of_workers_while_they_differ() -> None:
 
 def test_status_prints_the_numbers_of_the_queues() -> None:
     numbers = documents.stats(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
-    text = cli_text.format_status(cli_text.summary({"apiServer": "", "leader": "me"}, numbers, {}))
-    assert "me (epoch 3)" in text
+    lease = {"apiServer": "", "leader": "me", "leaderVersion": "0.2.0"}
+    text = cli_text.format_status(cli_text.summary(lease, numbers, {}))
+    assert "me (epoch 3, version 0.2.0)" in text
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text
     assert "p50 1s, p95 3m of the last 9 first admissions" in text
