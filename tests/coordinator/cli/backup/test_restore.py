@@ -283,3 +283,30 @@ def test_jobs_of_one_second_keep_their_order(embedded_cluster: KubernetesCluster
     found = embedded_cluster.list(TORCHJOBS, namespace).items
     places = {item["metadata"]["annotations"][labels.SUBMITTED].partition(".")[2]: item for item in found}
     assert [places[place]["metadata"]["name"] for place in ("0", "1", "2")] == ["a", "m-9", "m-10"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            errors.Invalid("suspend may not change"),
+            "its spec.suspend stays true: the CustomResourceDefinitions are older",
+        ),
+        (errors.NotFound("gone"), "restored as it ended, Succeeded, and deleted since"),
+    ],
+)
+def test_what_happens_to_a_job_after_it_got_its_end_does_not_stop_the_others(
+    embedded_cluster: KubernetesCluster, namespace: str, error: errors.ClusterError, words: str
+) -> None:
+    class Refusing:
+        def patch(self, *arguments: Any, **options: Any) -> Manifest:
+            if options.get("subresource") or options.get("dry_run"):
+                return embedded_cluster.patch(*arguments, **options)
+            raise error
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(embedded_cluster, name)
+
+    first, second = run(Refusing(), ended("first", namespace), waiting("second", namespace))
+    assert words in first
+    assert second.endswith("waits again")
