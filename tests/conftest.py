@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.clock import Clock
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -12,3 +14,9 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         yield
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock that moves only when a test moves it."""
+    return Clock()

@@ -21,11 +21,6 @@ def _asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def line(cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
     """Yield a counting desk on each kind of server."""
     with Metered(cluster, clock) as line:

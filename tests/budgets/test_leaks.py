@@ -28,9 +28,9 @@ from queues.storage.redis_store import RedisStore
 from queues.store import StoreSettings
 from queues.work import Lease
 from reconcilers import observe
-from tests.queues.dispatch.conftest import redis_url
 from tests.support.coordinator.desk import Clock
 from tests.support.metered import Metered
+from tests.support.queues.private_redis import redis_url
 
 __all__ = ["redis_url"]
 

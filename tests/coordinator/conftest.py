@@ -17,11 +17,6 @@ __all__ = ["cluster", "embedded_cluster", "embedded_server", "namespace", "real_
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
     """Yield a desk on the embedded server."""
     with Desk(embedded_cluster, clock) as desk:

@@ -13,8 +13,10 @@ from queues.store import QueueStore, StoreSettings
 from queues.values import Reservation
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
-from tests.support import redis_server
 from tests.support.clock import Clock
+from tests.support.queues.private_redis import client, redis_url
+
+__all__ = ["client", "redis_url"]
 
 settings.register_profile("queues", deadline=None, max_examples=60)
 settings.load_profile("queues")
@@ -81,28 +83,6 @@ class RedisPlace(Place):
 
     def replace_reservation(self, reservation: Reservation) -> None:
         self.client.hset("torchq:reservations", str(reservation.key), codec.encode_reservation(reservation))
-
-
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a private Redis server without persistence for the whole session, and return its URL."""
-    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
-        yield url
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[connection.Connection]:
-    """Return a client of the private Redis server, which has been emptied."""
-    client = connection.connect(redis_url, client_name="test")
-    client.flushall()
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """Return a clock that moves only when a test moves it."""
-    return Clock()
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

@@ -45,11 +45,6 @@ def server() -> Patches:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def writer(server: Patches, clock: Clock) -> TargetWriter:
     cluster = cast(Cluster, server)
     return TargetWriter(cluster, Watches(cluster, nodes=False), elapsed=clock)

@@ -105,11 +105,6 @@ def test_a_pause_ends_when_the_quota_that_refused_the_job_changes(
         assert found.until == min(NOW + 9, refusal.get("retry", NOW + 9))
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def due(jobs: QuotaJobs) -> list[str]:
     return [namespace for namespace, _ in jobs.take_due()]
 

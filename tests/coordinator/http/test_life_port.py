@@ -54,11 +54,6 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def coordinator(embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, hangs: Hangs) -> Coordinator:
     store = MemoryStore(lambda *_: None)
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)

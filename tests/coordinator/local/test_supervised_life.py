@@ -30,11 +30,6 @@ with channel.telling(lambda: {HEALTHZ: [["term", "", ""]], READYZ: []}):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def supervisor(clock: Clock) -> Iterator[Supervisor]:
     made = Supervisor(5.0, Children(clock), Turns(clock).loop("supervisor"))
     yield made

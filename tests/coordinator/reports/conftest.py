@@ -6,32 +6,11 @@ import fakeredis
 import pytest
 
 from coordinator.reports.store import RedisReports, ReportStore
-from queues.redis import connection
 from tests.doubles.memory_reports import MemoryReports
-from tests.support import redis_server
 from tests.support.clock import Clock
+from tests.support.queues.private_redis import client, redis_url
 
-
-@pytest.fixture
-def clock() -> Clock:
-    """Return a clock that moves only when a test moves it."""
-    return Clock()
-
-
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a private Redis server for the session, and return its URL."""
-    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
-        yield url
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[connection.Connection]:
-    """Return a client of the private Redis server, which has been emptied."""
-    client = connection.connect(redis_url, client_name="test")
-    client.flushall()
-    yield client
-    client.close()
+__all__ = ["client", "redis_url"]
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

@@ -32,11 +32,6 @@ class Store(MemoryReports):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def store(clock: Clock) -> Store:
     return Store(clock)
 

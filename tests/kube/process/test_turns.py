@@ -10,11 +10,6 @@ from tests.support.clock import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def registry(clock: Clock) -> Turns:
     return Turns(clock)
 

@@ -15,7 +15,6 @@ from queues.redis import codec, connection
 from queues.values import Reservation, Task
 from queues.work import Lease, WorkSink, WorkSource
 from tests.doubles.memory_work import MemoryWork
-from tests.support import redis_server
 from tests.support.clock import Clock
 from tests.support.queues.work_stage import Stage
 
@@ -102,22 +101,6 @@ class RedisStand(Stand):
         data = json.loads(self.client.hget(b"rq:job:" + job, "data"))
         self.client.delete(b"rq:job:" + job)
         return [(JobKey.parse(key), token) for key, token in data[2][0]]
-
-
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a private Redis server without persistence for the whole session, and return its URL."""
-    with redis_server.running(tmp_path_factory.mktemp("redis") / "socket") as url:
-        yield url
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[connection.Connection]:
-    """Return a client of the private Redis server, which has been emptied."""
-    client = connection.connect(redis_url, client_name="test")
-    client.flushall()
-    yield client
-    client.close()
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

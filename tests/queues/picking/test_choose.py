@@ -12,7 +12,7 @@ from crds.resources.amounts import OTHERS, Amounts
 from queues.picking.fair_share import lag
 from queues.picking.picker import Picker
 from queues.rules import Patience, PickRules
-from queues.values import Entry, QueueSnapshot, QueueSpec, Reservation, Snapshot, WaitingEntry
+from queues.values import QueueSnapshot, QueueSpec, Reservation, Snapshot, WaitingEntry
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -22,6 +22,7 @@ from tests.support.queues.builders import (
     entries,
     entry,
     key,
+    opened,
     order,
     reservation,
     run,
@@ -35,14 +36,6 @@ WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
 def unmarked(key: JobKey, tenant: str) -> None:
     """Ignore an admitted job: these tests run no worker."""
-
-
-def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
-    """Return a store in memory with these queues and entries."""
-    store = MemoryStore(unmarked)
-    store.rebuild(1, [], waiting)
-    store.configure(queues, pool)
-    return store
 
 
 def lags(snapshot: Snapshot) -> dict[str, float]:

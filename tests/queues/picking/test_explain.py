@@ -1,6 +1,5 @@
 """The reasons for which a job waits: every code, its sentence, and the numbers."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,19 +10,10 @@ from queues.picking.forecast import Forecast, suppose
 from queues.rules import Patience, PickRules
 from queues.values import Batch, Entry, OvertakenJob, QueuePosition, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, reservation, spec
+from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, opened, reservation, spec
 
 RULES = PickRules(patience=Patience(times=1))
 COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
-
-
-def opened(
-    queues: Sequence[QueueSpec], waiting: Sequence[Entry], held: Sequence[Reservation] = (), pool: Amounts | None = None
-) -> MemoryStore:
-    store = MemoryStore(lambda *_: None)
-    store.rebuild(1, held, waiting)
-    store.configure(queues, pool)
-    return store
 
 
 def place(store: MemoryStore, name: str) -> QueuePosition:
@@ -34,7 +24,7 @@ def place(store: MemoryStore, name: str) -> QueuePosition:
 
 def test_a_job_waits_behind_a_first_job_that_claims_what_it_needs() -> None:
     waiting = [entry("first", submitted=START - 9, gpu=3), entry("job", gpu=1), entry("other", cpu=1)]
-    store = opened([spec("a", gpu=4)], waiting, [reservation("runs", gpu=2)])
+    store = opened([spec("a", gpu=4)], waiting, held=[reservation("runs", gpu=2)])
     store._content.overtaken["a"] = OvertakenJob(key=key("first"), times=0, since=START, claimed=True)
     forecast = Forecast(store.snapshot(9), RULES)
     codes = [forecast.explain(place(store, name), START).code for name in ("first", "job", "other")]
@@ -43,7 +33,7 @@ def test_a_job_waits_behind_a_first_job_that_claims_what_it_needs() -> None:
 
 def test_a_payment_for_idle_workers_says_that_it_needs_no_room() -> None:
     payment = replace(entry("job", kind="grow"), unit={GPU: 1}, idle=2)
-    store = opened([spec("a", gpu=2)], [payment], [replace(reservation("job", gpu=2), size=2, idle=2)])
+    store = opened([spec("a", gpu=2)], [payment], held=[replace(reservation("job", gpu=2), size=2, idle=2)])
     explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
     assert explanation.code == "Next"
     assert explanation.numbers.startswith("needs no room: its queue pays for 2 workers that run already; 0 jobs ahead")
@@ -70,7 +60,7 @@ def test_each_obstacle_has_its_code_and_a_sentence_without_numbers(
     code: Code, queues: list[QueueSpec], job: Entry, held: list[Reservation], pool: Amounts | None
 ) -> None:
     others = [entry("first", submitted=START - 1, gpu=1)] if code == "BehindOthers" else []
-    store = opened(queues, [job, *others], held, pool)
+    store = opened(queues, [job, *others], pool, held)
     explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
     assert explanation.code == code
     assert not any(letter.isdigit() for letter in explanation.sentence)
@@ -78,7 +68,7 @@ def test_each_obstacle_has_its_code_and_a_sentence_without_numbers(
 
 def test_the_numbers_name_demand_free_room_and_rank() -> None:
     waiting = [*entries("a", 2, gpu=8), entry("job", submitted=START + 9, gpu=8, cpu=1500)]
-    store = opened([spec("a", gpu=24, jobs=9)], waiting, [reservation("runs", gpu=21)], {GPU: 64})
+    store = opened([spec("a", gpu=24, jobs=9)], waiting, {GPU: 64}, held=[reservation("runs", gpu=21)])
     explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
     assert explanation.code == "WaitingForQuota"
     assert explanation.numbers == (
@@ -89,7 +79,7 @@ def test_the_numbers_name_demand_free_room_and_rank() -> None:
 
 def test_a_job_waits_for_the_pool_while_room_is_reserved_for_another() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
-    store = opened([spec("a"), spec("b")], waiting, [reservation("runs", "b", gpu=4)], {GPU: 8})
+    store = opened([spec("a"), spec("b")], waiting, {GPU: 8}, held=[reservation("runs", "b", gpu=4)])
     assert Forecast(store.snapshot(9), RULES).explain(place(store, "b-0000"), START).code == "Next"
     while commit(store, batch := _one(store)).reservations:
         assert batch.picks[0].waiting.entry.queue == "b"
@@ -107,7 +97,7 @@ def _one(store: MemoryStore) -> Batch:
 def test_explain_reports_the_second_job_of_a_strict_queue_behind_others() -> None:
     waiting = [entry("large", gpu=8), entry("small", submitted=START + 1, gpu=1)]
     for strict, code in ((True, "BehindOthers"), (False, "Next")):
-        store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, [reservation("runs", gpu=2)])
+        store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, held=[reservation("runs", gpu=2)])
         assert Forecast(store.snapshot(9), RULES).explain(place(store, "small"), START).code == code
 
 
@@ -126,7 +116,7 @@ def test_explain_reports_the_second_job_of_a_strict_queue_behind_others() -> Non
 def test_suppose_explains_a_job_that_is_in_no_queue(
     code: Code, rank: int, queues: list[QueueSpec], waiting: list[Entry], held: list[Reservation]
 ) -> None:
-    store = opened(queues, waiting, held, {GPU: 8})
+    store = opened(queues, waiting, {GPU: 8}, held)
     before, job = store.snapshot(9), entry("job", submitted=START, gpu=3)
     explanation = suppose(before, job, RULES, START)
     assert explanation.code == code

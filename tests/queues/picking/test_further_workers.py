@@ -1,6 +1,5 @@
 """The amount that a job takes when its turn has come: its least, and as many further workers as there is room for."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from queues.picking.forecast import Forecast
 from queues.picking.further_workers import largest
 from queues.picking.picker import Picker
 from queues.rules import Patience, PickRules
-from queues.values import Entry, OvertakenJob, QueueSpec, Reservation
+from queues.values import Entry, OvertakenJob, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -24,6 +23,7 @@ from tests.support.queues.builders import (
     entry,
     further,
     key,
+    opened,
     reservation,
     spec,
     specs,
@@ -31,19 +31,6 @@ from tests.support.queues.builders import (
 
 PLAIN = PickRules()
 BY_GPU = PickRules(cost=GPU)
-
-
-def opened(
-    queues: Sequence[QueueSpec],
-    waiting: Sequence[Entry],
-    pool: Amounts | None = None,
-    held: Sequence[Reservation] = (),
-) -> MemoryStore:
-    """Return a store in memory with these queues, entries and reservations."""
-    store = MemoryStore(lambda *_: None)
-    store.rebuild(1, held, waiting)
-    store.configure(queues, pool)
-    return store
 
 
 def taken(store: MemoryStore, rules: PickRules = PLAIN, limit: int = 99) -> list[tuple[str, int]]:

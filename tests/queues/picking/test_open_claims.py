@@ -1,6 +1,6 @@
 """Open claims: no job of a queue takes what the queue's first job is given back, and nobody pays for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,40 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
 from queues.pick_cycle import PickCycle
 from queues.rules import Patience, PickRules
 from queues.store import PendingCommit, QueueStore
-from queues.values import Account, Batch, Clock, Entry, OvertakenJob, QueueSpec, Reservation
+from queues.values import Account, Batch, Clock, Entry, OvertakenJob, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.queues.conftest import Place
-from tests.support.queues.builders import (
-    GPU,
-    START,
-    entry,
-    further,
-    key,
-    reservation,
-    resources,
-    spec,
-    specs,
-)
+from tests.support.queues.builders import GPU, START, entry, further, key, opened, reservation, resources, spec, specs
 
 RULES = PickRules(cost=GPU)
 HEAD = entry("head", "a", START - 9, gpu=6)
-
-
-def opened(
-    queues: Sequence[QueueSpec],
-    waiting: Sequence[Entry],
-    pool: Amounts | None = None,
-    held: Sequence[Reservation] = (),
-) -> MemoryStore:
-    """Return a store in memory with these queues, entries and reservations."""
-    store = MemoryStore(lambda *_: None)
-    store.rebuild(1, held, waiting)
-    store.configure(queues, pool)
-    return store
 
 
 def picked(rounds: PickCycle, now: float = START) -> list[str]:

@@ -1,6 +1,5 @@
 """Payments for idle workers: they wait and are paid for as growths, and take no room."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,8 +9,7 @@ from hypothesis import strategies as st
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking.picker import Picker
 from queues.rules import PickRules
-from queues.values import Entry, QueueSpec, Reservation
-from tests.doubles.memory_store import MemoryStore
+from queues.values import Entry, Reservation
 from tests.support.queues.builders import (
     GPU,
     START,
@@ -20,6 +18,7 @@ from tests.support.queues.builders import (
     entries,
     entry,
     key,
+    opened,
     reservation,
     resources,
     spec,
@@ -36,19 +35,6 @@ def payment(name: str, idle: int, queue: str = "a", submitted: float = START, gp
 
 def holder(name: str, idle: int, queue: str = "a", gpu: int = 1) -> Reservation:
     return replace(reservation(name, queue, gpu=gpu * idle), size=idle, idle=idle)
-
-
-def opened(
-    queues: Sequence[QueueSpec],
-    waiting: Sequence[Entry],
-    pool: Amounts | None = None,
-    held: Sequence[Reservation] = (),
-) -> MemoryStore:
-    """Return a store in memory with these queues, entries and reservations."""
-    store = MemoryStore(lambda *_: None)
-    store.rebuild(1, held, waiting)
-    store.configure(queues, pool)
-    return store
 
 
 @pytest.mark.parametrize(("quota", "pool"), [({}, None), ({"gpu": 0}, {GPU: 0}), ({"gpu": 6}, {GPU: 6})])

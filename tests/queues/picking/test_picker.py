@@ -1,7 +1,6 @@
 """The picker: updates by differences, entries on request, refunds, bypasses within a queue, cohorts, and lags."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.queues.builders import (
     entries,
     entry,
     key,
+    opened,
     order,
     reservation,
     resources,
@@ -34,14 +34,6 @@ from tests.support.queues.builders import (
 
 EVERYTHING = 99
 PLAIN = PickRules()
-
-
-def opened(queues: Sequence[QueueSpec], waiting: Sequence[Entry] = (), pool: Amounts | None = None) -> MemoryStore:
-    """Return a store in memory with these queues and entries."""
-    store = MemoryStore(lambda *_: None)
-    store.rebuild(1, [], waiting)
-    store.configure(queues, pool)
-    return store
 
 
 def names(store: MemoryStore, rules: PickRules = PLAIN, limit: int = 99) -> list[str]:

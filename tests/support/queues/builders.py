@@ -1,6 +1,6 @@
 """Builders for the values of the queues package, and the loop that makes picks."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from crds.keys import JobKey
@@ -11,6 +11,7 @@ from queues.registrations import Registration
 from queues.rules import PickRules
 from queues.store import QueueStore
 from queues.values import Batch, CommitResult, Entry, Kind, QueueSpec, Reservation, Snapshot
+from tests.doubles.memory_store import MemoryStore
 from tests.support.clock import START
 
 GPU = "nvidia.com/gpu"
@@ -81,6 +82,19 @@ def spec(name: str, weight: int = 1, **quota: int) -> QueueSpec:
 def specs(**weights: int) -> list[QueueSpec]:
     """Return tenant queues without quotas."""
     return [spec(name, weight) for name, weight in weights.items()]
+
+
+def opened(
+    queues: Sequence[QueueSpec],
+    waiting: Sequence[Entry] = (),
+    pool: Amounts | None = None,
+    held: Sequence[Reservation] = (),
+) -> MemoryStore:
+    """Return a store in memory with these queues, entries and reservations. Nobody hears of admitted jobs."""
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, held, waiting)
+    store.configure(queues, pool)
+    return store
 
 
 def choose(snapshot: Snapshot, now: float, limit: int, rules: PickRules | str) -> Batch:
