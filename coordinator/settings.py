@@ -19,7 +19,8 @@ from coordinator.node_settings import NodeRules, Seconds
 from coordinator.port_settings import PortSettings
 from crds.resources import quantities, resource_names
 from queues import rules
-from queues.redis import url
+from queues.errors import BadAddress
+from queues.redis import location, url
 from queues.redis.location import Location
 from queues.rules import Patience, PickRules
 
@@ -263,14 +264,11 @@ def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, s
         return {"redis_url_file": ""}
     if not layer.get("redis_url_file"):
         return {}
-    source = sources["redis_url_file"]
+    sources["redis_url"] = sources["redis_url_file"]
     try:
-        url = Path(str(layer["redis_url_file"])).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise SettingsError(f"setting redis_url_file ({source}): {layer['redis_url_file']}: {reason}") from None
-    sources["redis_url"] = source
-    return {"redis_url": url}
+        return {"redis_url": location.read(str(layer["redis_url_file"]))}
+    except BadAddress:
+        return {"redis_url": ""}  # the first use of Redis reports it, and processes wait for the file
 
 
 def mask(name: str, value: object) -> str:

@@ -66,6 +66,8 @@ class StackOptions:
     """The largest output that is kept of each container."""
     redis: str = ""
     """The URL of a running Redis; if empty, the stack starts its own."""
+    redis_file: str = ""
+    """The file from which that URL was read, if any. Coordinator and workers read it again when it has changed."""
     workers: int = 2
     port: int = 0
     """The port of the API server; 0 means the port of the last start, else any free port."""
@@ -309,7 +311,8 @@ def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str
     forced = {
         "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
         "TORCHQ_CONTEXT": "",
-        "TORCHQ_REDIS_URL": redis_url,
+        "TORCHQ_REDIS_URL": "" if options.redis_file else redis_url,
+        "TORCHQ_REDIS_URL_FILE": options.redis_file,
         "TORCHQ_METRICS_PORT": "-1",  # each process has a port, and tells the supervisor of it
         "TORCHQ_METRICS_ADDRESS": "127.0.0.1",
         "TORCHQ_REPORT_PORT": str(report_port),

@@ -69,7 +69,8 @@ def connect(
     used.
     """
     location = Location(where) if isinstance(where, str) else where
-    redis_url.check(location.url())
+    if not location.file:  # a file may become usable later
+        redis_url.check(location.url())
     base, cap = _RETRY_PAUSE_SECONDS
     pool = redis.ConnectionPool(
         Socket,

@@ -19,7 +19,8 @@ class Location:
     """The place of Redis for all clients of a process, which use the same server of it."""
 
     def __init__(self, url: str, file: str = "") -> None:
-        """`file` is the file from which the URL was read; empty if the URL is set directly and does not change."""
+        """`file` is the file from which the URL was read; empty if the URL is set directly and does not change. `url`
+        is empty if the file had no usable URL yet."""
         self.file = file
         self._url = url
         self._outage = OutageLog(log)
@@ -38,17 +39,22 @@ class Location:
     @property
     def address(self) -> str:
         """The URL without its secrets, and the server that the sentinels have named last, for messages."""
+        if not self._url:
+            return f"the URL in {self.file}"
         server = f" (master {self.master.address})" if self.master.address else ""
         return redis_url.address(self._url) + server
 
     def url(self) -> str:
-        """Return the URL. The file is read again; while it has no usable URL, return the last one that it had."""
+        """Return the URL. The file is read again; while it has no usable URL, return the last one that it had. Raises
+        BadAddress if it never had one."""
         if self.file:
             try:
                 self._url = read(self.file)
                 self._outage.report_recovery()
             except errors.BadAddress as error:
                 self._outage.report_failure(error)
+                if not self._url:
+                    raise
         return self._url
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from queues.errors import StoreUnreachable
+from queues.errors import BadAddress, StoreUnreachable
 from queues.redis import sentinel_url
 from queues.redis import url as redis_url
 from queues.redis.log_throttle import OutageLog
@@ -113,7 +113,10 @@ class Master:
 
     def _look(self, ask: Ask, since: float) -> str:
         """Read the URL, and ask the sentinels unless they were asked after a moment. Needs the lock."""
-        url = self._read_url()
+        try:
+            url = self._read_url()
+        except BadAddress as error:
+            raise Unlocated(str(error)) from None
         sentinels = sentinel_url.parse(url)
         began, is_old = self._clock(), self._looked_at < since or not self._place
         if sentinels is not None:

@@ -171,7 +171,7 @@ def _redis(session: Session, flags: dict[str, Any]) -> str:
     if url.has_password(flags["redis"]):
         raise SettingsError(settings.PASSWORD_ON_COMMAND_LINE)
     is_named = session.resolved_settings.sources["redis_url"] != "default"
-    return flags["redis"] or (session.settings.redis_url if is_named else "")
+    return flags["redis"] or (session.settings.redis.url() if is_named else "")
 
 
 def _explicit_options(flags: dict[str, Any]) -> str:
@@ -203,8 +203,12 @@ def _run_foreground(
     try:
         if channel is None and not _runs(data):
             _check(session, data, flags)
+        redis_file = "" if flags["redis"] else session.settings.redis_url_file
         options = StackOptions(
-            data=data, environment=session.environment(), **{**flags, "redis": _redis(session, flags)}
+            data=data,
+            environment=session.environment(),
+            redis_file=redis_file and str(Path(redis_file).absolute()),
+            **{**flags, "redis": _redis(session, flags)},
         )
         code = stack.run(options, (channel or progress).part, ready, progress_lines.print_line)
         if not came_up:

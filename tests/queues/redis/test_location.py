@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from queues import errors
+from queues.redis import connection
 from queues.redis.location import Location
+from tests.support import redis_server
 
 
 def test_a_file_is_read_again_and_one_that_cannot_be_used_keeps_the_last_url(
@@ -30,3 +33,35 @@ def test_a_file_is_read_again_and_one_that_cannot_be_used_keeps_the_last_url(
     assert "No such file" in lines[2]
     assert "over after" in lines[3]
     assert not any(secret in line for secret in ("u:", "second", "third") for line in lines)
+
+
+def test_a_rotated_password_is_used_from_the_next_connection_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "url"
+    with redis_server.running(tmp_path / "socket") as url:
+        admin = connection.connect(url, client_name="admin")
+        client = connection.connect(Location("", str(file)), client_name="test")
+
+        def kill(*rules: str) -> None:
+            admin.execute_command("ACL", "SETUSER", "me", "on", "+@all", "~*", *rules)
+            admin.client_kill_filter(user="me")
+
+        def write(password: str) -> None:
+            file.write_text(url.replace("unix://", f"unix://me:{password}@"))
+
+        with pytest.raises(errors.StoreUnreachable, match=f"the URL in {file} .*No such file"):
+            connection.incarnation(client)
+        write("one")
+        kill(">one")
+        assert connection.incarnation(client)
+        kill(">two")
+        write("two")
+        kill("<one")
+        assert connection.incarnation(client)
+        kill("resetpass", ">three")
+        with pytest.raises(errors.CredentialsRefused):
+            connection.incarnation(client)
+        write("three")
+        assert connection.incarnation(client)
+    assert len(caplog.messages) == 1, "the file that was not there, once"
