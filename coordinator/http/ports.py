@@ -22,7 +22,7 @@ def listening(server: HttpServer, setting: str, address: str, port: int) -> Iter
         try:
             bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise CoordinatorError(f"{setting} {address}:{port}: {reason}; choose another {setting}") from error
         yield bound
 

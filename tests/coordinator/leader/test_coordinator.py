@@ -49,6 +49,7 @@ class Place:
         self.hang: threading.Event | None = None
         """An event for which every reading of the queues waits."""
         self.hangs = threading.Event()
+        self.during_rebuild: Callable[[], object] = lambda: None
         self.refused = 0
 
     def lose(self) -> None:
@@ -61,6 +62,8 @@ class Place:
             if self.hang is not None and verb == "snapshot":
                 self.hangs.set()
                 self.hang.wait(SECONDS)
+            if verb == "rebuild":
+                self.during_rebuild()
             if self.away and verb != "claim":  # which asks nobody
                 self.refused += 1
                 raise errors.StoreUnreachable(self.away)
@@ -310,3 +313,18 @@ def test_a_leader_whose_term_hangs_gives_up_the_lease_and_another_leads(
         until(lambda: not first.leadership.failing and not first.turns.late())
         assert lease(embedded_cluster, namespace) == (second.leadership.identity, "2")
         assert content.epoch == 2
+
+
+def test_a_long_rebuild_is_no_hang(embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    clock, place, late, known = Clock(), Place(), [], threading.Event()
+
+    def rebuild() -> None:
+        assert known.wait(SECONDS)
+        clock.step(119)
+        late.append(("term" in coordinator.turns.late(), coordinator.leadership.step(), coordinator.leadership.leading))
+
+    place.during_rebuild = rebuild
+    with running(embedded_cluster, place, namespace, clock) as coordinator:
+        known.set()
+        until(lambda: coordinator.counts.rebuilds == 1)
+    assert late == [(False, "", True)]
