@@ -24,6 +24,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
+from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
 from kube.streams import Stream
 from kube.transport import Transport
@@ -124,6 +125,11 @@ class KubernetesCluster:
     def server(self) -> str:
         """The API server's URL."""
         return self._transport.server
+
+    @property
+    def server_time(self) -> ServerTime:
+        """The time of the API server."""
+        return self._transport.server_time
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the server serves the resource; a foreign kind is served only where its CRD is installed."""

@@ -27,6 +27,7 @@ from urllib3.exceptions import TimeoutError as LibraryTimeout
 from crds import excerpts
 from kube import errors, handshakes, jsontext, pages, retries, status, whole_requests
 from kube.process import turns
+from kube.process.server_time import ServerTime
 from kube.requests import Request
 from kube.retries import Failure
 from kube.settings import ConnectionSettings
@@ -83,6 +84,7 @@ class Transport:
         settings: ConnectionSettings,
     ) -> None:
         self.server = server
+        self.server_time = ServerTime()
         whole_requests.use(pool)
         self._pool = pool
         self._direct: tuple[urllib3.HTTPConnectionPool, str] | None = None
@@ -205,6 +207,7 @@ class Transport:
                 redirect=False,
                 retries=False,
             )
+            self.server_time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
                 return response
             body = response.data

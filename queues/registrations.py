@@ -52,6 +52,8 @@ class StoreIdentity(NamedTuple):
     """The epoch of the last rebuild; 0 if the store is lost."""
     owner: str
     """The installation that the store belongs to, as `torchq:owner` has it; empty if it is not known."""
+    time: float = 0.0
+    """The time by the clock of the store; 0 if it is not known."""
 
 
 def parse_member(worker: str, text: bytes) -> Member:

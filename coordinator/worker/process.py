@@ -21,6 +21,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.dispatch import rq_worker
+from queues.dispatch.host_clock import HostClock
 from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
 from queues.errors import QueueError
@@ -48,7 +49,8 @@ def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife) -> Non
         with _reconciler(cluster, settings, caches) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             owner = _owner(cluster, settings)
-            life.intake = intake = Intake(release.version(), owner, turns=life.turns)
+            host_clock = HostClock(cluster.server_time.ahead)
+            life.intake = intake = Intake(release.version(), owner, turns=life.turns, host_clock=host_clock)
             hanging = rq_worker.run_worker(
                 settings.redis,
                 partial(reconciler, raise_charge=store.raise_charge),

@@ -1,7 +1,7 @@
 """Whether one worker process takes batches, and if not, why.
 
-One rule: a record for all threads of the process. It decides nothing but what `queues.registrations` says, and calls
-nobody.
+One rule: a record for all threads of the process. It decides nothing but what `queues.registrations` and
+`queues.dispatch.host_clock` say, and waits for nobody.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from kube.process.turns import Turns
 from queues import redis_keys
+from queues.dispatch.host_clock import HostClock
 from queues.registrations import Registration, StoreIdentity, find_refusal
 
 
@@ -25,8 +26,12 @@ class Intake:
         layout: int = redis_keys.OWN_LAYOUT,
         clock: Callable[[], float] = time.monotonic,
         turns: Turns | None = None,
+        host_clock: HostClock | None = None,
     ) -> None:
         """`version` is torchq's, `owner` the installation of this worker (`Registration`)."""
+        self._host_clock = host_clock or HostClock()
+        self._misset = ""
+        """Why the clock of this machine cannot be trusted; empty if it can."""
         self.turns = turns or Turns()
         """The loops of the process."""
         self._own = Registration(worker="", threads=0, version=version, layout=layout, owner=owner)
@@ -55,14 +60,15 @@ class Intake:
 
     def registration(self, worker: str, threads: int) -> Registration:
         """Return the registration of this process."""
-        own = self._own
-        return Registration(worker=worker, threads=threads, version=own.version, layout=own.layout, owner=own.owner)
+        own, counted = self._own, 0 if self._misset else threads
+        return Registration(worker=worker, threads=counted, version=own.version, layout=own.layout, owner=own.owner)
 
     def learn(self, store: StoreIdentity) -> None:
         """Record the store's answer to a registration."""
         with self._changed:
             self.registered, self.outage = True, ""
-            self.refusal = find_refusal(self._own, store)
+            self._misset = self._host_clock.problem(store.time)
+            self.refusal = find_refusal(self._own, store) or self._misset
             self._changed.notify_all()
 
     def fail(self, outage: str) -> None:

@@ -97,9 +97,9 @@ class RedisWork:
         """See WorkSink."""
         text = registration.text() if registration.threads > 0 else ""
         arguments: list[str | float] = [self._now(), self._settings.registration, registration.worker, text]
-        layout, epoch, owner = _REGISTER(self._connection, arguments=arguments)
+        layout, epoch, owner, now = _REGISTER(self._connection, arguments=arguments)
         with translate_parse_errors(self._connection):
-            return StoreIdentity(int(layout or 0), int(epoch or 0), owner.decode())
+            return StoreIdentity(int(layout or 0), int(epoch or 0), owner.decode(), float(now))
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""

@@ -197,7 +197,7 @@ class MemoryWork:
             self._workers.pop(registration.worker, None)
             if registration.threads > 0:
                 self._workers[registration.worker] = Member(registration=registration, until=until)
-        return StoreIdentity(layout=redis_keys.OWN_LAYOUT if epoch else 0, epoch=epoch, owner="")
+        return StoreIdentity(layout=redis_keys.OWN_LAYOUT if epoch else 0, epoch=epoch, owner="", time=self._clock())
 
     def begin(self, leases: Sequence[Lease]) -> list[Task]:
         """See WorkSink."""

@@ -20,6 +20,7 @@ from coordinator.health.health_writer import HealthWriter
 from coordinator.http import life_port, report_port, server
 from coordinator.http.coordinator_life import CoordinatorLife
 from coordinator.leader import gc_tuning
+from coordinator.leader.clock_log import ClockLog
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.worker_log import WorkerLog
@@ -97,6 +98,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         health.is_open = lambda: port != 0
         workers = WorkerLog(lambda: stats.read(reports))
         writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, workers]
+        writers.append(ClockLog(session.cluster.server_time.problem))
         _serve(coordinator, writers, session.cluster.close)
 
 

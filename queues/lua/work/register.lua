@@ -5,7 +5,7 @@
 -- ARGV: 1 now, seconds; empty: the server's time
 --       2 seconds until the registration expires
 --       3 worker   4 JSON of its registration; empty: take the worker off the list
--- Returns: the layout, the epoch and the owner of the store; an empty text for what it lacks.
+-- Returns: the layout, the epoch and the owner of the store, an empty text for what it lacks; and the time.
 --
 -- Further keys:
 --   torchq:epoch, torchq:layout, torchq:owner   read only; see queues/redis_keys.py
@@ -23,4 +23,5 @@ local answer = {}
 for at, value in ipairs(redis.call('MGET', 'torchq:layout', 'torchq:epoch', 'torchq:owner')) do
   answer[at] = value or ''
 end
+answer[#answer + 1] = seconds(now)
 return answer

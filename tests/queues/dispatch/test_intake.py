@@ -6,6 +6,7 @@ import pytest
 
 from kube.stop import Stop
 from queues import errors, redis_keys
+from queues.dispatch.host_clock import HostClock
 from queues.dispatch.intake import Intake
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
@@ -15,6 +16,7 @@ from queues.redis import connection
 from queues.redis.log_throttle import OutageLog
 from queues.registrations import Registration, StoreIdentity, find_refusal
 from queues.values import Offer
+from tests.support.clock import START
 from tests.support.queues.builders import key, registration
 
 OWN = Registration(worker="w", threads=1, version="1.2", layout=10, owner=Installation("c1", "here").encode())
@@ -70,3 +72,31 @@ def test_no_call_changes_work_of_another_layout(client: connection.Connection) -
         with pytest.raises(errors.StoreLost, match="layout 9, not 10"):
             call()
     assert {name: client.dump(name) for name in client.keys("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("of_server", "of_redis", "words"),
+    [
+        (0.0, 0.0, ""),
+        (7200.0, 0.0, ""),
+        (0.0, 7200.0, ""),
+        (7200.0, -7200.0, ""),
+        (60.0, 60.0, ""),
+        (7200.0, 7000.0, "2.0 h ahead of those of the API server and Redis"),
+        (-300.0, -290.0, "5 min behind those of the API server and Redis"),
+    ],
+)
+def test_a_clock_that_two_others_contradict_is_wrong(of_server: float, of_redis: float, words: str) -> None:
+    found = HostClock(lambda: of_server, lambda: START + of_redis).problem(START)
+    assert found == (f"the clock of this machine is {words}" if words else "")
+    assert HostClock(lambda: of_server, lambda: START).problem(0.0) == "", "Redis has told no time"
+
+
+def test_a_worker_whose_clock_is_wrong_takes_no_work_until_it_is_right() -> None:
+    ahead = [10_800.0]
+    intake = Intake(host_clock=HostClock(lambda: ahead[0], lambda: START + ahead[0]))
+    for is_right in (False, True):
+        intake.learn(StoreIdentity(redis_keys.OWN_LAYOUT, 1, "", START))
+        assert intake.is_open is is_right
+        assert intake.registration("w", 4).threads == (4 if is_right else 0)
+        ahead[0] = 0.0

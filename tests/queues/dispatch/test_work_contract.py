@@ -11,6 +11,7 @@ from queues.registrations import StoreIdentity
 from queues.values import Offer, Reservation
 from queues.work import WorkSettings, backoff
 from tests.queues.dispatch.conftest import Stand
+from tests.support.clock import START
 from tests.support.queues.builders import registration
 
 
@@ -453,4 +454,4 @@ def test_keys_are_leased_only_to_workers_of_the_layout_of_the_store(stand: Stand
 
 def test_a_store_that_was_emptied_names_no_layout(stand: Stand) -> None:
     stand.lose()
-    assert stand.work.register(registration("w", 4)) == StoreIdentity(layout=0, epoch=0, owner="")
+    assert stand.work.register(registration("w", 4)) == StoreIdentity(layout=0, epoch=0, owner="", time=START)
