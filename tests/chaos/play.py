@@ -21,7 +21,7 @@ from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from kube import errors
 from tests.chaos import plan, records, stores
-from tests.chaos.arena import COORDINATORS, Arena, Times
+from tests.chaos.arena import CLIENTS, COORDINATORS, Arena, Times
 from tests.chaos.failovers import Failovers
 from tests.chaos.observer import FINAL, Observer, clock
 from tests.chaos.parts import still_alive
@@ -134,7 +134,7 @@ class Play:
         finally:
             observer.stop()
             self._wrong += observer.wrong
-            self._wrong += records.wrong(records.read(self.arena.records), self.plan.jobs)
+            self._wrong += records.wrong(records.read(self.arena.records), self.plan.jobs) + self._refusals()
         return {
             "seed": self.options.seed,
             "jobs": len(self.jobs),
@@ -327,6 +327,13 @@ class Play:
             return
         self._note("every job has ended as it should")
         self.arena.until(lambda: not self._unsettled(), "Redis to hold nothing any more", self.options.heal)
+
+    def _refusals(self) -> list[str]:
+        """Return log lines about refused credentials, if no rotation has made the old password invalid at once."""
+        if any(fault.kind == "rotate" and fault.target == "hard" for fault in self.plan.faults):
+            return []
+        logs = (self.arena.layout.logs(name).read_text(errors="replace").splitlines() for name in CLIENTS)
+        return [line for each in logs for line in each if "credentials" in line or "the file of the Redis URL" in line]
 
     def _unfinished(self) -> list[str]:
         """Return messages about jobs that have not reached their planned end."""

@@ -1,6 +1,7 @@
 """The rotation of torchq's password in Redis during a run: in the servers, and in the URL files of the processes.
 
-One rule: a file is never replaced at once. It is empty, then half-written, then whole, as with a careless admin.
+One rule: with two valid passwords, each file is replaced at once, as the kubelet does with a secret. Otherwise it is
+empty, then half-written, then whole, as an editor may leave it for a moment.
 """
 
 import time
@@ -27,7 +28,10 @@ class Rotation:
         """Rotate the password so that both are valid for some seconds. No process has a reason for an error line."""
         old, new = self._next()
         stores.accept(self.store.servers, new, old)
-        self._write(new)
+        for client, file in self.files.items():
+            part = file.with_suffix(".new")
+            part.write_text(self.store.url(client, new))
+            part.replace(file)
         time.sleep(seconds)
         stores.accept(self.store.servers, new)
 

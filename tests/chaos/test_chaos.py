@@ -26,6 +26,19 @@ def test_no_job_is_lost_or_run_twice_under_faults(tmp_path: Path) -> None:
     assert outcome.figures["pod_runs"] >= 5
 
 
+@pytest.mark.acceptance
+@pytest.mark.redis_server
+@pytest.mark.timeout(300)
+def test_no_job_is_lost_or_run_twice_when_redis_fails_over(tmp_path: Path) -> None:
+    kinds = ("sentinel:stale", "rotate:soft")
+    options = Options(seed=7, sentinels=True, faults=kinds, seconds=4.0, every=2.0, times=QUICK, slack=60.0, calm=150.0)
+    play = Play(options, tmp_path / "run", [].append)
+    assert {str(fault).split()[0] for fault in play.plan.faults} == {*kinds}
+    outcome = play.run()
+    assert outcome.wrong == [], "\n".join(["", *outcome.log, *outcome.wrong, f"logs: {tmp_path}"])
+    assert outcome.figures["pod_runs"] >= 3
+
+
 def test_plan_depends_on_its_seed_and_kinds_of_faults_only() -> None:
     def made(seed: int, kinds: tuple[str, ...] = KINDS) -> plan.Plan:
         return plan.make(seed, 60, kinds, lease=4, every=3)
