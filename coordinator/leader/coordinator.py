@@ -150,7 +150,6 @@ class Coordinator:
             self._pause(0.05)
             return
         try:
-            self._check_store()
             self._lead()
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
@@ -168,11 +167,6 @@ class Coordinator:
         self._turn.allow(seconds)
         self.stop.wait(seconds)
         self._turn.mark()
-
-    def _check_store(self) -> None:
-        """Raise StoreUnreachable if the store cannot be used: a rebuild would raise epochs and come to no end."""
-        if problem := self.store.problem():
-            raise queue_errors.StoreUnreachable(problem)
 
     def _lead(self) -> None:
         term = ControlLoop(
@@ -273,7 +267,8 @@ class Coordinator:
 
 def _usable_server(store: QueueStore) -> str:
     """Return the identity of a store's server, which the store uses from now on. Raises StoreUnreachable if a rebuild
-    could not be written, so that no epoch is used up for it."""
+    could not be written, so that no epoch is used up for it. The identity is read first: until then, the store raises
+    StoreLost on any other server than the one of the last term."""
     found = store.incarnation()
     if problem := store.problem():
         raise queue_errors.StoreUnreachable(problem)
