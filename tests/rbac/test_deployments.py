@@ -22,6 +22,7 @@ KINDS = {
     "Service": Resource("", "v1", "services", "Service"),
     "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
     "NetworkPolicy": Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+    "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
 }
 MANIFESTS = list(yaml.safe_load_all(FILE.read_text()))
 DEPLOYMENTS = {each["metadata"]["name"]: each["spec"]["template"] for each in MANIFESTS if each["kind"] == "Deployment"}
@@ -53,6 +54,21 @@ def test_deployment_variables_are_settings_and_its_grace_period_exceeds_a_drain(
     assert made.redis_url == "rediss://redis:6379/0"
     grace = DEPLOYMENTS[manifests.full_name(role)]["spec"]["terminationGracePeriodSeconds"]
     assert grace >= made.drain_seconds + supervisor.KILL_MARGIN + START_OF_END, "drain_seconds has another default"
+
+
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_the_pods_of_a_deployment_are_on_several_nodes_and_leave_one_by_one(role: Role) -> None:
+    template = DEPLOYMENTS[manifests.full_name(role)]
+    [spread] = template["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    [budget] = [
+        each["spec"]
+        for each in MANIFESTS
+        if each["kind"] == "PodDisruptionBudget" and each["metadata"]["name"] == manifests.full_name(role)
+    ]
+    assert budget["maxUnavailable"] == 1
+    for each in (spread["labelSelector"], budget["selector"]):
+        assert each["matchLabels"].items() <= template["metadata"]["labels"].items()
 
 
 def test_the_service_is_the_one_that_users_may_reach_by_proxy() -> None:

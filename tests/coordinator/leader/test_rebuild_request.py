@@ -24,11 +24,11 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from tests.coordinator.leader.test_coordinator import QUICK
-from tests.queues.conftest import redis_url
 from tests.support import ports
 from tests.support.coordinator import desk as desks
 from tests.support.kube.servers import Server
 from tests.support.queues.builders import registration
+from tests.support.queues.private_redis import redis_url
 from tests.support.waiting import until
 
 __all__ = ["redis_url"]
