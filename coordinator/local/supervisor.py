@@ -30,8 +30,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _HEALTHY_SECONDS = 30.0
 """After this lifetime, earlier deaths of a child no longer lengthen its pause."""
 _POLL_SECONDS = 0.05
-_LOOK_SECONDS = 0.5
-"""How often the supervisor looks for children that hang."""
+_LOOK_SECONDS = 0.25
+"""How often the supervisor reads what children tell, and looks for those that hang."""
 KILL_MARGIN = 3.0
 """The time from the end of a child's own drain limit until the supervisor kills it. A grace period that outlasts both
 leaves every key in order."""
@@ -146,10 +146,10 @@ class Supervisor:
         """Note children that have died, and start those whose pause is over."""
         self._turn.mark()
         now = time.monotonic()
-        for child in (*self._ending, *self._children.values()):
-            self._hear(child)
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
+            for child in (*self._ending, *self._children.values()):
+                self._hear(child)
             self._kill_hung(now)
         for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:
@@ -241,6 +241,7 @@ class Supervisor:
             child.command.after_end(child.process.returncode)
         child.process, child.due, child.ended = None, now + pause, how
         if child.pipe:
+            self._hear(child)
             self._close_pipe(child)
             self.told.end(name, how)
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from coordinator.life import checks, children
 from coordinator.life.checks import Check
-from coordinator.life.children import Children
+from coordinator.life.children import Children, SupervisorLife
+from kube.process.turns import Turns
 from tests.support.clock import Clock
 
 
@@ -63,3 +64,13 @@ def test_a_process_that_has_ended_hangs_not_and_is_not_ready() -> None:
     known.hear("worker-1", {})  # it has ended and is forgotten
     known.forget("worker-0")
     assert known.healthz() == []
+
+
+def test_a_supervisor_whose_own_loop_hangs_fails_and_is_not_ready_before_its_processes() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+    life = SupervisorLife(Children(clock), turns)
+    assert checks.problems(life.readyz()) == "processes: none has begun yet"
+    turns.loop("supervisor").mark()
+    clock.step(31)
+    assert checks.problems(life.healthz()) == "supervisor: it has not turned for 31 s"
