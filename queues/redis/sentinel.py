@@ -54,7 +54,7 @@ def elect(votes: Sequence[Address | None], last: Address | None) -> Address | No
 
 def start_thread(look: Callable[[], None]) -> None:
     """Run a look beside the caller, which a silent sentinel would stop for a second."""
-    threading.Thread(target=look, name="sentinels", daemon=True).start()
+    threading.Thread(target=look, name="redis-master", daemon=True).start()
 
 
 class Master:
@@ -90,7 +90,10 @@ class Master:
             with contextlib.suppress(Unlocated):  # the last opinion stays
                 self.locate(ask)
         elif age >= LOOK_SECONDS and self._lock.acquire(blocking=False):
-            self._beside(lambda: self._look_again(ask))
+            try:
+                self._beside(lambda: self._look_again(ask))
+            except RuntimeError:  # no thread can be started
+                self._look_again(ask)
         return self._place not in ("", place)
 
     @property
@@ -152,7 +155,8 @@ class Master:
             if any(vote and 2 * count > len(sentinels.hosts) for vote, count in Counter(votes).items()):
                 break
             silent_at, reason = self._silent.get(host, _NEVER)
-            if self._clock() - silent_at < SILENT_SECONDS and (votes or last):
+            # A look asks one of those that were silent again, and so lasts one timeout at most.
+            if reason and (votes or last) and (reasons or self._clock() - silent_at < SILENT_SECONDS):
                 reasons[host] = reason
                 continue
             try:

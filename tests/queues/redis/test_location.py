@@ -64,4 +64,6 @@ def test_a_rotated_password_is_used_from_the_next_connection_on(
             connection.incarnation(client)
         write("three")
         assert connection.incarnation(client)
+        client.close()
+        admin.close()
     assert len(caplog.messages) == 1, "the file that was not there, once"

@@ -1,9 +1,11 @@
 """The master of a Sentinel installation: what a process takes for it, and which server its clients use."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +15,7 @@ from queues import errors
 from queues.redis import acl, connection, sentinel_url
 from queues.redis import url as redis_url
 from queues.redis.location import Location
-from queues.redis.sentinel import LOOK_SECONDS, Address, Master, SentinelSilent, Unlocated
+from queues.redis.sentinel import LOOK_SECONDS, SILENT_SECONDS, Address, Master, SentinelSilent, Unlocated
 from queues.storage.redis_store import RedisStore
 from tests.support import sentinel
 from tests.support.clock import Clock
@@ -140,8 +142,12 @@ def test_a_silent_sentinel_is_not_asked_at_every_look(caplog: pytest.LogCaptureF
     assert sorted(town.asked[2:]) == ["a", "b", "c"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "the server at 10.0.0.1:6379 stays in use" in caplog.text
-    town.clock.step(5)
-    town.answers = {"c": OLD}
+    town.clock.step(SILENT_SECONDS)
+    town.asked.clear()
+    town.locate()
+    assert len(town.asked) == 1, "one of them is asked again"
+    town.clock.step(SILENT_SECONDS)
+    town.answers = {"a": OLD, "b": OLD, "c": OLD}
     town.locate()
     assert "over after" in caplog.text
 
@@ -170,10 +176,24 @@ def url(town: Installation) -> str:
     return town.url(login=f"torchq:{password}@", options=options)
 
 
-def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, url: str) -> None:
-    client = connection.connect(url, client_name="test")
+Opened = Callable[..., connection.Connection]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Return `connect`, whose clients are closed after the test."""
+    with contextlib.ExitStack() as kept:
+
+        def open_(where: str | Location, **options: Any) -> connection.Connection:
+            return kept.enter_context(contextlib.closing(connection.connect(where, client_name="test", **options)))
+
+        yield open_
+
+
+def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, url: str, opened: Opened) -> None:
+    client = opened(url)
     assert server_port(client) == town.master().port
-    refused = RedisStore(connection.connect(f"{url}wrong", client_name="test", retries=0))
+    refused = RedisStore(opened(f"{url}wrong", retries=0))
     with pytest.raises(errors.StoreUnreachable, match=r"no sentinel answers: .*: invalid username-password") as raised:
         refused.epoch()
     assert "wrong" not in str(raised.value)
@@ -182,9 +202,11 @@ def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, 
         asking.execute_command("SENTINEL", "FAILOVER", sentinel.NAME)
 
 
-def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(town: Installation, url: str) -> None:
-    pinned = RedisStore(connection.connect(url, client_name="test", pinned=True))
-    free = RedisStore(connection.connect(url, client_name="test"))
+def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(
+    town: Installation, url: str, opened: Opened
+) -> None:
+    pinned = RedisStore(opened(url, pinned=True))
+    free = RedisStore(opened(url))
     before = pinned.incarnation()
     assert free.incarnation() == before
     old = town.master()
@@ -198,9 +220,9 @@ def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(town:
     assert pinned.epoch() == 0
 
 
-def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation, url: str) -> None:
+def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation, url: str, opened: Opened) -> None:
     location = Location(url)
-    clients = [connection.connect(location, client_name="test", timeout=60) for _ in range(2)]
+    clients = [opened(location, timeout=60) for _ in range(2)]
     ports = set(map(server_port, clients))
     old = town.master()
     assert ports == {old.port}
