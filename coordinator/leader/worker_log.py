@@ -43,5 +43,5 @@ class WorkerLog:
         for sentence in sorted(found - self._named):
             log.warning("%s", sentence)
         if self._named and not found:
-            log.info("every worker takes work")
+            log.info("no worker is turned away any more")
         self._named = found

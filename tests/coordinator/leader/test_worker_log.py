@@ -23,5 +23,5 @@ def test_workers_of_another_layout_are_one_line_until_they_are_gone(caplog: pyte
         watch.note()
     assert caplog.messages == [
         f"1 worker of version 0.1.0 (layout 9) takes no work: the leader uses layout {redis_keys.OWN_LAYOUT}",
-        "every worker takes work",
+        "no worker is turned away any more",
     ]
