@@ -22,7 +22,7 @@ from embedded.apiserver.storage import disk
 from embedded.node.resources import machine
 from embedded.redis import server
 from queues.errors import QueueError
-from queues.redis import connection
+from queues.redis import connection, fitness
 from queues.redis import url as redis_url
 
 MOST_CPUS = 1_000_000
@@ -73,7 +73,8 @@ def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
 
 
 def redis(url: str, source: str) -> None:
-    """Check the user's own Redis. Raises SettingsError for an unusable URL, LocalError if Redis does not answer."""
+    """Check the user's own Redis. Raises SettingsError for an unusable URL, LocalError if Redis does not answer or
+    cannot hold the queues."""
     try:
         redis_url.check(url)
         client = connection.connect(url, client_name="torchq-probe", timeout=REDIS_SECONDS, retries=0)
@@ -82,10 +83,13 @@ def redis(url: str, source: str) -> None:
     try:
         with connection.translate_errors(client):
             client.ping()
+        problem = fitness.problem(client)
     except QueueError as error:
         raise LocalError(f"{source}: {error}") from error
     finally:
         client.close()
+    if problem:
+        raise LocalError(f"{source}: {problem}")
 
 
 def port(number: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.errors import LocalError
-from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
+from coordinator.local import option_checks, redis_ownership, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
 from coordinator.local.stack_start import START_SECONDS, Report, StackStart, StartInterrupted, ignore_report
 from coordinator.local.stack_state import Files
@@ -175,6 +175,7 @@ def _start(options: StackOptions, start: StackStart) -> None:
         )  # workers ask once which kinds are served, and the node may be registered from the last start
         url = _start_redis(options, plan, files, supervisor)
         start.wait("Redis", "redis", lambda: connection.is_reachable(url))
+        redis_ownership.settle(cluster, url, _lease_namespace(options), is_own=plan is not None)
         before = node_renew_times(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
@@ -223,11 +224,14 @@ def node_renew_times(cluster: Cluster) -> dict[str, str]:
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 
 
+def _lease_namespace(options: StackOptions) -> str:
+    return options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
+
+
 def _leads(cluster: Cluster, options: StackOptions, pid: int) -> bool:
     """Return whether this stack's coordinator holds the Lease. The Lease of a killed coordinator must expire first."""
-    namespace = options.environment.get("TORCHQ_LEASE_NAMESPACE", Settings.model_fields["lease_namespace"].default)
     try:
-        lease = cluster.get(LEASES, LEASE, namespace)
+        lease = cluster.get(LEASES, LEASE, _lease_namespace(options))
     except (errors.NotFound, errors.Unreachable):
         return False
     return f"-{pid}-" in str((lease.get("spec") or {}).get("holderIdentity"))
