@@ -14,7 +14,7 @@ from gang import backends
 from kube import errors
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
-from kube.process.turns import Turns
+from kube.process.turns import Turn, Turns
 
 KINDS = (*backends.KINDS, RECREATE_REQUESTS)
 """The kinds of pod groups, and of requests to recreate containers."""
@@ -51,12 +51,15 @@ class OptionalKinds(Generic[T]):
         self._informers: dict[Resource, Informer[T]] = {}
         self._stopping, self._asked = threading.Event(), threading.Event()
         self._turns: Turns | None = None
+        self._turn = Turn("")
         self._thread = threading.Thread(target=self._run, name="foreign-kinds")
 
     def start(self, turns: Turns | None = None) -> None:
         """Start a thread that asks the API server for the kinds and watches those that it serves, each in one of the
         loops in `turns`. Call it only once."""
         self._turns = turns
+        if turns is not None and self._missing:
+            self._turn = turns.loop(f"kinds/{self._missing[0].plural}")
         self._thread.start()
 
     def stop(self) -> None:
@@ -99,14 +102,18 @@ class OptionalKinds(Generic[T]):
             self.on_found()
 
     def _run(self) -> None:
-        while self._missing and not self._stopping.is_set():
-            try:
-                self.discover()
-            except errors.ClusterError as error:
-                log.debug("cannot ask which kinds there are: %s", error)
-            except Exception as error:
-                self._errors.record("the question which kinds there are", error)
-            self._stopping.wait(LOOK_SECONDS if self._asked.is_set() else RETRY_SECONDS)
+        with self._turn:
+            while self._missing and not self._stopping.is_set():
+                self._turn.mark()
+                try:
+                    self.discover()
+                except errors.ClusterError as error:
+                    log.debug("cannot ask which kinds there are: %s", error)
+                except Exception as error:
+                    self._errors.record("the question which kinds there are", error)
+                pause = LOOK_SECONDS if self._asked.is_set() else RETRY_SECONDS
+                self._turn.allow(pause)
+                self._stopping.wait(pause)
         self._asked.set()
 
     def indexed(self, key: str) -> list[T]:

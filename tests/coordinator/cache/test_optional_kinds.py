@@ -20,6 +20,7 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
+from kube.process.turns import Turns
 from tests.support.coordinator import kinds
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.waiting import SECONDS, until
@@ -106,6 +107,27 @@ def test_an_unreachable_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -
     found.start()
     assert all(asked.acquire(timeout=SECONDS) for _ in range(3))
     assert not found.wait_discovered(0)
+    found.stop()
+
+
+def test_the_search_for_kinds_is_late_while_it_hangs() -> None:
+    clock, asked, held = Clock(), threading.Event(), threading.Event()
+    turns = Turns(clock)
+
+    def serves(_: Resource) -> bool:
+        asked.set()
+        return not held.wait(SECONDS)
+
+    found = OptionalKinds(serves, [KIND], informer)  # type: ignore[arg-type]
+    found.start(turns)
+    try:
+        assert asked.wait(SECONDS)
+        clock.step(31)
+        assert turns.late() == ("kinds/gadgets",)
+    finally:
+        held.set()
+    assert found.wait_discovered(SECONDS)
+    until(lambda: turns.late() == ())
     found.stop()
 
 
