@@ -1,5 +1,6 @@
 -- Prelude: the usage of queues, cohorts and the pool while a script runs, read once and written once. Needs lib/store.lua.
 --
+-- refusal_without_sums()            the error reply for a store that has lost its sums, or nil
 -- open_books(queues)                reads the books of many queues at once
 -- book(queue)                       {queue, quota, limited, borrowing, cohort, keys, places}: limited is whether there is any quota;
 --                                   cohort is {quota, used}, or nil without a cohort; the script uses keys and places itself. The
@@ -226,4 +227,27 @@ local function release(key, text)
   if reservation.port > 0 and redis.call('HGET', 'torchq:ports', whole(reservation.port)) == key then
     redis.call('HDEL', 'torchq:ports', whole(reservation.port))
   end
+end
+
+local function is_counted(text)
+  for _, amount in pairs(counting(cjson.decode(text).charge)) do
+    if amount ~= 0 then
+      return true
+    end
+  end
+  return false
+end
+
+-- Return the error reply for a store that has lost its sums alone, as a Redis that evicts keys does; or nil. All reservations
+-- are read only if there are no sums.
+local function refusal_without_sums()
+  if redis.call('HEXISTS', 'torchq:usage', ALL) == 1 then
+    return nil
+  end
+  for _, text in ipairs(redis.call('HVALS', 'torchq:reservations')) do
+    if is_counted(text) then
+      return redis.error_reply('STORELOST the sums of what queues use are lost, and the queues must be rebuilt')
+    end
+  end
+  return nil
 end

@@ -9,7 +9,7 @@
 
 local KEY, TOKEN, ATTEMPT = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local refused = refusal(0)
+local refused = refusal(0) or refusal_without_sums()
 if refused then
   return refused
 end

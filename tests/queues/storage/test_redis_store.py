@@ -144,6 +144,24 @@ def test_credits_may_grow_beyond_the_exact_integers_of_lua(server: connection.Co
     assert choose(snapshot, START, 1, "memory").picks
 
 
+def test_no_pick_stands_once_the_sums_alone_are_lost(server: connection.Connection) -> None:
+    store = RedisStore(server)
+    store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
+    store.configure([spec("a", gpu=2)], None)
+    server.delete("torchq:usage")  # as a Redis that evicts keys does
+    with pytest.raises(errors.StoreLost, match="the sums of what queues use are lost"):
+        list(run(store, 1))
+    growth = IdleGrowth(key=key("held"), attempt=1, grown=0, workers=1, charge={GPU: 1})
+    with pytest.raises(errors.StoreLost):
+        store.grow_idle([growth], 1, 1)
+    with pytest.raises(errors.StoreLost):
+        store.remove([key("held")])  # it would make the sums negative, and hide their loss
+    assert store.all_reservations().keys() == {key("held")}
+    store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))
+    list(run(store, 3))
+    assert len(store.reservations()) == 2
+
+
 def test_removed_jobs_leave_no_keys(server: connection.Connection) -> None:
     store = RedisStore(server, StoreSettings(ports=(20000, 20099)))
     store.rebuild(1, [], [])
