@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
+from coordinator.cache import own_installation
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
 from coordinator.leader.election import API_ANNOTATION
@@ -28,6 +29,7 @@ from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors, hosts
 from kube.client import KubernetesCluster
+from queues.installation import Installation
 from queues.redis import connection
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
@@ -87,8 +89,21 @@ def find(session: Session) -> Queries:
     settings = session.settings
     if session.resolved_settings.sources["redis_url"] != "default":
         redis = connection.connect(settings.redis, client_name="torchq-reader")
-        return StoreQueries(RedisStore(redis), lambda: stats.read(redis), settings.rules, reports=RedisReports(redis))
+        return StoreQueries(
+            RedisStore(redis),
+            lambda: stats.read(redis, _installation(session)),
+            settings.rules,
+            reports=RedisReports(redis),
+        )
     return RemoteQueries(coordinator(session))
+
+
+def _installation(session: Session) -> Installation | None:
+    """Return the installation of the cluster; None if this account may not read its name."""
+    try:
+        return own_installation.read(session.cluster, session.settings.lease_namespace)
+    except errors.ClusterError:
+        return None
 
 
 def coordinator(session: Session) -> Fetch:

@@ -145,7 +145,7 @@ class QueueApi:
     def _status(self) -> Document:
         """Return the status. If Redis cannot be reached, the document has the error instead of the numbers."""
         try:
-            return self.about() | self.queries.status() | {"redis": ""}
+            return self.about() | self.queries.status()
         except QueueError as error:
             return self.about() | {"redis": str(error)}
 

@@ -136,6 +136,7 @@ def stats(numbers: QueueStats) -> Document:
         "workers": {worker.worker: worker.threads for worker in numbers.workers},
         "workerVersions": {worker.worker: worker.version for worker in numbers.workers},
         "idleWorkers": list(describe_refused(numbers.members, numbers.store)),
+        "redis": numbers.problem,
     }
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from queues import redis_keys
 from queues.inspection import redis_reader
+from queues.installation import Installation
+from queues.redis import fitness
 from queues.redis.connection import Connection, read_atomically, translate_parse_errors
 from queues.registrations import Registration, StoreIdentity, find_refusal
 
@@ -36,6 +38,8 @@ class QueueStats:
     """The number of jobs that hold a reservation."""
     owner: str = ""
     """The installation that the queues belong to, as Redis has it; empty if it is not known."""
+    problem: str = ""
+    """Why no leader can use the queues; empty if it can, as far as it is known without a write."""
     members: tuple[Registration, ...] = ()
     """The live workers, also those that take no work, by name."""
 
@@ -65,8 +69,10 @@ _COMMANDS = (
 )
 
 
-def read(connection: Connection) -> QueueStats:
-    """Read the numbers. Raises QueueError if Redis does not answer or holds a value that cannot be read."""
+def read(connection: Connection, own: Installation | None = None) -> QueueStats:
+    """Read the numbers of an installation; None: the caller does not know its own. Raises QueueError if Redis does not
+    answer or holds a value that cannot be read."""
+    problem = fitness.read_problem(connection, own)
     time, *numbers, owner, members, older = read_atomically(connection, _COMMANDS)
     with translate_parse_errors(connection):
         now = int(time[0]) + int(time[1]) / 1e6
@@ -82,6 +88,7 @@ def read(connection: Connection) -> QueueStats:
             waiting=waiting,
             admitted=admitted,
             owner=(owner or b"").decode(),
+            problem=problem,
             members=tuple(
                 member.registration for member in redis_reader.parse_members(members, older) if member.until > now
             ),

@@ -5,9 +5,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from coordinator.cli import api_client
 from coordinator.http import server
@@ -23,13 +25,14 @@ from crds.keys import JobKey
 from kube import errors as cluster_errors
 from kube.client import KubernetesCluster
 from queues import errors
+from queues.installation import Installation
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from queues.values import Entry
 from tests.doubles.memory_reports import MemoryReports
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
-from tests.support import ports
+from tests.support import ports, redis_server
 from tests.support.clock import Clock
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, task
@@ -286,6 +289,19 @@ def test_commands_reject_an_address_that_is_not_the_leader(
         url = f"http://127.0.0.1:{port}"
         embedded_cluster.patch(LEASES, LEASE, {"metadata": {"annotations": {API_ANNOTATION: url}}}, namespace)
         assert f"the coordinator at {url} does not answer" in asked("next", code=1).stderr
+
+
+@pytest.mark.redis_server
+def test_status_names_why_no_coordinator_leads_on_a_configured_redis(torchq: Torchq, tmp_path: Path) -> None:
+    with redis_server.running(tmp_path / "redis.sock") as url:
+        with redis.Redis.from_url(url) as client:
+            client.set("torchq:owner", Installation("another", "kube-system").encode())
+            told = torchq("status", "--seconds", "0", code=1, TORCHQ_REDIS_URL=url).stdout
+            assert "belongs to another installation (cluster another, Lease in namespace kube-system)" in told
+            client.config_set("maxmemory", "1gb")
+            client.config_set("maxmemory-policy", "allkeys-lru")
+            told = torchq("status", "--seconds", "0", code=1, TORCHQ_REDIS_URL=url).stdout
+        assert "allkeys-lru" in told
 
 
 def test_a_configured_redis_is_read_without_a_coordinator(torchq: Torchq) -> None:
