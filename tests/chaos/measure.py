@@ -117,6 +117,7 @@ def failover(size: int) -> dict[str, Any]:
         try:
             arena.start()
             arena.queue("open", 1, {})
+            _admit(arena, "first")  # workers have started
             runs = [_failover(arena, way, number) for number in range(size or 1) for way in _WAYS]
         finally:
             arena.stop()
@@ -133,13 +134,18 @@ def _failover(arena: Arena, way: str, number: int) -> dict[str, Any]:
     _WAYS[way](arena, installation, old)
     arena.until(lambda: installation.has_other_master(old), "another master")
     replaced = time.monotonic()
-    arena.api().create(TORCHJOBS, job(f"{way}-{number}", python("pass"), queue="open"), "default")
-    arena.until(lambda: _admitted(arena, f"{way}-{number}"), "an admission")
+    _admit(arena, f"{way}-{number}")
     admitting = time.monotonic()
     if arena.parts[old.name].pid == pid:
         os.kill(pid, signal.SIGCONT)
         installation.rejoin(old)
     return {"way": way, "replaced": round(replaced - began, 2), "admitting": round(admitting - replaced, 2)}
+
+
+def _admit(arena: Arena, name: str) -> None:
+    """Submit a job and wait until it is admitted."""
+    arena.api().create(TORCHJOBS, job(name, python("pass"), queue="open"), "default")
+    arena.until(lambda: _admitted(arena, name), "an admission")
 
 
 _WAYS: dict[str, Callable[[Arena, Installation, Node], None]] = {
