@@ -43,6 +43,7 @@ NOT_FOR_TENANTS = {
     "kubectl cordon": "an administrator's",
     "kubectl uncordon": "an administrator's",
     "kubectl drain": "an administrator's",
+    "kubectl rollout": "an administrator's",
     "kubectl patch": "needs the right that put the finalizer there",
 }
 
