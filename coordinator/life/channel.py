@@ -14,7 +14,7 @@ import orjson
 
 PIPE = "TORCHQ_LIFE_PIPE"
 """The environment variable with DESCRIPTOR:INODE of the pipe to the supervisor."""
-SECONDS = 1.0
+SECONDS = 2.0
 """The seconds between two reports."""
 MOST_BYTES = 4 * 1024 * 1024
 """The most bytes of one report; a longer one is dropped."""

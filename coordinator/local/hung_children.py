@@ -8,7 +8,7 @@ from collections.abc import Mapping
 PATIENCE_SECONDS = 30.0
 """How long a child may hang, from the moment at which its probe fails, before it is killed. A kubelet that waits longer
 restarts no healthy process along with it."""
-_LONGEST_LOOK = 1.0
+_LONGEST_LOOK = 3.0
 """The most seconds that count from one look to the next."""
 
 

@@ -31,7 +31,9 @@ _HEALTHY_SECONDS = 30.0
 """After this lifetime, earlier deaths of a child no longer lengthen its pause."""
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS = 0.25
-"""How often the supervisor reads what children tell, and looks for those that hang."""
+"""How often the supervisor reads what children tell."""
+_JUDGE_SECONDS = 2.0
+"""How often the supervisor looks for children that hang."""
 KILL_MARGIN = 3.0
 """The time from the end of a child's own drain limit until the supervisor kills it. A grace period that outlasts both
 leaves every key in order."""
@@ -90,7 +92,7 @@ class Supervisor:
         self.told = children or Children()
         self._turn = turn or Turn("supervisor")
         self._hung = HungChildren()
-        self._look_at = 0.0
+        self._look_at = self._judge_at = 0.0
         self._children: dict[str, _Child] = {}
         self._ending: list[_Child] = []
         self._reader, self._writer = os.pipe()
@@ -150,6 +152,8 @@ class Supervisor:
             self._look_at = now + _LOOK_SECONDS
             for child in (*self._ending, *self._children.values()):
                 self._hear(child)
+        if now >= self._judge_at:
+            self._judge_at = now + _JUDGE_SECONDS
             self._kill_hung(now)
         for child in tuple(self._children.values()):
             if child.process is not None and child.process.poll() is not None:

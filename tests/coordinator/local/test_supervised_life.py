@@ -10,6 +10,7 @@ import pytest
 from coordinator.life import checks
 from coordinator.life.children import Children
 from coordinator.local import hung_children
+from coordinator.local import supervisor as supervisor_module
 from coordinator.local.hung_children import PATIENCE_SECONDS, HungChildren
 from coordinator.local.supervisor import Command, Supervisor
 from kube.process.turns import Turns
@@ -67,7 +68,8 @@ def test_a_supervisor_names_a_child_that_is_stopped_and_hears_again_of_one_that_
 def test_a_child_that_hangs_for_long_is_killed_and_starts_again(
     supervisor: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hung_children, "PATIENCE_SECONDS", 0.6)
+    monkeypatch.setattr(hung_children, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor_module, "_JUDGE_SECONDS", 0.05)
     supervisor.start(Command(name="worker-0", arguments=[sys.executable, "-c", CHILD], tells=True))
     until(lambda: supervisor.step() or supervisor.told.have_told())
     [pid] = supervisor.pids().values()
@@ -89,7 +91,7 @@ def test_only_time_in_which_the_supervisor_ran_counts_against_a_child() -> None:
     assert hung.look(hanging, 1_000.0) == {}
     assert hung.look(hanging, 9_000.0) == {}, "the supervisor stood still as well"
     seconds = int(PATIENCE_SECONDS)
-    looks = [hung.look(hanging, 9_001.0 + second) for second in range(seconds + 1)]
-    assert looks == [{}] * (seconds - 1) + [hanging, {}]
+    looks = [hung.look(hanging, 9_001.0 + second) for second in range(seconds)]
+    assert looks == [{}] * (seconds - 3) + [hanging, {}, {}]
     assert hung.look({}, 9_100.0) == {}
     assert hung.look(hanging, 9_101.0) == {}, "a new hang has its time"
