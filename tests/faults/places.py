@@ -194,7 +194,7 @@ class RedisPlace:
     def remains(self) -> list[str]:
         lasting = {"epoch", "layout", "revision", "queues", "rules", "cohorts", "pool", "port", "pick", "version",
                    "counted", "accounts", "clock", "overtaken", "commit", "change", "changed", "settled",
-                   "work:workers", "work:threads", "work:dispatches", "work:tally"}  # fmt: skip
+                   "owner", "work:members", "work:dispatches", "work:tally"}  # fmt: skip
         names = {key.decode().removeprefix("torchq:") for key in self._client.keys("torchq:*")} - lasting
         empty = {"work:ready"} if int(self._client.get("torchq:work:ready") or 0) == 0 else set()
         empty |= {"shared"} if set(self._client.hvals("torchq:shared")) <= {b"{}"} else set()

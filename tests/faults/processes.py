@@ -29,6 +29,7 @@ from crds.api_resources import POD_GROUPS
 from gang.values import GroupView
 from kube import errors as cluster_errors
 from kube.informer import Informer
+from kube.process.turns import Turns
 from queues import errors as queue_errors
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
@@ -115,6 +116,9 @@ class Process:
     def feed(self, *informers: Informer[Any]) -> None:
         self.feeds += [Feed(each, self.host.logs.of(each)) for each in informers]
 
+    def _start(self, informer: Informer[Any], _turns: Turns | None) -> None:
+        self.feed(informer)
+
     def follow(self, foreign: OptionalKinds[Any]) -> None:
         """Let it look for optional kinds without a thread, and follow installed ones through feeds."""
         self._foreign.append(foreign)
@@ -122,7 +126,7 @@ class Process:
 
         def unstarted(resource: Any) -> Informer[Any]:
             informer = make(resource)
-            informer.start = partial(self.feed, informer)  # type: ignore[method-assign]
+            informer.start = partial(self._start, informer)  # type: ignore[method-assign]
             return informer
 
         foreign._informer = unstarted
