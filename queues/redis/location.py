@@ -52,9 +52,9 @@ class Location:
                 self._url = read(self.file)
                 self._outage.report_recovery()
             except errors.BadAddress as error:
-                self._outage.report_failure(error)
                 if not self._url:
                     raise
+                self._outage.report_failure(error)
         return self._url
 
 
