@@ -65,6 +65,11 @@ def test_problem_names_a_version_that_is_too_old(version: str, is_old: bool) -> 
     assert server_checks.problem({"redis_version": version}).startswith("has version 6.2.14") is is_old
 
 
+@pytest.mark.parametrize(("most", "is_full"), [(0, False), (99, True), (100, True), (101, False)])
+def test_fullness_needs_a_limit_that_is_reached(most: int, is_full: bool) -> None:
+    assert bool(server_checks.fullness({"used_memory": 100, "maxmemory": most})) is is_full
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
