@@ -16,9 +16,13 @@ from rq.timeouts import TimerDeathPenalty
 from crds.keys import JobKey
 from queues import redis_keys
 from queues.dispatch import rq_job, rq_worker
+from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
+from queues.dispatch.task_runner import TaskRunner
 from queues.inspection import rq_record
 from queues.redis import connection
+from queues.redis.log_throttle import OutageLog
+from queues.registrations import StoreIdentity
 from queues.values import Offer
 from queues.work import Lease
 from tests.support.queues.builders import registration
@@ -213,3 +217,22 @@ def test_broken_job_record_is_skipped_and_the_next_job_runs(
     while worker.run_next(None):
         pass
     assert len(taken) == 3
+
+
+@pytest.mark.parametrize(("owner", "takes"), [("theirs", False), ("ours", True)])
+def test_only_a_worker_of_the_installation_of_the_store_takes_batches(
+    work: RedisWork,
+    worker: rq_worker.BatchWorker,
+    taken: list[Lease],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    takes: bool,
+) -> None:
+    monkeypatch.setattr(rq_worker, "POP_SECONDS", 0.01)
+    work.dispatch()
+    intake = Intake(owner="ours")
+    intake.learn(StoreIdentity(redis_keys.OWN_LAYOUT, 1, owner))
+    runner = TaskRunner(work, lambda *_: None, 1, outage=OutageLog(logging.getLogger("test")))
+    turns = iter((False, True))
+    worker.loop(runner, lambda: next(turns), intake)
+    assert bool(taken) is takes
