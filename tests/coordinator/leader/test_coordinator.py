@@ -306,11 +306,11 @@ def test_a_leader_whose_term_hangs_gives_up_the_lease_and_another_leads(
             assert not first.leadership.leading
             assert lease(embedded_cluster, namespace) == (second.leadership.identity, "2")
             assert "not leading: the term has not turned for over 60 s" in caplog.text
-            assert first.turns.late() == ("term",)
+            assert "term" in first.turns.late()
         finally:
             awake.set()
         hanging.hang = None
-        until(lambda: not first.leadership.failing and not first.turns.late())
+        until(lambda: not first.leadership.failing and "term" not in first.turns.late())
         assert lease(embedded_cluster, namespace) == (second.leadership.identity, "2")
         assert content.epoch == 2
 

@@ -21,7 +21,7 @@ from crds.torchjob import checks, processes
 from crds.torchjob.tasks import TASK_TYPE
 from kube import errors
 from kube.client import KubernetesCluster
-from tests.crds.schema.test_change_rules import ADMISSION, STATUS, changes, is_sooner, named, with_field
+from tests.crds.schema.test_change_rules import ADMISSION, STATUS, changes, is_resumed, is_sooner, named, with_field
 from tests.support.crds.builders import job, queue, task
 from tests.support.kube.servers import Server
 
@@ -79,7 +79,7 @@ def test_job_field_changes_only_in_the_states_of_the_field_table(
         patch = [{"op": "replace", "path": "/spec", "value": wanted}]
         if (field.path, status) == (DEADLINE, {"phase": "Queued"}):
             continue  # covered by the next test
-        if field.may_change(state) or is_sooner(field, state, before, after):
+        if field.may_change(state) or is_sooner(field, state, before, after) or is_resumed(field, state, after):
             changed = cluster.patch(TORCHJOBS, name, patch, namespace)
             assert changed["spec"] == wanted
             assert changed["metadata"]["generation"] == 2
