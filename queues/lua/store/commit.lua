@@ -39,7 +39,7 @@ local EPOCH, REVISION, ID, FOLLOWS, NOW = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 local FIRST_PORT, LAST_PORT = tonumber(ARGV[6]), tonumber(ARGV[7])
 local KEPT_ANSWERS = 8 -- at least as many as may be under way at a time (rounds.py)
 
-local refused = refusal(EPOCH) or refusal_without_sums()
+local refused = refusal(EPOCH) or refusal_after_losses()
 if refused then
   return refused
 end

@@ -10,7 +10,7 @@
 
 local REVISION, ID = ARGV[2], ARGV[3]
 
-local refused = refusal(ARGV[1]) or refusal_without_sums()
+local refused = refusal(ARGV[1]) or refusal_after_losses()
 if refused then
   return refused
 end

@@ -8,7 +8,7 @@
 -- Returns: the keys whose charge stays, because a worker runs them, or has made pods that are newer than that.
 -- Errors STORELOST, STALEEPOCH.
 
-local refused = refusal(ARGV[1]) or refusal_without_sums()
+local refused = refusal(ARGV[1]) or refusal_after_losses()
 if refused then
   return refused
 end

@@ -9,7 +9,7 @@
 
 local KEY, TOKEN, ATTEMPT = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local refused = refusal(0) or refusal_without_sums()
+local refused = refusal(0) or refusal_after_losses()
 if refused then
   return refused
 end

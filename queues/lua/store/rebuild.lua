@@ -36,6 +36,9 @@ local function begin()
   redis.call('DEL', 'torchq:epoch', 'torchq:commit', 'torchq:usage', 'torchq:cohorts', 'torchq:shared', 'torchq:ports')
   redis.call('DEL', 'torchq:entries', 'torchq:reservations')
   redis.call('DEL', 'torchq:change', 'torchq:changed', 'torchq:settled')
+  if has_lost_rules() then
+    redis.call('DEL', 'torchq:queues', 'torchq:rules') -- the leader configures all queues after its rebuild
+  end
   return 1
 end
 

@@ -6,7 +6,7 @@
 -- Returns: the keys whose reservation stays, because a worker runs them, or has made pods that are newer than that.
 -- Errors STORELOST, STALEEPOCH.
 
-local refused = refusal_while_open_or_rebuilding(ARGV[1]) or refusal_without_sums()
+local refused = refusal_while_open_or_rebuilding(ARGV[1]) or refusal_after_losses()
 if refused then
   return refused
 end

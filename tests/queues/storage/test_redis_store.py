@@ -1,6 +1,7 @@
 """The store in Redis: repeated scripts after lost answers, interrupted rebuilds, and its stored values."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import fakeredis
@@ -158,6 +159,21 @@ def test_no_pick_stands_once_the_sums_alone_are_lost(server: connection.Connecti
         store.remove([key("held")])  # it would make the sums negative, and hide their loss
     assert store.all_reservations().keys() == {key("held")}
     store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))
+    list(run(store, 3))
+    assert len(store.reservations()) == 2
+
+
+@pytest.mark.parametrize("name", ["rules", "cohorts", "shared"])
+def test_no_pick_stands_once_limits_alone_are_lost(server: connection.Connection, name: str) -> None:
+    store = RedisStore(server)
+    queues = [replace(spec("a", gpu=2), cohort="lab")]
+    store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
+    store.configure(queues, None)
+    server.delete(f"torchq:{name}")  # as a Redis that evicts keys does
+    with pytest.raises(errors.StoreLost, match="the limits of queues or cohorts are lost"):
+        list(run(store, 1))
+    store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))
+    store.configure(queues, None)
     list(run(store, 3))
     assert len(store.reservations()) == 2
 
