@@ -93,7 +93,7 @@ def find(session: Session) -> Queries:
             RedisStore(redis),
             lambda: stats.read(redis, _installation(session)),
             settings.rules,
-            reports=RedisReports(redis),
+            report_reader=RedisReports(redis),
         )
     return RemoteQueries(coordinator(session))
 

@@ -69,6 +69,8 @@ class Coordinator:
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
+    installation: Installation | None = None
+    """For which installation this process leads; None until its caches are synced."""
     _last_epoch: int = 0
     _incarnation: str = ""
     """The identity of the Redis server process that answered last (`QueueReader.incarnation`)."""
@@ -140,8 +142,9 @@ class Coordinator:
         """Tell the stores for which installation this process leads. The caches are synced."""
         cluster = self.watches.rule_watches.namespaces.get("", SYSTEM_NAMESPACE)
         if cluster is not None:
+            self.installation = Installation(cluster.uid, self.settings.lease_namespace)
             for store in (self.store, self.probe or self.store):
-                store.claim(Installation(cluster.uid, self.settings.lease_namespace))
+                store.claim(self.installation)
 
     def _serve_once(self) -> None:
         """Wait until this process leads, then lead until an error or another leader ends the term."""

@@ -5,6 +5,7 @@ One rule: queries only read. The picker itself makes the forecasts, and they cha
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coordinator.errors import CoordinatorError
@@ -68,36 +69,34 @@ def no_idle_usage() -> Mapping[str, Amounts]:
     return {}
 
 
+@dataclass(slots=True)
 class StoreQueries:
     """Queries that are answered from the store; safe to share between threads."""
 
-    def __init__(
-        self,
-        store: QueueReader,
-        stats: Callable[[], QueueStats],
-        rules: PickRules,
-        policies: Callable[[], Mapping[str, str]] = no_policies,
-        clock: Callable[[], float] = time.time,
-        idle_usage: Callable[[], Mapping[str, Amounts]] = no_idle_usage,
-        reports: ReportReader | None = None,
-        pods: Callable[[JobKey], Collection[str]] = lambda _: (),
-    ) -> None:
-        """Create queries on a store. `policies` returns the stop policies of queues, `idle_usage` what idle growth uses
-        of each queue, and `pods` the names of the pods of a job, where they are known."""
-        self._store = store
-        self._stats = stats
-        self._rules = rules
-        self._policies = policies
-        self._clock = clock
-        self._idle_usage = idle_usage
-        self._reports = reports
-        self._pods = pods
-        self._snapshots = SnapshotCache(store, clock)
+    store: QueueReader
+    stats: Callable[[], QueueStats]
+    rules: PickRules
+    policies: Callable[[], Mapping[str, str]] = no_policies
+    """A function that returns the stop policies of queues, where they are known."""
+    clock: Callable[[], float] = time.time
+    idle_usage: Callable[[], Mapping[str, Amounts]] = no_idle_usage
+    """A function that returns what idle growth uses of each queue, where it is known."""
+    report_reader: ReportReader | None = None
+    """What training code reports; None: nothing is known of it."""
+    pods: Callable[[JobKey], Collection[str]] = lambda _: ()
+    """A function that returns the names of the pods of a job, where they are known."""
+    check_owner: Callable[[], None] = lambda: None
+    """A function that raises ForeignStore if the store holds the queues of another installation."""
+    _snapshots: SnapshotCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._snapshots = SnapshotCache(self.store, self.clock)
 
     def queues(self) -> list[Document]:
         """See `Queries`."""
-        found = documents.queues(self._snapshots.read(), self._clock(), self._rules.cost, self._policies())
-        return documents.with_idle_usage(found, self._idle_usage())
+        self.check_owner()
+        found = documents.queues(self._snapshots.read(), self.clock(), self.rules.cost, self.policies())
+        return documents.with_idle_usage(found, self.idle_usage())
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
@@ -108,28 +107,31 @@ class StoreQueries:
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of every queue with its first jobs. Raises QueueError."""
+        self.check_owner()
         return self._snapshots.read()
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """See `Queries`."""
+        self.check_owner()
         count = max(1, min(count, MOST_FORECAST_PICKS))
-        snapshot, picks = self._snapshots.forecast(self._rules, count, roomy=roomy)
-        items = documents.next_picks(picks, self._clock())
+        snapshot, picks = self._snapshots.forecast(self.rules, count, roomy=roomy)
+        items = documents.next_picks(picks, self.clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.waiting_count(snapshot)}
 
     def job(self, key: JobKey) -> Document:
         """See `Queries`."""
-        place = self._store.place(key)
+        self.check_owner()
+        place = self.store.place(key)
         if place is not None and place.entry.kind == "admit":
             return self._waiting(place)
-        reservation = self._store.reservations([key]).get(key)
+        reservation = self.store.reservations([key]).get(key)
         if reservation is None:
             return documents.absent(key)
         return documents.admitted(reservation) | ({"growth": self._waiting(place)} if place is not None else {})
 
     def _waiting(self, place: QueuePosition) -> Document:
-        snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self._clock()
-        reason = Forecast(snapshot, self._rules).explain(place, now)
+        snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self.clock()
+        reason = Forecast(snapshot, self.rules).explain(place, now)
         next_pick = self._turn(place)
         is_possible = reason.code != "ExceedsQuota"
         pick_with_room = next_pick or (self._turn(place, roomy=True) if is_possible else None)
@@ -138,25 +140,26 @@ class StoreQueries:
 
     def suppose(self, entry: Entry) -> Document:
         """Return the forecast for a job without a place in its queue if it took a place now. Raises QueueError."""
+        self.check_owner()
         snapshot = self._snapshots.read(read_depth.per_queue(1), [entry.queue])
-        reason = forecast.suppose(snapshot, entry, self._rules, self._clock())
+        reason = forecast.suppose(snapshot, entry, self.rules, self.clock())
         fits = reason.code == "Next"
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
     def _turn(self, place: QueuePosition, *, roomy: bool = False) -> int | None:
         """Return the number of the job among the next picks; None if it is not one of them."""
-        picks = self._snapshots.forecast(self._rules, FORECAST_PICKS, roomy=roomy)[1]
+        picks = self._snapshots.forecast(self.rules, FORECAST_PICKS, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 
     def reports(self, key: JobKey) -> Document:
         """See `Queries`."""
-        found = self._reports.read([key]) if self._reports is not None else {}
-        return report_documents.describe(found.get(key), self._pods(key))
+        found = self.report_reader.read([key]) if self.report_reader is not None else {}
+        return report_documents.describe(found.get(key), self.pods(key))
 
     def status(self) -> Document:
         """See `Queries`."""
-        return documents.stats(self._stats())
+        return documents.stats(self.stats())
 
 
 def parse_document(value: Any) -> Document:

@@ -52,8 +52,6 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 2.0
 """The longest wait for an answer of Redis at the start of workers, which go on without one."""
-PAUSE_SECONDS = 0.1
-"""The interval at which a coordinator checks whether one of its threads has ended."""
 
 
 @click.command()
@@ -132,8 +130,9 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         coordinator.settings.rules,
         lambda: server.stop_policies(coordinator),
         idle_usage=lambda: server.idle_usage(coordinator),
-        reports=RedisReports(redis),
+        report_reader=RedisReports(redis),
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
+        check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
     )
 
 
@@ -153,9 +152,10 @@ def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable
         ending, turns = coordinator.stop, coordinator.turns
         futures = [pool.submit(coordinator.run), pool.submit(coordinator.targets.run, ending, turns)]
         futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in writers]
+        for future in futures:
+            future.add_done_callback(lambda _: stop.request())
         try:
-            while not (stop() or any(future.done() for future in futures)):
-                stop.pause(PAUSE_SECONDS)
+            stop.wait()
         finally:
             coordinator.stop.set()
             close()

@@ -93,7 +93,7 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 
 @contextmanager
 def answering(desk: Coordinator, store: Store) -> Iterator[int]:
-    more = {"idle_usage": lambda: server.idle_usage(desk), "reports": store.reports}
+    more = {"idle_usage": lambda: server.idle_usage(desk), "report_reader": store.reports}
     reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **more)
     with server.serving(desk, ANY_PORT, reading) as port:
         yield port
