@@ -1,16 +1,18 @@
 """Stop signals of a process: every process of torchq ends by them, and none by accident.
 
-One rule: the handler only sets a plain flag, because it may interrupt code that holds a lock. The first SIGTERM or
+One rule: the handler only sets a plain flag and opens a bare lock, because it may interrupt code that holds a lock. The
+waits for the flag wait for the bare lock, so a process that waits is not woken before its time. The first SIGTERM or
 SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C may arrive
 twice). A process that ends the work of other processes needs its time and ignores repeated signals (`PatientStop`).
 """
 
+import contextlib
 import signal
+import threading
 import time
 from types import FrameType
 
 _SECOND_SIGNAL_SECONDS = 1.0
-_NAP_SECONDS = 0.05
 
 HURRY = signal.SIGUSR2
 """The signal that asks a process to end its remaining work at once."""
@@ -23,6 +25,9 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.requested = False
+        self._closed = threading.Lock()
+        """Held until the process is asked to end."""
+        self._closed.acquire()
 
     def listen(self) -> None:
         """Handle the signals of this process from now on."""
@@ -34,12 +39,20 @@ class StopFlag:
 
     def request(self) -> None:
         """Ask the process to end, from within the process."""
-        self.requested = True
+        if not self.requested:
+            self.requested = True
+            with contextlib.suppress(RuntimeError):  # the handler has interrupted this method and opened it
+                self._closed.release()
 
     def wait(self) -> None:
         """Sleep until the process is asked to end."""
-        while not self.requested:
-            time.sleep(_NAP_SECONDS)
+        with self._closed:
+            pass
+
+    def pause(self, seconds: float) -> None:
+        """Sleep for some seconds, or until the process is asked to end."""
+        if self._closed.acquire(timeout=max(0.0, seconds)):
+            self._closed.release()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         raise NotImplementedError
@@ -54,18 +67,13 @@ class Stop(StopFlag):
         """The signal that asked for the stop; 0 before the first one."""
         self._at = 0.0
 
-    def pause(self, seconds: float) -> None:
-        """Sleep for some seconds, or until the process is asked to end."""
-        end = time.monotonic() + seconds
-        while not self.requested and time.monotonic() < end:
-            time.sleep(_NAP_SECONDS)
-
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.requested and now - self._at > _SECOND_SIGNAL_SECONDS:
             raise SystemExit(128 + number)
         if not self.requested:
-            self.requested, self.signal, self._at = True, number, now
+            self.signal, self._at = number, now
+            self.request()
 
 
 class PatientStop(StopFlag):
@@ -92,4 +100,4 @@ class PatientStop(StopFlag):
             self.hurried = True
         elif self.requested:
             self.repeated += 1
-        self.requested = True
+        self.request()

@@ -25,7 +25,7 @@ from queues.redis.log_throttle import OutageLog
 PER_SECOND = 50.0
 AT_ONCE = 50
 """The most targets that are written in a row."""
-INTERVAL_SECONDS = 0.05
+INTERVAL_SECONDS = 0.2
 """The seconds between two rounds of writes."""
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused a write because a permission is missing."""

@@ -21,7 +21,7 @@ from coordinator.local import option_checks, redis_ownership, remaining_pods, st
 from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
 from coordinator.local.stack_start import START_SECONDS, Report, StackStart, StartInterrupted, ignore_report
 from coordinator.local.stack_state import Files
-from coordinator.local.supervisor import Command, Supervisor
+from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
 from coordinator.rbac.permissions import LEASE
 from coordinator.reports import tokens
 from coordinator.settings import Settings
@@ -237,13 +237,13 @@ def _leads(cluster: Cluster, options: StackOptions, pid: int) -> bool:
     return f"-{pid}-" in str((lease.get("spec") or {}).get("holderIdentity"))
 
 
-def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -> None:
+def _watch(files: Files, supervisor: Supervisor, stop: PatientStop) -> None:
     """Keep all parts alive and the note of their processes up to date."""
     noted: tuple[dict[str, int], dict[str, str]] = {}, {}
     persistence = None
     if files.redis_url.exists():
         persistence = Persistence(files.redis_url.read_text(), files.layout.redis)
-    while not stopping():
+    while not stop():
         supervisor.step()
         if persistence is not None:
             persistence.step(time.monotonic())
@@ -252,7 +252,7 @@ def _watch(files: Files, supervisor: Supervisor, stopping: Callable[[], bool]) -
             with contextlib.suppress(OSError):  # the disk is full; the next turn tries again
                 stack_state.note_ready(files, *current)
                 noted = current
-        time.sleep(0.05)
+        stop.pause(WATCH_SECONDS)
 
 
 def _start_redis(options: StackOptions, plan: server.RedisCommand | None, files: Files, supervisor: Supervisor) -> str:

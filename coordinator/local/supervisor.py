@@ -29,7 +29,10 @@ PIPE = "TORCHQ_PARENT_PIPE"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _HEALTHY_SECONDS = 30.0
 """After this lifetime, earlier deaths of a child no longer lengthen its pause."""
+WATCH_SECONDS = 0.1
+"""How often the supervisor looks for children that have died."""
 _POLL_SECONDS = 0.05
+"""How often it looks while it waits for their end."""
 _LOOK_SECONDS = 0.25
 """How often the supervisor reads what children tell."""
 _JUDGE_SECONDS = 2.0
@@ -138,11 +141,11 @@ class Supervisor:
         """Return for each child that has ended by itself the number of deaths in a row and the last exit status."""
         return {name: (child.deaths, child.ended) for name, child in self._children.items() if child.deaths}
 
-    def watch(self, stopping: Callable[[], bool]) -> None:
-        """Keep the children alive until `stopping` returns true."""
-        while not stopping():
+    def watch(self, stop: Stop) -> None:
+        """Keep the children alive until the process is asked to end."""
+        while not stop():
             self.step()
-            time.sleep(_POLL_SECONDS)
+            stop.pause(WATCH_SECONDS)
 
     def step(self) -> None:
         """Note children that have died, and start those whose pause is over."""

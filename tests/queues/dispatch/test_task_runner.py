@@ -134,7 +134,7 @@ def test_lease_renewer_renews_running_leases_and_registers_free_threads(office: 
     assert office.work.holds(*lease)
     office.leases(*KEYS[1:])
     assert office.work.dispatch() == 0, "only the keeper's three threads count, less the one that runs"
-    stop.requested = True
+    stop.request()
     keeper.renew()
     office.work.finish(*lease, requeue_after=0)
     assert office.work.dispatch() == 0, "a stopping worker gets nothing more"
