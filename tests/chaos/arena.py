@@ -27,7 +27,7 @@ from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
 from tests.chaos import stores
-from tests.chaos.parts import Part, Parts
+from tests.chaos.parts import Part, Parts, children
 from tests.chaos.proxy import Network
 from tests.support import ports
 from tests.support.acceptance.stack import clean_environment, torchq_command
@@ -106,6 +106,11 @@ class Arena:
             self._add(name, torchq_command("coordinator"), self._desk(name))
         self._add("workers", torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
         self.until(lambda: self.leader() and len(self.parts.worker_pids()) == self.workers, "a leader and the workers")
+
+    def add_workers(self, name: str) -> None:
+        """Start one more `torchq worker`, as a second host would, and wait until its processes run."""
+        self._add(name, torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
+        self.until(lambda: len(children(self.parts[name].pid)) == self.workers, name)
 
     def api(self, timeout: float = 5.0) -> KubernetesCluster:
         """Return a new client of the API server that bypasses the proxies."""

@@ -20,7 +20,7 @@ import redis
 from crds.api_resources import TORCHJOBS
 from kube import errors
 from tests.chaos import stores
-from tests.chaos.arena import COORDINATORS, Arena, Times
+from tests.chaos.arena import COORDINATORS, START_SECONDS, Arena, Times
 from tests.chaos.failovers import AWAY_SECONDS
 from tests.support.acceptance.jobs import job, python
 from tests.support.sentinel import Installation, Node
@@ -148,10 +148,90 @@ def _admit(arena: Arena, name: str) -> None:
     arena.until(lambda: _admitted(arena, name), "an admission")
 
 
+def stop(size: int) -> dict[str, Any]:
+    """End each kind of process by SIGTERM `size` times (default 3) while jobs arrive, and measure how long the slowest
+    job takes from its creation to its end, beside runs in which no process ends.
+
+    A process is started again, as by a roll. There are two coordinators, and two `torchq worker` on two hosts.
+    """
+    with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
+        arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=16)
+        try:
+            arena.start()
+            arena.add_workers("workers-b")
+            arena.queue("open", 1, {})
+            _admit(arena, "first")
+            runs = [_stop(arena, number, kind) for number in range(size or 3) for kind in _PROCESSES]
+        finally:
+            arena.stop()
+    worst = {kind: max(run["slowest"] for run in runs if run["process"] == kind) for kind in _PROCESSES}
+    late = {kind: round(seconds - worst["none"], 2) for kind, seconds in worst.items() if kind != "none"}
+    return {"measure": "stop", "runs": runs, "slowest": worst, "late": late}
+
+
+def _stop(arena: Arena, number: int, kind: str) -> dict[str, Any]:
+    """Submit jobs for ten seconds, and end a process after three."""
+    arena.until(lambda: arena.leader() and all(arena.parts[name].pid for name in COORDINATORS), "both coordinators")
+    arena.until(lambda: len(arena.parts.worker_pids()) == arena.workers, "all workers")
+    api = arena.api()
+    created: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    began, ended_one = time.monotonic(), False
+    body = job("any", ["true"], queue="open", cpu="100m")
+    while len(ended) < len(created) or time.monotonic() < began + _ARRIVAL_SECONDS:
+        arena.parts.tick()
+        now = time.monotonic() - began
+        assert now < START_SECONDS, f"waited in vain for {created.keys() - ended.keys()}"
+        if now >= _ARRIVAL_SECONDS * 0.3 and not ended_one:
+            ended_one = True
+            _PROCESSES[kind](arena)
+        if now < _ARRIVAL_SECONDS and now >= len(created) * _PAUSE_SECONDS:
+            name = f"{kind}-{number}-{len(created)}"
+            api.create(TORCHJOBS, {**body, "metadata": {"name": name}}, "default")
+            created[name] = now
+        for each in api.list(TORCHJOBS, "default").items:
+            name = each["metadata"]["name"]
+            if name in created and name not in ended and (each.get("status") or {}).get("phase") == "Succeeded":
+                ended[name] = time.monotonic() - began
+        time.sleep(0.02)
+    taken = sorted(ended[name] - created[name] for name in created)
+    for name in created:
+        api.delete(TORCHJOBS, name, "default")
+    return {
+        "process": kind,
+        "jobs": len(taken),
+        "median": round(statistics.median(taken), 2),
+        "slowest": round(taken[-1], 2),
+    }
+
+
+def _terminate(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+
+
+def _standby(arena: Arena) -> str:
+    leader = arena.leader()
+    return next(name for name in COORDINATORS if name != leader)
+
+
+_ARRIVAL_SECONDS = 10.0
+_PAUSE_SECONDS = 0.25
+_PROCESSES: dict[str, Callable[[Arena], None]] = {
+    "none": lambda _: None,
+    "leader": lambda arena: _terminate(arena.parts[arena.leader()].pid),
+    "standby": lambda arena: _terminate(arena.parts[_standby(arena)].pid),
+    "worker": lambda arena: _terminate(arena.parts["workers"].pid),
+    "worker-process": lambda arena: _terminate(arena.parts.worker_pids()[0]),
+}
 _WAYS: dict[str, Callable[[Arena, Installation, Node], None]] = {
     "kill": lambda arena, _, old: arena.parts[old.name].kill(AWAY_SECONDS),
     "stop": lambda arena, _, old: os.kill(arena.parts[old.name].pid, signal.SIGSTOP),
     "failover": lambda _, installation, __: installation.fail_over(),
     "cutoff": lambda _, installation, old: installation.cut_off(old),
 }
-MEASURES: dict[str, Callable[[int], dict[str, Any]]] = {"takeover": takeover, "flush": flush, "failover": failover}
+MEASURES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "takeover": takeover,
+    "flush": flush,
+    "failover": failover,
+    "stop": stop,
+}
