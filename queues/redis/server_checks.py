@@ -10,7 +10,7 @@ from collections.abc import Mapping
 OLDEST = 7
 """The oldest major version that torchq works with."""
 NOEVICTION = "noeviction"
-_REPLICA = "name the primary in the Redis URL"
+_REPLICA = "name the primary, or the sentinels, in the Redis URL"
 _CLUSTER = "is a node of a Redis Cluster, on which torchq does not run: use a server with cluster-enabled no"
 _REFUSALS = {
     "READONLY": f"is a read-only replica: {_REPLICA}",
