@@ -158,6 +158,7 @@ class Desk:
         self.caches.wait()
         for kinds in self.optional:
             assert kinds.wait_discovered(SECONDS)
+            assert all(informer.wait_synced(SECONDS) for informer in kinds.informers)
         self.reconciler = self.new_reconciler()
         return self
 
