@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -144,8 +144,9 @@ class _Writer(Protocol):
 
 
 def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:
-    """Run until a stop signal. `close` ends all waits for the API server. The main thread only waits: a signal handler
-    may interrupt it anywhere, and must not block on a lock of a working thread."""
+    """Run until a stop signal, then for at most `drain_seconds` until the threads end; a second signal ends the process
+    at once. `close` ends all waits for the API server. The main thread only waits: a signal handler may interrupt it
+    anywhere, and must not block on a lock of a working thread."""
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(2 + len(writers), thread_name_prefix="desk") as pool:
@@ -154,11 +155,16 @@ def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable
         futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in writers]
         for future in futures:
             future.add_done_callback(lambda _: stop.request())
+        seconds = 0.0
         try:
             stop.wait()
+            seconds = coordinator.settings.drain_seconds
         finally:
             coordinator.stop.set()
             close()
+            if hanging := wait(futures, seconds).not_done:
+                log.error("%d threads have not ended in %.0f s: ending without them", len(hanging), seconds)
+                os._exit(1)  # a thread that hangs would keep the process from ending
     for future in futures:
         future.result()  # a defect in torchq ends the process with a traceback
 
