@@ -1,14 +1,16 @@
 """Stop signals of a process: every process of torchq ends by them, and none by accident.
 
-One rule: the handler only sets a plain flag and opens a bare lock, because it may interrupt code that holds a lock. The
-waits for the flag wait for the bare lock, so a process that waits is not woken before its time. The first SIGTERM or
-SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C may arrive
-twice). A process that ends the work of other processes needs its time and ignores repeated signals (`PatientStop`).
+One rule: the handler only sets a plain flag and wakes the process, because it may interrupt code that holds a lock. The
+first SIGTERM or SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C
+may arrive twice). A process that ends the work of other processes needs its time and ignores repeated signals
+(`PatientStop`).
 """
 
 import contextlib
+import math
+import os
+import select
 import signal
-import threading
 import time
 from types import FrameType
 
@@ -25,12 +27,15 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.requested = False
-        self._closed = threading.Lock()
-        """Held until the process is asked to end."""
-        self._closed.acquire()
+        self._awakened, self._wake = os.pipe()
+        """A pipe that is written to for each signal. It lives as long as the process, whose signals write to it."""
+        os.set_blocking(self._awakened, False)
+        os.set_blocking(self._wake, False)
 
     def listen(self) -> None:
         """Handle the signals of this process from now on."""
+        # A signal may reach another thread, and then ends no wait of the main thread. Bytes in a pipe do.
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in self.signals:
             signal.signal(number, self._on_signal)
 
@@ -39,20 +44,28 @@ class StopFlag:
 
     def request(self) -> None:
         """Ask the process to end, from within the process."""
-        if not self.requested:
-            self.requested = True
-            with contextlib.suppress(RuntimeError):  # the handler has interrupted this method and opened it
-                self._closed.release()
+        self.requested = True
+        with contextlib.suppress(BlockingIOError):  # so many signals that the pipe is full wake the wait as well
+            os.write(self._wake, b"\0")
 
     def wait(self) -> None:
         """Sleep until the process is asked to end."""
-        with self._closed:
-            pass
+        self.pause(math.inf)
 
     def pause(self, seconds: float) -> None:
         """Sleep for some seconds, or until the process is asked to end."""
-        if self._closed.acquire(timeout=max(0.0, seconds)):
-            self._closed.release()
+        waits = select.poll()
+        waits.register(self._awakened, select.POLLIN)
+        end = time.monotonic() + seconds
+        while not self.requested and (left := end - time.monotonic()) > 0:
+            waits.poll(None if left == math.inf else math.ceil(left * 1000))
+            if not self.requested:  # another signal; its handler, if any, has run
+                self._drain()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._awakened, 1024):
+                pass
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         raise NotImplementedError
