@@ -1,5 +1,6 @@
 """A node shutdown ends pods as disrupted and not as failed, even if a process is killed meanwhile."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -244,9 +245,12 @@ def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of
 
 def signal_at_once(pids: Iterable[int]) -> None:
     """Send SIGTERM to all processes before any of them can handle it, as the kernel does at the end of a session."""
-    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+    for number in (signal.SIGSTOP, signal.SIGTERM):
         for pid in pids:
             os.kill(pid, number)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # one that goes on may already have ended another
+            os.kill(pid, signal.SIGCONT)
 
 
 def shims(members: set[int]) -> set[int]:
