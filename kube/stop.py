@@ -28,7 +28,7 @@ class StopFlag:
     def __init__(self) -> None:
         self.requested = False
         self._awakened, self._wake = os.pipe()
-        """A pipe that is written to for each signal. It lives as long as the process, whose signals write to it."""
+        """The ends of a pipe that is written to for each signal. It is never closed: a signal may come at any time."""
         os.set_blocking(self._awakened, False)
         os.set_blocking(self._wake, False)
 
@@ -45,7 +45,7 @@ class StopFlag:
     def request(self) -> None:
         """Ask the process to end, from within the process."""
         self.requested = True
-        with contextlib.suppress(BlockingIOError):  # so many signals that the pipe is full wake the wait as well
+        with contextlib.suppress(BlockingIOError):  # a full pipe ends the wait, too
             os.write(self._wake, b"\0")
 
     def wait(self) -> None:
@@ -59,10 +59,10 @@ class StopFlag:
         end = time.monotonic() + seconds
         while not self.requested and (left := end - time.monotonic()) > 0:
             waits.poll(None if left == math.inf else math.ceil(left * 1000))
-            if not self.requested:  # another signal; its handler, if any, has run
-                self._drain()
+            if not self.requested:  # it was another signal
+                self._empty_pipe()
 
-    def _drain(self) -> None:
+    def _empty_pipe(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._awakened, 1024):
                 pass

@@ -104,11 +104,11 @@ class Arena:
         self.network = Network(self.seed, self.layout.kubeconfig, server.socket_path(self.layout), [*CLIENTS])
         for name in COORDINATORS:
             self._add(name, torchq_command("coordinator"), self._desk(name))
-        self._add("workers", torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
-        self.until(lambda: self.leader() and len(self.parts.worker_pids()) == self.workers, "a leader and the workers")
+        self.add_workers("workers")
+        self.until(self.leader, "a leader")
 
     def add_workers(self, name: str) -> None:
-        """Start one more `torchq worker`, as a second host would, and wait until its processes run."""
+        """Start a `torchq worker`, as a host of its own would, and wait until its processes run."""
         self._add(name, torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
         self.until(lambda: len(children(self.parts[name].pid)) == self.workers, name)
 

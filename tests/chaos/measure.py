@@ -170,20 +170,20 @@ def stop(size: int) -> dict[str, Any]:
 
 
 def _stop(arena: Arena, number: int, kind: str) -> dict[str, Any]:
-    """Submit jobs for ten seconds, and end a process after three."""
+    """Submit jobs for ten seconds, and end a process after three. Return how long the jobs took."""
     arena.until(lambda: arena.leader() and all(arena.parts[name].pid for name in COORDINATORS), "both coordinators")
     arena.until(lambda: len(arena.parts.worker_pids()) == arena.workers, "all workers")
     api = arena.api()
     created: dict[str, float] = {}
     ended: dict[str, float] = {}
-    began, ended_one = time.monotonic(), False
+    began, is_signalled = time.monotonic(), False
     body = job("any", ["true"], queue="open", cpu="100m")
     while len(ended) < len(created) or time.monotonic() < began + _ARRIVAL_SECONDS:
         arena.parts.tick()
         now = time.monotonic() - began
         assert now < START_SECONDS, f"waited in vain for {created.keys() - ended.keys()}"
-        if now >= _ARRIVAL_SECONDS * 0.3 and not ended_one:
-            ended_one = True
+        if now >= _ARRIVAL_SECONDS * 0.3 and not is_signalled:
+            is_signalled = True
             _PROCESSES[kind](arena)
         if now < _ARRIVAL_SECONDS and now >= len(created) * _PAUSE_SECONDS:
             name = f"{kind}-{number}-{len(created)}"

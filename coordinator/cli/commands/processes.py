@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 2.0
 """The longest wait for an answer of Redis at the start of workers, which go on without one."""
+PAUSE_SECONDS = 0.1
+"""How soon a coordinator that stops notices a second signal."""
 
 
 @click.command()
@@ -144,9 +147,9 @@ class _Writer(Protocol):
 
 
 def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:
-    """Run until a stop signal, then for at most `drain_seconds` until the threads end; a second signal ends the process
-    at once. `close` ends all waits for the API server. The main thread only waits: a signal handler may interrupt it
-    anywhere, and must not block on a lock of a working thread."""
+    """Run until a stop signal, and then until all threads have ended. `close` ends all waits for the API server. The
+    main thread only waits: a signal handler may interrupt it anywhere, and must not block on a lock of a working
+    thread."""
     stop = Stop()
     stop.listen()
     with ThreadPoolExecutor(2 + len(writers), thread_name_prefix="desk") as pool:
@@ -155,18 +158,25 @@ def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable
         futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in writers]
         for future in futures:
             future.add_done_callback(lambda _: stop.request())
-        seconds = 0.0
-        try:
-            stop.wait()
-            seconds = coordinator.settings.drain_seconds
-        finally:
-            coordinator.stop.set()
-            close()
-            if hanging := wait(futures, seconds).not_done:
-                log.error("%d threads have not ended in %.0f s: ending without them", len(hanging), seconds)
-                os._exit(1)  # a thread that hangs would keep the process from ending
+        stop.wait()
+        coordinator.stop.set()
+        close()
+        _drain(futures, coordinator.settings.drain_seconds)
     for future in futures:
         future.result()  # a defect in torchq ends the process with a traceback
+
+
+def _drain(futures: Sequence[Future[None]], seconds: float) -> None:
+    """Wait until all threads have ended. After `seconds`, or at a second signal, end the process without them: a thread
+    that hangs would keep it from ending."""
+    deadline = time.monotonic() + seconds
+    try:
+        while wait(futures, PAUSE_SECONDS).not_done:
+            if time.monotonic() >= deadline:
+                log.error("a thread hangs %.0f s after the stop signal: the process ends without it", seconds)
+                os._exit(1)
+    except SystemExit as second:
+        os._exit(second.code if isinstance(second.code, int) else 1)
 
 
 @click.command()

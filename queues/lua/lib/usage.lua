@@ -1,7 +1,7 @@
 -- Prelude: the usage of queues, cohorts and the pool while a script runs, read once and written once. Needs lib/store.lua.
 --
--- has_lost_rules()                  whether the limits of the queues are lost alone
--- refusal_after_losses()            the error reply for a store that has lost its sums or its rules alone, or nil
+-- has_lost_rules()                  whether the store has lost either torchq:queues or torchq:rules
+-- refusal_after_losses()            the error reply for a store that has lost only its sums or limits, or nil
 -- open_books(queues)                reads the books of many queues at once
 -- book(queue)                       {queue, quota, limited, borrowing, cohort, keys, places}: limited is whether there is any quota;
 --                                   cohort is {quota, used}, or nil without a cohort; the script uses keys and places itself. The
@@ -243,13 +243,12 @@ local function exists(key)
   return redis.call('EXISTS', key) == 1
 end
 
--- Return whether only one of the two hashes of settings is left, as on a Redis that evicts keys.
+-- A Redis that evicts keys may lose any key alone.
 local function has_lost_rules()
   return exists('torchq:queues') ~= exists('torchq:rules')
 end
 
--- Return the error reply for a store that has lost its sums or its rules alone, as a Redis that evicts keys does; or nil. All
--- reservations are read only if there are no sums.
+-- All reservations are read only if there are no sums.
 local function refusal_after_losses()
   if has_lost_rules() or exists('torchq:cohorts') ~= exists('torchq:shared') then
     return redis.error_reply('STORELOST the limits of queues or cohorts are lost, and the queues must be rebuilt')

@@ -77,15 +77,14 @@ local pool, counted, desired, desired_rules = ARGV[2], ARGV[3], {}, {}
 for at = 4, #ARGV, 3 do
   desired[ARGV[at]], desired_rules[ARGV[at]] = ARGV[at + 1], ARGV[at + 2]
 end
-local current, current_rules = table_of(redis.call('HGETALL', 'torchq:queues')), table_of(redis.call('HGETALL', 'torchq:rules'))
+local current = table_of(redis.call('HGETALL', 'torchq:queues'))
 local current_pool = redis.call('GET', 'torchq:pool') or ''
 local revision = redis.call('GET', 'torchq:revision')
 local same_names = counted == redis.call('GET', 'torchq:counted')
-local same_queues = all_in(current, desired) and all_in(desired, current) and all_in(desired_rules, current_rules)
-if revision and same_names and pool == current_pool and same_queues then
+if revision and same_names and pool == current_pool and all_in(current, desired) and all_in(desired, current) then
   return tonumber(revision)
 end
-change(current, desired, current_rules, desired_rules)
+change(current, desired, table_of(redis.call('HGETALL', 'torchq:rules')), desired_rules)
 if not same_names then
   count_usage(counted)
 end

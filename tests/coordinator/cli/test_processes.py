@@ -1,29 +1,58 @@
-"""The end of a coordinator process."""
+"""The end of a coordinator process whose control loop hangs."""
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 HANGING = """
-import logging, os, signal, threading
+import logging, sys, threading
 from types import SimpleNamespace
 from coordinator.cli.commands import processes
 from kube.process.turns import Turns
 
+def write(stop, turns):
+    print("runs", flush=True)
+    stop.wait()
+    print("stops", flush=True)
+
 logging.basicConfig(format="%(message)s")
-hangs = threading.Event()
 coordinator = SimpleNamespace(
     stop=threading.Event(),
     turns=Turns(),
-    settings=SimpleNamespace(drain_seconds=1.0),
-    targets=SimpleNamespace(run=lambda stop, turns: stop.wait()),
-    run=lambda: (os.kill(os.getpid(), signal.SIGTERM), hangs.wait()),
+    settings=SimpleNamespace(drain_seconds=float(sys.argv[1])),
+    targets=SimpleNamespace(run=write),
+    run=threading.Event().wait,
 )
 processes._serve(coordinator, [], lambda: None)
 """
-"""A coordinator whose control loop hangs when SIGTERM arrives."""
 
 
-def test_a_coordinator_whose_term_hangs_ends_after_its_drain_seconds() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == "1 threads have not ended in 1 s: ending without them\n"
+@pytest.fixture
+def hanging(request: pytest.FixtureRequest) -> "Iterator[subprocess.Popen[str]]":
+    """Yield a coordinator that hangs; the parameter is its drain time in seconds."""
+    command = [sys.executable, "-c", HANGING, str(request.param)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.terminate()
+        assert process.stdout.readline() == "stops\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("hanging", [1], indirect=True)
+def test_a_coordinator_that_hangs_ends_after_its_drain_time(hanging: "subprocess.Popen[str]") -> None:
+    _, log = hanging.communicate(timeout=60)
+    assert log == "a thread hangs 1 s after the stop signal: the process ends without it\n"
+    assert hanging.returncode == 1
+
+
+@pytest.mark.parametrize("hanging", [3600], indirect=True)
+def test_a_second_signal_ends_a_coordinator_that_hangs(hanging: "subprocess.Popen[str]") -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        hanging.wait(1.2)  # a signal within a second of the first one does not count
+    hanging.terminate()
+    assert hanging.wait(60) == 128 + signal.SIGTERM
