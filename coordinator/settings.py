@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
+from coordinator import release
 from coordinator.errors import SettingsError
 from coordinator.node_settings import NodeRules, Seconds
 from coordinator.port_settings import PortSettings
@@ -327,9 +328,17 @@ def _origin(source: str, name: str) -> str:
     return source
 
 
+def _unknown_setting() -> str:
+    return (
+        f"torchq {release.version()} has no setting of this name: correct or remove it (`torchq config` lists all), or "
+        "run the version that it is meant for"
+    )
+
+
 def _first_problem(error: pydantic.ValidationError, sources: Mapping[str, str]) -> str:
     problem = error.errors()[0]
     name = str(problem["loc"][0]) if problem["loc"] else ""
-    text = problem["msg"].removeprefix("Value error, ")
+    is_unknown = problem["type"] == "extra_forbidden"
+    text = _unknown_setting() if is_unknown else problem["msg"].removeprefix("Value error, ")
     source = sources.get(name, "")
     return f"setting {name} ({source}): {text}" if name else f"settings: {text}"
