@@ -42,6 +42,7 @@ bench: $(VENV)/.dev
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m coordinator.rbac.manifests
+	$(BIN)/python -m coordinator.metrics.document
 
 # The newest versions that pyproject.toml allows, with their hashes; `make lock LOCK=--keep` keeps the versions.
 LOCK ?=

@@ -144,7 +144,7 @@ def _metrics(
     figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
     if not coordinator.settings.metrics_port:
         return []
-    reader = coordinator_metrics.queue_reader(
+    reader = coordinator_metrics.queue_gauge_reader(
         coordinator, queries, read, QueueNames(coordinator.settings.metrics_queues)
     )
     figures.registry.add_source(reader.samples)
