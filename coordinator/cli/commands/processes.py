@@ -262,7 +262,7 @@ def _alive(
 
     A process with a port of its own tells no metrics. `queues` returns the names of all queues, if they are known.
     """
-    told = Increments(figures.registry, queues)
+    told = Increments(figures.registry, queues, implicit=session.settings.implicit_queues)
     with life_port.serving(session.settings, probes, figures.page) as url:
 
         def report() -> Report:
