@@ -28,6 +28,7 @@ WHEELS = ROOT / "deploy" / "image" / "wheels"
 USER = "65532:65532"
 PYTHON = "/opt/torchq/bin/python"
 LABELS = ("title", "description", "version", "revision", "licenses", "base.name")
+_ERRORS = (ImageError, ClusterError, LocalError, RedisFailed, subprocess.TimeoutExpired, OSError)
 _SHELLS = ("sh", "bash", "dash", "ash", "busybox")
 _PYTHON_VERSION = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
 _FIND_SHELLS = (
@@ -60,7 +61,7 @@ class Table:
         """Add a line with what `look` returns, or with the message of its error. Return whether it is good."""
         try:
             result, detail = "ok", look()
-        except (ImageError, ClusterError, LocalError, RedisFailed, subprocess.TimeoutExpired) as error:
+        except _ERRORS as error:
             result, detail = "FAILED", str(error)
         self.rows.append((what, result, detail))
         print(f"{what:<22} {result:<7} {detail}", flush=True)
@@ -83,14 +84,17 @@ def main() -> int:
     except ImageError as error:
         print(f"image: {error}", file=sys.stderr)
         return 2
+    table = Table()
     try:
         base = _base(builder, base)
         _build(builder, image, base)
-    except ImageError as error:
+        _check(table, builder, image, project["version"])
+    except (ImageError, OSError) as error:
         print(f"image: {error}", file=sys.stderr)
         return 1
-    table = Table()
-    _check(table, builder, image, project["version"])
+    except KeyboardInterrupt:
+        print("image: interrupted", file=sys.stderr)
+        return 130
     return 0 if table.is_good() else 1
 
 
@@ -157,12 +161,8 @@ def _check(table: Table, builder: Builder, image: str, version: str) -> None:
 
 
 def _try(table: Table, running: trial.Trial, commands: Commands, shells: list[str]) -> None:
-    """Run both processes of the image, without a shell."""
-    try:
-        running.start_cluster()
-    except (ImageError, ClusterError, LocalError, RedisFailed) as error:
-        table.rows.append(("cluster", "FAILED", str(error)))
-        print(f"{'cluster':<22} FAILED  {error}", flush=True)
+    """Run both processes of the image, without a shell. What needs a part that failed is left out."""
+    if not table.check("cluster", running.start_cluster):
         return
     for name in ("coordinator", "worker"):
         if not table.check(name, functools.partial(running.start_process, name, commands, shells)):
@@ -188,10 +188,8 @@ def _no_shell(commands: Commands, shells: list[str]) -> str:
 
 
 def _sizes(image: Image) -> str:
-    if not image.layers:
-        return "not told by this builder"
-    sizes = [f"{size / 1e6:.1f}" for size in image.layers]
-    return f"{sum(image.layers) / 1e6:.1f} MB uncompressed; layers, the base's first: {' + '.join(sizes)}"
+    layers = " + ".join(f"{size / 1e6:.1f}" for size in image.layers)
+    return f"{image.size / 1e6:.1f} MB uncompressed" + (f"; layers, the base's first: {layers}" if layers else "")
 
 
 if __name__ == "__main__":

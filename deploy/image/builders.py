@@ -34,8 +34,10 @@ class Image:
     entrypoint: tuple[str, ...]
     environment: tuple[str, ...]
     labels: Mapping[str, str]
-    layers: tuple[int, ...]
-    """The sizes of its layers in bytes, uncompressed, the base's first. Empty if the builder does not say them."""
+    size: int
+    """In bytes, uncompressed."""
+    layers: tuple[int, ...] = ()
+    """The sizes of its layers in bytes, the base's first. Empty if the builder does not say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def choose(wanted: str) -> Builder:
         raise ImageError(
             f"BUILDER: {missing} not on PATH. Install one (on Debian: apt install buildah), or name one: BUILDER=podman"
         )
+    if not wanted and found[0] == "buildah" and os.geteuid() != 0 and len(found) > 1:
+        del found[0]  # podman and docker need no root
     return Buildah() if found[0] == "buildah" else Engine(found[0])
 
 
@@ -118,6 +122,10 @@ class Engine:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        try:
+            run([name, "version"])
+        except ImageError as error:
+            raise ImageError(f"BUILDER: {name} does not work here: {error}") from None
 
     def exists(self, image: str) -> bool:
         """Return whether this machine has the image."""
@@ -136,7 +144,7 @@ class Engine:
     def inspect(self, image: str) -> Image:
         """Return what the image says about itself."""
         [found] = json.loads(run([self.name, "image", "inspect", image]))
-        return _image(found["Config"], ())
+        return _image(found["Config"], found["Size"])
 
     @contextlib.contextmanager
     def opened(self, image: str) -> Iterator[Commands]:
@@ -191,7 +199,7 @@ class Buildah:
         """Return what the image says about itself."""
         found = json.loads(run(["buildah", "inspect", "--type=image", image]))
         layers = tuple(layer["size"] for layer in json.loads(found["Manifest"])["layers"])
-        return _image(found["OCIv1"]["config"], layers)
+        return _image(found["OCIv1"]["config"], sum(layers), layers)
 
     @contextlib.contextmanager
     def opened(self, image: str) -> Iterator[Commands]:
@@ -229,11 +237,12 @@ def _build_options(image: str, arguments: Mapping[str, str]) -> list[str]:
     return ["--file=deploy/image/Dockerfile", f"--tag={image}", *given]
 
 
-def _image(config: Mapping[str, Any], layers: tuple[int, ...]) -> Image:
+def _image(config: Mapping[str, Any], size: int, layers: tuple[int, ...] = ()) -> Image:
     return Image(
         config.get("User") or "",
         tuple(config.get("Entrypoint") or ()),
         tuple(config.get("Env") or ()),
         config.get("Labels") or {},
+        size,
         layers,
     )

@@ -79,8 +79,8 @@ class Trial:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = {name: _free_port() for name in (*_PROCESSES, "redis")}
 
-    def start_cluster(self) -> None:
-        """Start API server, Redis and node, and write what the processes of the image need to find them."""
+    def start_cluster(self) -> str:
+        """Start API server, Redis and node, and write what a pod finds of them. Return what was started."""
         root = str(self._layout.root)
         self._python("apiserver", "embedded.apiserver.server", "--data", root, "--port", "0")
         password = secrets.token_hex(16)
@@ -99,6 +99,7 @@ class Trial:
         self._until("the node", lambda: self._api().list(NODES).items)
         self._until("Redis", lambda: server.answers(url))
         self._write_account(url)
+        return "an embedded API server, a node and Redis, on loopback; the image finds them as in a pod"
 
     def start_process(self, name: str, commands: Commands, hidden: Sequence[str]) -> str:
         """Start the coordinator or the worker of the image, and return how long it took until it was ready."""
