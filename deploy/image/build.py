@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,8 +87,9 @@ def main() -> int:
     table = Table()
     try:
         base = _base(builder, base)
-        _build(builder, image, base)
-        _check(table, builder, image, project["version"])
+        labels = {"version": project["version"], "revision": revision(), "base.name": base}
+        _build(builder, image, base, labels)
+        _check(table, builder, image, labels)
     except (ImageError, OSError) as error:
         print(f"image: {error}", file=sys.stderr)
         return 1
@@ -98,14 +99,18 @@ def main() -> int:
     return 0 if table.is_good() else 1
 
 
-def check_config(image: Image, version: str) -> str:
-    """Return what an image says about itself. Raise ImageError if that is not what a strict cluster needs."""
-    labels = {name: image.labels.get(f"org.opencontainers.image.{name}", "") for name in LABELS}
+def check_config(image: Image, expected: Mapping[str, str]) -> str:
+    """Return what an image says about itself. Raise ImageError if that is not what a strict cluster needs.
+
+    `expected` has the values of some labels.
+    """
+    labels = {name: image.labels.get(f"{builders.LABEL}{name}", "") for name in LABELS}
     empty = [name for name, value in labels.items() if not value]
     if empty:
         raise ImageError(f"labels without a value: {', '.join(empty)}")
-    if labels["version"] != version:
-        raise ImageError(f"the label version is {labels['version']}, and pyproject.toml has {version}")
+    for name, value in expected.items():
+        if labels[name] != value:
+            raise ImageError(f"the label {name} is {labels[name]}, not {value}")
     if image.user != USER:
         raise ImageError(f"the user is {image.user or 'root'}, not {USER}")
     if len(image.entrypoint) != 1 or not image.entrypoint[0].startswith("/opt/torchq/"):
@@ -132,20 +137,20 @@ def _base(builder: Builder, base: str) -> str:
     return base or local_base.NAME
 
 
-def _build(builder: Builder, image: str, base: str) -> None:
+def _build(builder: Builder, image: str, base: str, labels: Mapping[str, str]) -> None:
     """Build the image. Raise ImageError if that fails."""
     with builder.opened(base) as commands:
         python = builders.run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
     count = locked_wheels.download((ROOT / "requirements.lock").read_text(), WHEELS, python)
     print(f"image: Python {python} in {base}; {count} wheels downloaded to {WHEELS.relative_to(ROOT)}", flush=True)
     print(f"image: {builder.name} builds {image}", flush=True)
-    builder.build(ROOT, image, {"BASE": base, "REVISION": revision()})
+    builder.build(ROOT, image, base, labels)
 
 
-def _check(table: Table, builder: Builder, image: str, version: str) -> None:
+def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]) -> None:
     """Check the image and add a line for each check. A line that needs an earlier one is left out if that failed."""
     found = builder.inspect(image)
-    table.check("config", lambda: check_config(found, version))
+    table.check("config", lambda: check_config(found, labels))
     table.check("size", lambda: _sizes(found))
     with builder.opened(image) as commands:
         shells = builders.run(commands(Run(["-c", _FIND_SHELLS], program=PYTHON))).split()
@@ -153,7 +158,7 @@ def _check(table: Table, builder: Builder, image: str, version: str) -> None:
         def output(arguments: list[str], program: str = "") -> str:
             return builders.run(commands(Run(arguments, program, hidden=shells))).strip()
 
-        table.check("version", lambda: _version(output(["--version"]), version))
+        table.check("version", lambda: _version(output(["--version"]), labels["version"]))
         table.check("read-only", lambda: output(["-c", _TRY_TO_WRITE], PYTHON))
         table.check("no shell", lambda: _no_shell(commands, shells))
         with trial.trial() as running:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 NAMES = ("buildah", "podman", "docker")
+LABEL = "org.opencontainers.image."
+"""How the names of the labels begin that the OCI defines."""
 _LOCAL = "localhost/"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _LAST_LINES = 15
@@ -69,7 +71,7 @@ class Builder(Protocol):
     def take(self, system: Path, image: str) -> None:
         """Make an image of the folder of a whole system. Raise ImageError if that fails."""
 
-    def build(self, root: Path, image: str, arguments: Mapping[str, str]) -> None:
+    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
         """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
 
     def inspect(self, image: str) -> Image:
@@ -137,9 +139,9 @@ class Engine:
         run(["tar", "--create", "--numeric-owner", f"--directory={system}", f"--file={archive}", "."])
         run([self.name, "import", str(archive), image])
 
-    def build(self, root: Path, image: str, arguments: Mapping[str, str]) -> None:
+    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
         """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
-        run([self.name, "build", *_build_options(image, arguments), "."], folder=root)
+        run([self.name, "build", *_build_options(image, base, labels), "."], folder=root)
 
     def inspect(self, image: str) -> Image:
         """Return what the image says about itself."""
@@ -190,10 +192,12 @@ class Buildah:
         finally:
             run(["buildah", "rm", container])
 
-    def build(self, root: Path, image: str, arguments: Mapping[str, str]) -> None:
+    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
         """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
         # Without --layers, everything above the base would be one layer.
-        run(["buildah", "bud", "--isolation=chroot", "--layers", *_build_options(image, arguments), "."], folder=root)
+        run(
+            ["buildah", "bud", "--isolation=chroot", "--layers", *_build_options(image, base, labels), "."], folder=root
+        )
 
     def inspect(self, image: str) -> Image:
         """Return what the image says about itself."""
@@ -232,9 +236,10 @@ def _in_root(root: str, config: Image, program: Run) -> list[str]:
     return [*mounted, *environment, *chroot, *command, *program.arguments]
 
 
-def _build_options(image: str, arguments: Mapping[str, str]) -> list[str]:
-    given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-    return ["--file=deploy/image/Dockerfile", f"--tag={image}", *given]
+def _build_options(image: str, base: str, labels: Mapping[str, str]) -> list[str]:
+    # Options, since buildah takes a label of a build argument from its cache even if the argument has changed.
+    given = [f"--label={LABEL}{name}={value}" for name, value in labels.items()]
+    return ["--file=deploy/image/Dockerfile", f"--tag={image}", f"--build-arg=BASE={base}", *given]
 
 
 def _image(config: Mapping[str, Any], size: int, layers: tuple[int, ...] = ()) -> Image:

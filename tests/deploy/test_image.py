@@ -216,13 +216,13 @@ GOOD = Image(
         (replace(GOOD, user="65532"), "the user is 65532, not 65532:65532"),
         (replace(GOOD, entrypoint=("/bin/sh", "-c", "torchq")), "the entry point is"),
         (replace(GOOD, labels={}), "labels without a value: title, description"),
-        (replace(GOOD, labels={**GOOD.labels, "org.opencontainers.image.version": "2"}), "the label version is 2"),
+        (replace(GOOD, labels={**GOOD.labels, "org.opencontainers.image.revision": "2"}), "the label revision is 2"),
     ],
 )
 def test_a_flaw_of_an_image_is_named(image: Image, message: str) -> None:
-    assert build.check_config(GOOD, "1").startswith("user 65532:65532")
+    assert build.check_config(GOOD, {"revision": "1"}).startswith("user 65532:65532")
     with pytest.raises(ImageError, match=message):
-        build.check_config(image, "1")
+        build.check_config(image, {"revision": "1"})
 
 
 def test_the_table_is_good_only_if_every_line_is(capsys: pytest.CaptureFixture[str]) -> None:
