@@ -4,7 +4,8 @@ One rule: a line of the table says `ok` only after the image itself has done wha
 all lines do, 1 if one does not or the build failed, and 2 if a value is wrong.
 
     IMAGE     the name of the image; torchq:VERSION if not given
-    BASE      the image to start from: NAME@sha256:DIGEST, or localhost/NAME; if not given, a Debian base is made here
+    BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian base
+              is made here
     BUILDER   buildah, podman or docker; the first of them that is on PATH if not given
 """
 
@@ -128,13 +129,18 @@ def revision() -> str:
 
 
 def _base(builder: Builder, base: str) -> str:
-    """Return the base to use; make it if none is given and this machine has none. Raise ImageError if that fails."""
-    if base.startswith("localhost/") and not builder.exists(base):
+    """Return the base to use. Pull it, or make one if none is given. Raise ImageError if that fails."""
+    wanted = base or local_base.NAME
+    if builder.exists(wanted):
+        return wanted
+    if base.startswith("localhost/"):
         raise ImageError(f"BASE: {builder.name} has no image {base} on this machine")
-    if not base and not builder.exists(local_base.NAME):
-        print(f"image: no BASE is given; making {local_base.NAME} from Debian's packages", flush=True)
+    if base:
+        builders.run([builder.name, "pull", base])
+    else:
+        print(f"image: no BASE is given; making {wanted} from Debian's packages", flush=True)
         local_base.make(builder)
-    return base or local_base.NAME
+    return wanted
 
 
 def _build(builder: Builder, image: str, base: str, labels: Mapping[str, str]) -> None:

@@ -194,6 +194,7 @@ def test_a_builder_that_does_not_answer_is_named_with_its_message(
     [
         ("", "BASE: none is given, and no Debian base can be made: debootstrap is not on PATH"),
         ("localhost/none", "BASE: docker has no image localhost/none on this machine"),
+        (f"python@{DIGEST}", "`docker pull python@"),
     ],
 )
 def test_a_base_that_is_missing_is_named(tmp_path: Path, base: str, message: str) -> None:
