@@ -4,8 +4,8 @@ One rule: a line of the table says `ok` only after the image itself has done wha
 all lines do, 1 if one does not or the build failed, and 2 if a value is wrong.
 
     IMAGE     the name of the image; torchq:VERSION if not given
-    BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian base
-              is made here
+    BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian
+              base is made here
     BUILDER   buildah, podman or docker; the first of them that is on PATH if not given
 """
 
