@@ -23,8 +23,8 @@ from queues.values import Snapshot
 
 INTERVAL_SECONDS = 1.0
 """The least pause between two readings."""
-REST = 80.0
-"""The pause after a reading, as a multiple of the CPU time that it took: readings take 1.25 % of a core at most."""
+REST = 120.0
+"""The pause after a reading, as a multiple of the CPU time that it took: readings take 0.8 % of a core at most."""
 OUTSIDE_THE_ORDER = frozenset(
     {
         "ClaimsNotCounted",
