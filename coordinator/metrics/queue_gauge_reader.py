@@ -54,6 +54,8 @@ class QueueGaugeReader:
     clock: Callable[[], float] = time.time
     cpu_clock: Callable[[], float] = time.thread_time
     _samples: tuple[Sample, ...] = field(default=())
+    _said: bool = False
+    """Whether the log says that there are more queues than series."""
 
     def samples(self) -> tuple[Sample, ...]:
         """Return the gauges of the last reading; none while this process does not lead."""
@@ -82,6 +84,7 @@ class QueueGaugeReader:
     def _read(self) -> Iterator[Sample]:
         snapshot, stats = self.snapshot(), self.stats()
         self.queues.keep(frozenset(view.spec.name for view in snapshot.queues))
+        self._warn_of_bound(len(snapshot.queues))
         policies, label = self.policies(), self.queues.label
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
         yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
@@ -90,6 +93,11 @@ class QueueGaugeReader:
         yield from (number(leader_metrics.WORKERS, count, *labels) for labels, count in members.items())
         if not members:
             yield number(leader_metrics.WORKERS, 0, "", "")
+
+    def _warn_of_bound(self, count: int) -> None:
+        if count > self.queues.most and not self._said:
+            log.warning("%d of %d queues have metrics of their own; see metrics_queues", self.queues.most, count)
+        self._said = count > self.queues.most
 
     def _label_known(self, queue: str) -> str:
         """Return the label of a queue that a job names, which need not exist."""

@@ -103,6 +103,15 @@ def test_nothing_is_shown_outside_of_a_term_or_while_redis_is_away(end: str) -> 
     assert reader.samples() == (), "a new term does not show the figures of the last one"
 
 
+def test_more_queues_than_series_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(queues=tuple(f"queue-{number:05}" for number in range(12)))
+    reader = scene.reader()
+    for _ in range(3):
+        reader.read()
+    assert caplog.messages == ["10 of 12 queues have metrics of their own; see metrics_queues"]
+    assert len(labels(reader.samples(), leader_metrics.WEIGHT)) == 11
+
+
 def test_waiting_jobs_and_workers_count_by_their_state() -> None:
     worker = Registration(worker="w", threads=4, version="0.1.0", layout=10)
     old = Registration(worker="o", threads=4, version="", layout=0)
