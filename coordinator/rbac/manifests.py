@@ -156,14 +156,15 @@ def _with_service(rules: Iterable[PolicyRule], service: str) -> list[PolicyRule]
 
 
 def _cluster_role(name: str, rules: Iterable[PolicyRule]) -> Manifest:
-    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [_rule(rule) for rule in rules]}
+    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [rule_document(rule) for rule in rules]}
 
 
 def _role(name: str, rules: Iterable[PolicyRule], namespace: str) -> Manifest:
-    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [_rule(rule) for rule in rules]}
+    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [rule_document(rule) for rule in rules]}
 
 
-def _rule(rule: PolicyRule) -> Manifest:
+def rule_document(rule: PolicyRule) -> Manifest:
+    """Return a rule as RBAC writes it."""
     document = {"apiGroups": [rule.resource.group], "resources": [rule.target], "verbs": list(rule.all_verbs)}
     return document | ({"resourceNames": [rule.name]} if rule.name else {})
 
