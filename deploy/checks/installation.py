@@ -21,8 +21,9 @@ def problems(
 ) -> list[str]:
     """Return everything that is wrong with the objects, on these versions of Kubernetes."""
     found = list(documents)
+    if unclear := objects.identities(found):
+        return unclear
     return [
-        *objects.identities(found),
         *objects.labels(found, labels),
         *selectors.problems(found),
         *pod_specs.problems(found, existing),
