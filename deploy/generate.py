@@ -41,6 +41,7 @@ PATTERNS = {
     "cost": r"^[A-Za-z0-9][-A-Za-z0-9_./]*$",
 }
 """What is known of texts that torchq itself parses at its start."""
+MARK = re.compile(r"([0-9.]+[a-z]?) # value: (\w+)")
 TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- /values -->)", re.DOTALL)
 
 
@@ -131,7 +132,15 @@ def schema() -> str:
     document["properties"]["settings"]["properties"] = {
         name: _setting(name, properties[name]) for name in sorted(properties) if name not in MANAGED
     }
+    rule = document["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]
+    rule["thresholds"]["properties"] = thresholds((MONITORING / "rules.yaml").read_text())
     return json.dumps(document, indent=2) + "\n"
+
+
+def thresholds(text: str) -> dict[str, Any]:
+    """Return the schema of each value that the rules mark with `# value: NAME`: a number, or a duration."""
+    number, duration = {"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[1-9][0-9]*(s|m|h|d|w)$"}
+    return {name: duration if found[-1].isalpha() else number for found, name in MARK.findall(text)}
 
 
 def _setting(name: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,8 @@ EVERYTHING: Values = {
                       "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},
     "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"},
                 "interval": "15s", "scrapeTimeout": "5s"},
-                "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+                "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"},
+                                   "thresholds": {"backlogJobs": 5000}, "runbooks": "https://example.com/docs/"},
                 "dashboards": {"enabled": True, "labels": {"grafana_dashboard": "1"}, "annotations": {"folder": "ML"}}},
     "doctor": {"enabled": True, "schedule": "@hourly", "resources": {"limits": {"memory": "512Mi"}}},
     "tenants": [{"namespace": "team-a"},
@@ -180,5 +181,7 @@ REFUSED: Mapping[str, Refusal] = {
     "memory that is no quantity": _refused("worker.resources.limits.memory", "much"),
     "a spread without its key": _refused("worker.topologySpreadConstraints", [{"maxSkew": 1}], "topologyKey"),
     "a schedule of three fields": _refused("doctor.schedule", "* * *"),
+    "a value of no alert": _refused("metrics.prometheusRule.thresholds", {"backlog": 1}, "thresholds", "backlog"),
+    "a duration without its unit": _refused("metrics.prometheusRule.thresholds", {"overQuotaFor": 24}, "overQuotaFor"),
     "a string for a boolean": _refused("crds.install", "false"),
 }

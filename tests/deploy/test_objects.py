@@ -1,9 +1,11 @@
 """What the chart's objects say, beside what all checks demand: accounts, access to ports, values that reach pods."""
 
 import ipaddress
+import json
 from typing import Any
 
 import pytest
+import yaml
 from click import Context
 
 from coordinator.cli import main
@@ -12,7 +14,7 @@ from coordinator.rbac.manifests import RoleNames, Tenant
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
 from crds import generate as crds
 from crds import labels
-from deploy import chart
+from deploy import chart, generate
 from deploy.checks.objects import describe, pods
 from deploy.checks.pod_specs import environment
 
@@ -175,6 +177,31 @@ def test_pods_of_jobs_are_not_picked_by_any_policy_of_the_chart(defaults: dict[s
     for each in defaults.values():
         if each["kind"] == "NetworkPolicy":
             assert "app.kubernetes.io/instance" in each["spec"]["podSelector"]["matchLabels"]
+
+
+def test_alerts_get_the_values_the_runbooks_and_the_doctor_of_the_release() -> None:
+    chosen = {"thresholds": {"backlogJobs": 1_000_000, "overQuotaFor": "2d"}, "runbooks": "https://example.com/docs/"}
+    rule = {"metrics": {"prometheusRule": {"enabled": True, **chosen}}, "fullnameOverride": "batches"}
+    found = rendered(rule)["PrometheusRule torchq-system/batches"]["spec"]
+    original = yaml.safe_load((generate.MONITORING / "rules.yaml").read_text())
+    assert [each["name"] for each in found["groups"]] == [each["name"] for each in original["groups"]]
+    alerts = {each["alert"]: each for group in found["groups"] for each in group["rules"]}
+    text = json.dumps(alerts)
+    assert "> 1000000 # value: backlogJobs" in text
+    assert '"for": "2d"' in text
+    assert "https://example.com/docs/alerts.md#torchqbacklog" in text
+    assert ": docs/" not in yaml.safe_dump(alerts)
+    assert 'cronjob="batches-doctor"' in alerts["TorchqDisagree"]["expr"]
+    assert "{{ $labels.cronjob }}" in text, "Prometheus fills it in, not Helm"
+
+
+def test_the_board_and_the_default_rules_are_those_of_deploy_monitoring() -> None:
+    found = rendered({"metrics": {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}})
+    board = found["ConfigMap torchq-system/torchq-dashboards"]
+    assert json.loads(board["data"]["torchq.json"]) == json.loads((generate.MONITORING / "board.json").read_text())
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    text = (generate.MONITORING / "rules.yaml").read_text().replace('=~"(.+-)?torchq-doctor"', '="torchq-doctor"')
+    assert found["PrometheusRule torchq-system/torchq"]["spec"] == yaml.safe_load(text)
 
 
 def test_the_bundled_redis_is_off_once_a_secret_names_another_one() -> None:
