@@ -3,6 +3,8 @@
 One rule: it ends with a table of what was checked and, as its exit code, whether all of it holds.
 """
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from deploy import chart, generate, matrix
 from deploy.chart import RefusedValues
 from deploy.checks import installation, schemas
 from deploy.matrix import Case, Refusal
+
+
+RELEASES = "tests/deploy/test_release.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,14 @@ def check_overlay(name: str, versions: list[str]) -> list[str]:
     return installation.problems(documents, versions)
 
 
+def check_releases() -> list[str]:
+    """Return what the tests of releases on a real API server say, if one fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", RELEASES]
+    done = subprocess.run(command, cwd=chart.ROOT, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return [] if done.returncode == 0 else lines or [done.stdout[-500:] + done.stderr[-500:]]
+
+
 def run() -> Iterator[CheckResult]:
     """Yield the result of each check."""
     every, newest = schemas.versions(), schemas.versions()[-1:]
@@ -91,6 +104,11 @@ def run() -> Iterator[CheckResult]:
             yield _result(subject, f"Kubernetes {_span(every)}", partial(check_overlay, folder.name, every))
         else:
             yield CheckResult(subject, "kubectl is not on PATH", (), is_skipped=True)
+    subject = "install, upgrade, rollback, adopt, uninstall"
+    if os.environ.get("KUBEBUILDER_ASSETS"):
+        yield _result(subject, "a real kube-apiserver", check_releases)
+    else:
+        yield CheckResult(subject, "KUBEBUILDER_ASSETS names no kube-apiserver", (), is_skipped=True)
 
 
 def _result(subject: str, condition: str, check: Callable[[], list[str]]) -> CheckResult:

@@ -17,7 +17,7 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """The pods of a Deployment, a Job or a CronJob."""
+    """The pods of a Deployment or a CronJob."""
 
     owner: Manifest
     template: Manifest
@@ -64,7 +64,7 @@ def of_kind(documents: Iterable[Manifest], *kinds: str) -> list[Manifest]:
 def pods(documents: Iterable[Manifest]) -> Iterator[PodTemplate]:
     """Yield the pods of all objects that make some."""
     for each in documents:
-        if each["kind"] in ("Deployment", "Job"):
+        if each["kind"] == "Deployment":
             yield PodTemplate(each, each["spec"]["template"])
         elif each["kind"] == "CronJob":
             yield PodTemplate(each, each["spec"]["jobTemplate"]["spec"]["template"])

@@ -10,7 +10,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.local import supervisor
 from deploy.checks.objects import Manifest, PodTemplate, describe, of_kind, pods
 
-NEEDS_TOKEN = frozenset({"coordinator", "worker", "doctor", "secrets"})
+NEEDS_TOKEN = frozenset({"coordinator", "worker", "doctor"})
 START_OF_END = 5
 """The seconds after a signal in which a process hears it, and after a drain in which it closes its connections."""
 ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT"}
@@ -26,7 +26,7 @@ def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> l
             *_restricted(each),
             *_references(each, found, existing),
             *_settings(each, found),
-            *_token(each),
+            *_injected(each),
         )
     ]
 
@@ -103,6 +103,9 @@ def _settings(pod: PodTemplate, found: list[Manifest]) -> list[str]:
     return wrong
 
 
-def _token(pod: PodTemplate) -> list[str]:
+def _injected(pod: PodTemplate) -> list[str]:
     needs, has = pod.component in NEEDS_TOKEN, pod.spec.get("automountServiceAccountToken")
-    return [] if has is needs else [f"automountServiceAccountToken is {has}"]
+    wrong = [] if has is needs else [f"automountServiceAccountToken is {has}"]
+    if pod.spec.get("enableServiceLinks") is not False:
+        wrong.append("gets variables about Services, which may look like settings")
+    return wrong

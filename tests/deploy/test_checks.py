@@ -121,6 +121,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         lambda found: _pod(found, "redis")["spec"].update(automountServiceAccountToken=True),
         "automountServiceAccountToken is True",
     ),
+    "a pod with variables about Services": (
+        lambda found: _pod(found, "worker")["spec"].pop("enableServiceLinks"),
+        "gets variables about Services",
+    ),
     "a worker without a token": (
         lambda found: _pod(found, "worker")["spec"].update(automountServiceAccountToken=False),
         "automountServiceAccountToken is False",

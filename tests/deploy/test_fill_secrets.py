@@ -1,12 +1,15 @@
 """`torchq fill-secrets`: what it writes, and what it leaves alone."""
 
 import base64
+import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from coordinator.cli.commands import fill_secrets
+from coordinator.errors import CoordinatorError
 from deploy import generate
 from deploy.chart import CHART
 from kube import errors
@@ -76,3 +79,13 @@ def test_two_secrets_get_two_passwords() -> None:
     assert _fill(one)
     assert _fill(two)
     assert one.text("url") != two.text("url")
+
+
+def test_a_pod_waits_until_the_values_are_its_files(tmp_path: Path) -> None:
+    late = tmp_path / "url"
+    timer = threading.Timer(0.05, late.touch)
+    timer.start()
+    fill_secrets.wait_for([late])
+    timer.join()
+    with pytest.raises(CoordinatorError, match=r"has not shown .*missing for 0 s"):
+        fill_secrets.wait_for([late, tmp_path / "missing"], seconds=0)

@@ -220,13 +220,27 @@ def test_the_bundled_redis_has_one_pod_and_nothing_to_keep(defaults: dict[str, A
     assert (options["--save"], options["--appendonly"], options["--maxmemory-policy"]) == ("", "no", "noeviction")
 
 
-def test_a_render_without_a_cluster_holds_no_password_and_a_job_makes_it(defaults: dict[str, Any]) -> None:
+def test_a_render_without_a_cluster_holds_no_password_and_coordinators_make_it(defaults: dict[str, Any]) -> None:
     secrets = [each for each in defaults.values() if each["kind"] == "Secret"]
     assert sorted(each["metadata"]["name"] for each in secrets) == ["torchq-redis", "torchq-reports"]
     assert not any("data" in each or "stringData" in each for each in secrets), "each render would have another value"
-    [job] = [each for each in defaults.values() if each["kind"] == "Job"]
-    [container] = job["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["--namespace", "torchq-system", "fill-secrets", "--redis", "torchq-redis",
-                                 "--reports", "torchq-reports"]  # fmt: skip
-    other = rendered({"image": {"tag": "2"}})
-    assert job["metadata"]["name"] not in {each["metadata"]["name"] for each in other.values()}, "Jobs are immutable"
+    [container] = _template(defaults, "coordinator")["spec"]["initContainers"]
+    assert container["args"] == [
+        *("--namespace", "torchq-system", "fill-secrets"),
+        *("--redis", "torchq-redis", "--wait-for", "/etc/torchq/redis/url"),
+        *("--reports", "torchq-reports", "--wait-for", "/etc/torchq/reports/key"),
+    ]
+    optional = {name: [each["secret"].get("optional", False) for each in _template(defaults, name)["spec"]["volumes"]]
+                for name in ("coordinator", "worker", "redis")}  # fmt: skip
+    assert optional == {"coordinator": [True, True], "worker": [False, False], "redis": [False]}, "others wait"
+
+
+def test_coordinators_fill_no_secret_of_somebody_else() -> None:
+    found = rendered({"redis": {"existingSecret": "mine"}})
+    [container] = _template(found, "coordinator")["spec"]["initContainers"]
+    assert "--redis" not in container["args"]
+    [rule] = found["Role torchq-system/torchq-secrets"]["rules"]
+    assert rule["resourceNames"] == ["torchq-reports"]
+    nothing = rendered({"redis": {"existingSecret": "mine"}, "reports": {"existingSecret": "tokens"}})
+    assert "initContainers" not in _template(nothing, "coordinator")["spec"]
+    assert "Role torchq-system/torchq-secrets" not in nothing

@@ -33,7 +33,6 @@ from tests.support.rbac import access
 pytestmark = pytest.mark.apiserver
 SECRETS = Resource("", "v1", "secrets", "Secret")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-JOBS = Resource("batch", "v1", "jobs", "Job")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
@@ -81,7 +80,8 @@ def test_a_release_is_upgraded_rolled_back_and_removed_while_jobs_and_passwords_
     made = {name: data_of(admin, f"prod-torchq-{name}") for name in ("redis", "reports")}
     assert re.fullmatch(r"redis://torchq:\w{48}@prod-torchq-redis\.batch\.svc:6379/0", made["redis"]["url"])
     assert len(made["reports"]["key"]) == 48
-    assert admin.list(JOBS, "batch").items == [], "Helm knows the cluster, and needs no Job"
+    spec = admin.get(DEPLOYMENTS, "prod-torchq-coordinator", "batch")["spec"]["template"]["spec"]
+    assert "initContainers" not in spec, "Helm knows the cluster, and fills the Secrets itself"
 
     helm.upgrade({"worker": {"replicas": 5}, "settings": {"threads": 4}})
     assert admin.get(DEPLOYMENTS, "prod-torchq-worker", "batch")["spec"]["replicas"] == 5
@@ -218,20 +218,25 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
 
 def remove_rest(admin: KubernetesCluster) -> None:
     """Delete what an installation by kubectl leaves behind."""
-    for kind in (JOBS, DEPLOYMENTS, SECRETS):
+    for kind in (DEPLOYMENTS, SECRETS):
         for each in admin.list(kind, "torchq-system").items:
             if each["metadata"]["name"].startswith("torchq-"):
                 admin.delete(kind, each["metadata"]["name"], "torchq-system")
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
-    """Run the Job that fills the Secrets as its account, since no controller runs it."""
-    [job] = admin.list(JOBS, namespace).items
+    """Run the container that fills the Secrets, since no kubelet runs it. Of its second run, nothing may come."""
+    deployment = admin.get(DEPLOYMENTS, f"{fullname}-coordinator", namespace)
+    spec = deployment["spec"]["template"]["spec"]
     server = Server("real", "", "", helm.kubeconfig)
-    environ = clean_environment(TORCHQ_KUBECONFIG=str(account(admin, server, folder, namespace, f"{fullname}-secrets")))
-    [container] = job["spec"]["template"]["spec"]["containers"]
+    config = account(admin, server, folder, namespace, spec["serviceAccountName"])
+    [container] = spec["initContainers"]
+    shown = [str(each).replace("/etc/torchq", str(folder)) for each in container["args"]]
+    for part, key in (("redis", "url"), ("reports", "key")):
+        (folder / part).mkdir(exist_ok=True)
+        (folder / part / key).touch()
     for said in ("filled", "has its value"):
-        result = run(*container["args"], cwd=folder, environment=environ)
+        result = run(*shown, cwd=folder, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
         assert result.out == f"secret {fullname}-redis: {said}\nsecret {fullname}-reports: {said}\n", result
 
 
@@ -253,7 +258,6 @@ def test_a_second_apply_of_the_overlay_keeps_the_passwords(
     helm: Helm, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
     in_shell(helm, tmp_path, APPLY)
-    until(lambda: admin.list(JOBS, "torchq-system").items)
     fill_secrets(admin, helm, tmp_path, "torchq-system", "torchq")
     password = data_of(admin, "torchq-redis", "torchq-system")
     assert password
@@ -299,11 +303,11 @@ class Installation:
         """Return the variables of a pod. Files of its Secrets are files here, and every port is on loopback."""
         pod = templates(self.admin)[component]
         maps = [each | {"kind": "ConfigMap"} for each in self.admin.list(CONFIG_MAPS, "batch").items]
-        files = {"TORCHQ_REDIS_URL_FILE": self.redis_url, "TORCHQ_REPORT_KEY_FILE": "k" * 48}
+        given = environment(pod, maps)
+        secrets = {"TORCHQ_REDIS_URL_FILE": self.redis_url, "TORCHQ_REPORT_KEY_FILE": "k" * 48}
+        files = {name: text for name, text in secrets.items() if name in given}
         for name, text in files.items():
             (self.folder / name).write_text(text)
-        given = environment(pod, maps)
-        assert given.keys() >= files.keys()
         # 127.0.0.2 is an address of this machine alone that the coordinator does not publish as a URL.
         given |= {name: "127.0.0.2" for name in given if name.endswith("_ADDRESS")}
         given |= {name: "-1" for name in given if name.endswith("_PORT")} | {
@@ -336,7 +340,8 @@ class Installation:
 
 @pytest.fixture
 def installation(helm: Helm, admin: KubernetesCluster, tmp_path: Path) -> Iterator[Installation]:
-    helm.install({"tenants": [{"namespace": TENANT}], "settings": {"pool": "none", "gang_scheduler": "none"}})
+    settings = {"pool": "none", "gang_scheduler": "none"}
+    helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, "doctor": {"enabled": True}})
     secret = data_of(admin, "prod-torchq-redis")
     accounts = tmp_path / "users.acl"
     accounts.write_text(secret["users.acl"])
@@ -373,8 +378,8 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         config = account(admin, Server("real", "", "", installation.helm.kubeconfig), tmp_path, TENANT, "torchq-user")
         said = run("next", cwd=tmp_path, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
         assert 'no endpoints available for service "prod-torchq-coordinator"' in said.err, said
-        doctor = run("doctor", cwd=tmp_path, environment=installation.variables("coordinator"))
-        assert "agree" in doctor.out, doctor
+        doctor = run("doctor", cwd=tmp_path, environment=installation.variables("doctor"))
+        assert (doctor.code, doctor.out) == (0, "cluster, queues and RQ agree\n"), doctor
         for log in logs:
             assert "not allowed" not in log.read_text()
     admin.delete(TENANT_QUEUES, TENANT)

@@ -56,7 +56,7 @@ metadata:
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .root.Chart.AppVersion $image.tag }}{{ end -}}
 {{- end }}
 
-{{- /* The account of coordinator, worker, doctor or secrets. */ -}}
+{{- /* The account of coordinator, worker or doctor. */ -}}
 {{- define "torchq.account" -}}
 {{- $own := "" -}}
 {{- if has .component (list "coordinator" "worker") -}}
@@ -84,4 +84,23 @@ metadata:
 
 {{- define "torchq.reportsSecret" -}}
 {{- default (printf "%s-reports" (include "torchq.fullname" .)) .Values.reports.existingSecret -}}
+{{- end }}
+
+{{- /* The Secrets of the chart itself: redis and reports, as JSON. */ -}}
+{{- define "torchq.madeSecrets" -}}
+{{- $names := dict -}}
+{{- if include "torchq.redisIsBundled" . }}{{ $_ := set $names "redis" (include "torchq.redisSecret" .) }}{{ end -}}
+{{- if and .Values.reports.enabled (not .Values.reports.existingSecret) }}{{ $_ := set $names "reports" (include "torchq.reportsSecret" .) }}{{ end -}}
+{{- toJson $names -}}
+{{- end }}
+
+{{- /* Those of them whose values the cluster has to make, since Helm does not know it. */ -}}
+{{- define "torchq.unfilled" -}}
+{{- $names := dict -}}
+{{- if not (include "torchq.isLive" .) -}}
+{{- range $component, $name := include "torchq.madeSecrets" . | fromJson -}}
+{{- if not (lookup "v1" "Secret" $.Release.Namespace $name).data }}{{ $_ := set $names $component $name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $names -}}
 {{- end }}

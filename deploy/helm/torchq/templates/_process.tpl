@@ -19,6 +19,7 @@ TORCHQ_{{ upper $name }}: {{ include "torchq.settingText" (dict "name" $name "va
   value: {{ printf "/etc/torchq/redis/%s" (ternary .Values.redis.existingSecretKey "url" (ne .Values.redis.existingSecret "")) | quote }}
 {{- end }}
 
+{{- /* Pods wait for a Secret that is not filled. */ -}}
 {{- define "torchq.redisVolume" -}}
 - name: redis
   secret:
@@ -55,6 +56,9 @@ priorityClassName: {{ . | quote }}
 {{- $component := .component -}}
 {{- $values := index $root.Values $component -}}
 {{- $selector := include "torchq.selector" . | fromYaml -}}
+{{- /* The coordinators fill Secrets that have no values. Their own pods must not wait for them. */ -}}
+{{- $fills := dict -}}
+{{- if eq $component "coordinator" }}{{ $fills = include "torchq.unfilled" $root | fromJson }}{{ end -}}
 apiVersion: apps/v1
 kind: Deployment
 {{ include "torchq.metadata" (dict "root" $root "component" $component "name" (printf "%s-%s" (include "torchq.fullname" $root) $component) "namespace" $root.Release.Namespace) }}
@@ -75,6 +79,8 @@ spec:
     spec:
       serviceAccountName: {{ include "torchq.account" . | quote }}
       automountServiceAccountToken: true
+      # Variables about Services of the namespace would look like settings.
+      enableServiceLinks: false
       # A process that stops finishes what it runs; its supervisor kills it 3 s after drain_seconds.
       terminationGracePeriodSeconds: {{ add 10 (ceil (float64 (default 20 $root.Values.settings.drain_seconds))) }}
       {{- with $root.Values.imagePullSecrets }}
@@ -94,6 +100,30 @@ spec:
       {{- include "torchq.placement" $values | nindent 6 }}
       securityContext:
         {{- toYaml $values.podSecurityContext | nindent 8 }}
+      {{- with $fills }}
+      initContainers:
+      - name: fill-secrets
+        image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
+        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+        args:
+        - --namespace
+        - {{ $root.Release.Namespace | quote }}
+        - fill-secrets
+        {{- range $part, $name := . }}
+        - --{{ $part }}
+        - {{ $name | quote }}
+        - --wait-for
+        - /etc/torchq/{{ $part }}/{{ ternary "url" "key" (eq $part "redis") }}
+        {{- end }}
+        resources:
+          {{- toYaml $values.resources | nindent 10 }}
+        securityContext:
+          {{- toYaml $values.securityContext | nindent 10 }}
+        volumeMounts:
+        {{- range $part, $name := . }}
+        - {name: {{ $part }}, mountPath: /etc/torchq/{{ $part }}, readOnly: true}
+        {{- end }}
+      {{- end }}
       containers:
       - name: {{ $component }}
         image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
@@ -127,11 +157,17 @@ spec:
         {{- end }}
       volumes:
       {{- include "torchq.redisVolume" $root | nindent 6 }}
+          {{- if hasKey $fills "redis" }}
+          optional: true
+          {{- end }}
       {{- if $root.Values.reports.enabled }}
       - name: reports
         secret:
           secretName: {{ include "torchq.reportsSecret" $root | quote }}
           defaultMode: 288
+          {{- if hasKey $fills "reports" }}
+          optional: true
+          {{- end }}
           items:
           - {key: {{ ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "") | quote }}, path: {{ ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "") | quote }}}
       {{- end }}
