@@ -18,7 +18,6 @@ from deploy.chart import RefusedValues
 from deploy.checks import installation, schemas
 from deploy.matrix import Case, Refusal
 
-
 RELEASES = "tests/deploy/test_release.py"
 
 

@@ -85,6 +85,7 @@ def test_a_release_is_upgraded_rolled_back_and_removed_while_jobs_and_passwords_
 
     helm.upgrade({"worker": {"replicas": 5}, "settings": {"threads": 4}})
     assert admin.get(DEPLOYMENTS, "prod-torchq-worker", "batch")["spec"]["replicas"] == 5
+    assert {name: data_of(admin, f"prod-torchq-{name}") for name in made} == made
     assert [each for each in admin.list(CLUSTER_ROLES).items if f"-of-{TENANT}" in each["metadata"]["name"]] == []
     helm.rollback(1)
     assert admin.get(DEPLOYMENTS, "prod-torchq-worker", "batch")["spec"]["replicas"] == 2
@@ -296,8 +297,8 @@ def test_pod_security_restricted_admits_every_pod_of_the_chart(helm: Helm, admin
 class Installation:
     """The processes of a release, started here with the variables of its pods and tokens of its accounts."""
 
-    def __init__(self, helm: Helm, admin: KubernetesCluster, folder: Path, redis_url: str) -> None:
-        self.helm, self.admin, self.folder, self.redis_url = helm, admin, folder, redis_url
+    def __init__(self, helm: Helm, admin: KubernetesCluster, folder: Path, redis_url: str, notes: str) -> None:
+        self.helm, self.admin, self.folder, self.redis_url, self.notes = helm, admin, folder, redis_url, notes
 
     def variables(self, component: str, **more: str) -> dict[str, str]:
         """Return the variables of a pod. Files of its Secrets are files here, and every port is on loopback."""
@@ -341,7 +342,7 @@ class Installation:
 @pytest.fixture
 def installation(helm: Helm, admin: KubernetesCluster, tmp_path: Path) -> Iterator[Installation]:
     settings = {"pool": "none", "gang_scheduler": "none"}
-    helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, "doctor": {"enabled": True}})
+    made = helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, "doctor": {"enabled": True}})
     secret = data_of(admin, "prod-torchq-redis")
     accounts = tmp_path / "users.acl"
     accounts.write_text(secret["users.acl"])
@@ -351,9 +352,10 @@ def installation(helm: Helm, admin: KubernetesCluster, tmp_path: Path) -> Iterat
     args = [each for each in templates(admin)["redis"].spec["containers"][0]["args"][2:] if each]
     assert args[0] == "--save"
     with redis_server.running(socket, "--aclfile", str(accounts), *args[1:], url=url):
-        yield Installation(helm, admin, tmp_path, url)
+        yield Installation(helm, admin, tmp_path, url, made["notes"])
 
 
+@needs_kubectl
 def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
     installation: Installation, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
@@ -375,9 +377,13 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         # then has no pod to ask.
         nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "prod-torchq-coordinator"}}
         admin.create(ENDPOINTS, nobody, "batch")
-        config = account(admin, Server("real", "", "", installation.helm.kubeconfig), tmp_path, TENANT, "torchq-user")
-        said = run("next", cwd=tmp_path, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
-        assert 'no endpoints available for service "prod-torchq-coordinator"' in said.err, said
+        [command] = re.findall(r"^ *(torchq rbac --tenant NAMESPACE .*)$", installation.notes, re.MULTILINE)
+        in_shell(installation.helm, tmp_path, command.replace("NAMESPACE", "queues"))
+        server = Server("real", "", "", installation.helm.kubeconfig)
+        for home in (TENANT, "queues"):
+            config = account(admin, server, tmp_path, home, "torchq-user")
+            said = run("next", cwd=tmp_path, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
+            assert 'no endpoints available for service "prod-torchq-coordinator"' in said.err, said
         doctor = run("doctor", cwd=tmp_path, environment=installation.variables("doctor"))
         assert (doctor.code, doctor.out) == (0, "cluster, queues and RQ agree\n"), doctor
         for log in logs:
