@@ -104,6 +104,12 @@ def test_a_setting_that_is_new_in_the_code_is_a_value_at_once() -> None:
     assert not allowed & generate.MANAGED
 
 
+def test_the_values_that_the_page_shows_work() -> None:
+    [example] = re.findall(r"^```yaml\n(.*?)^```", (chart.ROOT / "docs" / "operators.md").read_text(), re.M | re.S)
+    values = yaml.safe_load(example.replace("REGISTRY", "registry.example"))
+    assert check.check_case(matrix.Case(values, existing=("torchq-own-redis",)), NEWEST) == []
+
+
 def test_the_readme_has_a_row_for_each_value_and_a_value_without_a_comment_is_an_error() -> None:
     text = (CHART / "values.yaml").read_text()
     rows = [line for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| `")]

@@ -294,6 +294,22 @@ def test_pod_security_restricted_admits_every_pod_of_the_chart(helm: Helm, admin
         admin.create(PODS, body, "batch", dry_run=True)
 
 
+def test_the_network_policy_lets_in_the_addresses_of_the_api_server(helm: Helm, admin: KubernetesCluster) -> None:
+    slices = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+    known = {"apiVersion": slices.api_version, "kind": slices.kind, "metadata": {"name": "kubernetes"},
+             "addressType": "IPv4",
+             "endpoints": [{"addresses": [each]} for each in ("10.1.2.3", "10.1.2.4")]}  # fmt: skip
+    admin.create(slices, known, "default")
+    try:
+        helm.install()
+    finally:
+        admin.delete(slices, "kubernetes", "default")
+    policies = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+    api, _metrics = admin.get(policies, "prod-torchq-coordinator", "batch")["spec"]["ingress"]
+    blocks = [each["ipBlock"]["cidr"] for each in api["from"] if "ipBlock" in each]
+    assert blocks == ["10.1.2.3/32", "10.1.2.4/32"]
+
+
 class Installation:
     """The processes of a release, started here with the variables of its pods and tokens of its accounts."""
 
