@@ -94,6 +94,7 @@ CASES: Mapping[str, Case] = {
     "nameOverride": Case({"nameOverride": "queues"}, "team"),
     "fullnameOverride": Case({"fullnameOverride": "a" * 43}, "team"),
     "release that is a number": Case(release="1234", namespace="5678"),
+    "release with a dot": Case(release="team.a"),
     "image by digest": Case({"image": {"digest": "sha256:" + "a" * 64}}),
     "one of each": Case({"coordinator": {"replicas": 1}, "worker": {"replicas": 1, "processes": 1}}),
     "no budgets": Case({each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker")}),

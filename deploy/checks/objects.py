@@ -3,6 +3,7 @@
 One rule: a check names the object that fails it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ PREFIX = "app.kubernetes.io/"
 RECOMMENDED = ("name", "instance", "version", "component", "part-of", "managed-by")
 CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding")
 LONGEST_NAME = 63
+SERVICE_NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def identities(documents: Iterable[Manifest]) -> list[str]:
         is_cluster_wide = each["kind"] in CLUSTER_WIDE
         if is_cluster_wide == ("namespace" in each["metadata"]):
             problems.append(f"{describe(each)} must have a namespace only if its kind is namespaced")
+        if each["kind"] == "Service" and not SERVICE_NAME.fullmatch(each["metadata"]["name"]):
+            problems.append(f"{describe(each)} has a name that no Service may have")
         if len(each["metadata"]["name"]) > LONGEST_NAME and not each["kind"].startswith(("Cluster", "Custom", "Role")):
             problems.append(f"{describe(each)} has a name with more than {LONGEST_NAME} characters")
     return problems

@@ -92,6 +92,21 @@ def test_every_value_has_a_type_in_the_schema() -> None:
             chart.render(_with(values, each.path, object_of_another_type(each.default)))
 
 
+def test_a_value_that_is_taken_away_is_named_or_not_needed() -> None:
+    text = (CHART / "values.yaml").read_text()
+    paths = [each.path for each in values_table.described(text)]
+    said = {path: check.check_refusal(_taken_away(yaml.safe_load(text), path)) for path in paths}
+    wrong = {path: problems for path, problems in said.items() if problems not in ([], ["the values are accepted"])}
+    assert wrong == {}
+    assert said["worker.replicas"] == []
+
+
+def _taken_away(values: dict[str, object], path: str) -> matrix.Refusal:
+    name = path.rpartition(".")[2]
+    said = "set maxUnavailable or minAvailable" if name == "maxUnavailable" else "missing property"
+    return matrix.Refusal(_with(values, path, None), (said, name))
+
+
 def object_of_another_type(default: object) -> object:
     """Return a value that no value of the chart may have in this one's place."""
     return "text" if isinstance(default, bool | int | dict | list) else [["nested"]]

@@ -173,6 +173,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         lambda found: found["ConfigMap torchq-system/torchq-settings"]["metadata"]["labels"].pop("cost-center"),
         "lacks label cost-center",
     ),
+    "a Service that begins with a digit": (
+        lambda found: found["Service torchq-system/torchq-redis"]["metadata"].update(name="1-redis"),
+        "Service torchq-system/1-redis has a name that no Service may have",
+    ),
     "an object in no namespace": (
         lambda found: found["Service torchq-system/torchq-redis"]["metadata"].pop("namespace"),
         "must have a namespace only if its kind is namespaced",

@@ -5,7 +5,10 @@
 
 {{- define "torchq.fullname" -}}
 {{- $name := include "torchq.name" . -}}
-{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- /* Names of Services have no dots, and begin with a letter. */ -}}
+{{- $release := replace "." "-" .Release.Name -}}
+{{- $full := ternary $release (printf "%s-%s" $release $name) (contains $name $release) -}}
+{{- if regexMatch "^[0-9]" $full }}{{ $full = printf "torchq-%s" $full }}{{ end -}}
 {{- $full = default $full .Values.fullnameOverride -}}
 {{- /* A name that is cut keeps a part that no other name has. */ -}}
 {{- if gt (len $full) 43 }}{{ printf "%s-%s" (trunc 34 $full | trimSuffix "-") (sha256sum $full | trunc 8) }}{{ else }}{{ $full }}{{ end -}}
@@ -69,9 +72,10 @@ metadata:
 {{- default (.Files.Get "files/settings.yaml" | fromYaml).lease_namespace .Values.settings.lease_namespace -}}
 {{- end }}
 
-{{- /* Whether Helm knows the cluster: without one, its list of kinds is empty. */ -}}
+{{- /* Whether Helm reads the cluster: a list is there even if it has no items. The kinds that Helm knows say less, since
+other tools name them when they render without a cluster. */ -}}
 {{- define "torchq.isLive" -}}
-{{- if .Capabilities.APIVersions.Has "v1/Secret" }}true{{ end -}}
+{{- if lookup "v1" "Secret" .Release.Namespace "" }}true{{ end -}}
 {{- end }}
 
 {{- define "torchq.redisIsBundled" -}}
