@@ -9,7 +9,7 @@ PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip 
 # First the packages of the lock files, by their hashes; then torchq, which has none, with nothing beside it.
 LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement
 
-.PHONY: demo test chaos lint fmt bench manifests image lock clean
+.PHONY: demo test chaos lint fmt bench chart manifests image lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
@@ -39,10 +39,15 @@ fmt: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
+# Lints the chart, renders it over a matrix of values and checks every object; ends with a table and its exit code.
+chart: $(VENV)/.dev
+	$(BIN)/python -m deploy.check
+
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m coordinator.rbac.manifests
 	$(BIN)/python -m coordinator.metrics.document
+	$(BIN)/python -m deploy.generate
 
 # The image of deploy/image/Dockerfile, built and run: `make image BASE=python:3.11-slim@sha256:DIGEST IMAGE=NAME:TAG`.
 image: export IMAGE := $(IMAGE)

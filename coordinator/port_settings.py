@@ -3,11 +3,16 @@
 One rule: every port is off unless an admin sets it, and no address but loopback is used unless an admin sets it.
 """
 
+import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import AfterValidator, Field
+
+from crds.model import DNS_LABEL
 
 ANY_PORT = -1
 """The value of a port's setting that means any free port."""
@@ -25,6 +30,35 @@ def _check_report_url(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or is_odd:
         raise problem
     return text
+
+
+def _is_label(text: str) -> bool:
+    return len(text) <= 63 and re.fullmatch(DNS_LABEL, text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceName:
+    """The Service of the coordinators, by its namespace and name."""
+
+    namespace: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ServiceName":
+        """Parse NAMESPACE/NAME. Raises ValueError."""
+        namespace, slash, name = text.partition("/")
+        if not slash or not all(_is_label(part) for part in (namespace, name)):
+            raise ValueError(
+                "must be NAMESPACE/NAME, the coordinator's Service, as in torchq-system/torchq-coordinator"
+            )
+        return cls(namespace, name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def _check_service(text: str) -> str:
+    return str(ServiceName.parse(text))
 
 
 class PortSettings(pydantic.BaseModel):
@@ -78,3 +112,13 @@ class PortSettings(pydantic.BaseModel):
         description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
         "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",
     )
+    service: Annotated[str, AfterValidator(_check_service)] = Field(
+        default="torchq-system/torchq-coordinator",
+        description="NAMESPACE/NAME of the Service that leads to health_port; the leader writes it to its Lease, where "
+        "commands find it; a command that sets it asks this Service",
+    )
+
+    @cached_property
+    def service_name(self) -> ServiceName:
+        """The Service in `service`."""
+        return ServiceName.parse(self.service)

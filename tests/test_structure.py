@@ -13,8 +13,8 @@ import pytest
 from coordinator.cli.main import main
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench")
-INSTALLED = PACKAGES[:-1]
+PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench", "deploy")
+INSTALLED = PACKAGES[:-2]
 FILES = {
     str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
 }

@@ -17,7 +17,7 @@ from bench.errors import BenchError
 from bench.support.processes import Bench
 from coordinator.local import stack
 from coordinator.rbac import manifests
-from coordinator.rbac.manifests import RoleNamespaces
+from coordinator.rbac.manifests import RoleNames
 from coordinator.rbac.permissions import ROLES, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client, errors
@@ -73,7 +73,7 @@ def start(bench: Bench, assets: Path) -> RealServer:
     bench.wait(lambda: _ready(admin), "kube-apiserver", START_SECONDS)
     stack.install(admin)
     for role in ROLES.values():
-        for document in manifests.role_manifests(role, RoleNamespaces()):
+        for document in manifests.role_manifests(role, RoleNames()):
             _apply(admin, document)
     return RealServer(url, bench.folder, admin)
 

@@ -1,7 +1,7 @@
 """The client of a coordinator's read-only HTTP API, which answers questions about the queues.
 
-One rule: a kubeconfig is enough. The leader's Lease has the coordinator's URL; without a URL, the request goes through
-the API server's proxy to the coordinator's service.
+One rule: a kubeconfig is enough. The leader's Lease has the coordinator's URL, or its Service, to which the API server
+is a proxy.
 
 The client sends no secret to the coordinator, and uses an answer for output only.
 """
@@ -20,10 +20,11 @@ import orjson
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.leader.election import API_ANNOTATION
+from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.port_settings import ServiceName
 from coordinator.query.documents import Document
 from coordinator.query.queries import IDENTITY, UNKNOWN_PREFIX, Queries, StoreQueries, UnknownObject, parse_document
-from coordinator.rbac.permissions import LEASE, SERVICE
+from coordinator.rbac.permissions import LEASE, proxied
 from coordinator.reports.store import RedisReports
 from crds.api_resources import LEASES
 from crds.keys import JobKey
@@ -34,7 +35,6 @@ from queues.redis import connection
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
 
-SERVICE_NAMESPACE = "torchq-system"
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
 
@@ -110,12 +110,14 @@ def coordinator(session: Session) -> Fetch:
     """Return access to the coordinator that the invocation names, else to the one that the cluster names."""
     if session.settings.coordinator:
         return via_url(session.settings.coordinator)
-    service = via_api_server(session.cluster)
+    own = session.settings.service_name
     try:
-        announced = _leader_fetch(session)
+        announcement = _announced(session)
     except errors.Forbidden as error:
-        announced = _failing(error)
-    return _with_fallback(announced, service) if announced else service
+        return _with_fallback(_failing(error), via_api_server(session.cluster, own))
+    is_chosen = session.resolved_settings.sources["service"] != "default"
+    service = via_api_server(session.cluster, own if is_chosen else announcement.service or own)
+    return _with_fallback(announcement.fetch, service) if announcement.fetch else service
 
 
 def _failing(error: errors.Forbidden) -> Fetch:
@@ -127,14 +129,29 @@ def _failing(error: errors.Forbidden) -> Fetch:
     return fetch
 
 
-def _leader_fetch(session: Session) -> Fetch | None:
-    """Return access to the URL on the leader's Lease; None without such a URL."""
+@dataclass(frozen=True, slots=True)
+class _Announcement:
+    """Where a leader's Lease says that its API is."""
+
+    fetch: Fetch | None = None
+    """Access to the URL; None without a URL."""
+    service: ServiceName | None = None
+
+
+def _announced(session: Session) -> _Announcement:
+    """Return what the leader's Lease says. A Service that is not readable counts as none."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
-        return None
-    url = str((lease["metadata"].get("annotations") or {}).get(API_ANNOTATION, ""))
-    return via_url(url, str((lease.get("spec") or {}).get("holderIdentity") or "")) if url else None
+        return _Announcement()
+    notes = lease["metadata"].get("annotations") or {}
+    url = str(notes.get(API_ANNOTATION, ""))
+    holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+    try:
+        service = ServiceName.parse(str(notes.get(SERVICE_ANNOTATION, "")))
+    except ValueError:
+        service = None
+    return _Announcement(via_url(url, holder) if url else None, service)
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
@@ -153,16 +170,16 @@ def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
     return fetch
 
 
-def via_api_server(cluster: KubernetesCluster) -> Fetch:
+def via_api_server(cluster: KubernetesCluster, service: ServiceName) -> Fetch:
     """Return access to the coordinator's service through the API server."""
 
     def fetch(path: str) -> Any:
         try:
-            return cluster.service(SERVICE_NAMESPACE, SERVICE, path)
+            return cluster.service(service.namespace, proxied(service.name), path)
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN_PREFIX):
                 raise UnknownObject(str(error)) from error
-            raise _no_coordinator() from error
+            raise _no_coordinator(service) from error
 
     return fetch
 
@@ -206,9 +223,9 @@ def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
     )
 
 
-def _no_coordinator() -> NoCoordinatorKnown:
+def _no_coordinator(service: ServiceName) -> NoCoordinatorKnown:
     return NoCoordinatorKnown(
         "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
-        f"{SERVICE_NAMESPACE} has no service torchq-coordinator; start a coordinator with --health-port, name one with "
-        "--coordinator URL, or name Redis with --redis-url-file"
+        f"{service.namespace} has no service {service.name}; start a coordinator with --health-port, name its service "
+        "with TORCHQ_SERVICE=NAMESPACE/NAME or its URL with --coordinator, or name Redis with --redis-url-file"
     )

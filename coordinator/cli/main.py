@@ -28,6 +28,7 @@ COMMANDS = {
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
     "rbac": "coordinator.cli.commands.rbac:rbac",
+    "fill-secrets": "coordinator.cli.commands.fill_secrets:fill_secrets",
 }
 
 

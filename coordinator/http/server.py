@@ -91,8 +91,9 @@ def stop_policies(coordinator: Coordinator) -> dict[str, str]:
 
 @contextmanager
 def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = None) -> Iterator[int]:
-    """Answer requests while the block runs, and publish the address on the Lease; yield the port.
+    """Answer requests while the block runs, and publish on the Lease where they go; yield the port.
 
+    The Lease names the URL of an address on loopback, and the Service for any other address, which is that of a pod.
     The address is that of the settings. Port 0 turns the server off; port -1 means any free port. Without `queries`
     there is no /v1. Raises CoordinatorError, which names the port, if the port cannot be used.
     """
@@ -106,6 +107,8 @@ def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = 
     with ports.listening(server, SETTING, address, port) as bound:
         if queries is not None and address in ports.LOOPBACK:
             coordinator.leadership.address = f"http://127.0.0.1:{bound}"
+        elif queries is not None:
+            coordinator.leadership.service = coordinator.settings.service
         yield bound
 
 

@@ -34,6 +34,8 @@ from queues import redis_keys
 EPOCH_ANNOTATION = f"{GROUP}/epoch"
 API_ANNOTATION = f"{GROUP}/api"
 """Annotation of the Lease: the URL of the leader's read-only API, if it serves one."""
+SERVICE_ANNOTATION = f"{GROUP}/service"
+"""Annotation of the Lease: NAMESPACE/NAME of the Service of the coordinators, if the leader serves its API there."""
 VERSION_ANNOTATION = f"{GROUP}/version"
 LAYOUT_ANNOTATION = f"{GROUP}/layout"
 """Annotations of the Lease: the leader's version, and its layout of keys in Redis, which workers must share."""
@@ -130,6 +132,8 @@ class LeaderElection:
         self.failing = ""
         self.address = ""
         """The URL of this process's read-only API; empty if other machines cannot reach it or there is none."""
+        self.service = ""
+        """NAMESPACE/NAME of the Service through which the API server reaches this API; empty if there is none."""
 
     @property
     def leading(self) -> bool:
@@ -287,6 +291,7 @@ class LeaderElection:
         notes = {
             EPOCH_ANNOTATION: str(epoch),
             API_ANNOTATION: self.address or None,
+            SERVICE_ANNOTATION: self.service or None,
             VERSION_ANNOTATION: release.version() or None,
             LAYOUT_ANNOTATION: str(redis_keys.OWN_LAYOUT),
             ERRORS_ANNOTATION: self._skipped() or None,

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from coordinator.rbac.permissions import ROLES, USER, WORKER, PolicyRule, Role
-from crds.labels import GROUP
+from coordinator import release
+from coordinator.rbac.permissions import ROLES, SERVICE, USER, WORKER, PolicyRule, Role, proxied
 
 RBAC = "rbac.authorization.k8s.io"
 SYSTEM_NAMESPACE = "torchq-system"
@@ -25,11 +25,20 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoleNamespaces:
-    """The namespaces that roles name."""
+class RoleNames:
+    """What roles and bindings name."""
 
     accounts: str = SYSTEM_NAMESPACE
+    """The namespace of the accounts."""
     lease: str = LEASE_NAMESPACE
+    """The namespace of the leader's Lease."""
+    service: str = SERVICE
+    """The name of the coordinator's Service."""
+    user_role: str = "torchq-user"
+    """The ClusterRole of users, which each tenant's namespace binds."""
+
+
+DEFAULT_NAMES = RoleNames()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,44 +52,48 @@ class Tenant:
     groups: Sequence[str] = ()
 
 
-def role_manifests(role: Role, places: RoleNamespaces, namespaces: Sequence[str] = ()) -> list[Manifest]:
+def role_manifests(role: Role, names: RoleNames, namespaces: Sequence[str] = ()) -> list[Manifest]:
     """Return the manifests of one role. The role of users has no binding here; `tenant_manifests` adds the bindings.
 
     With `namespaces`, workers may write (pods, services, events) in these only. The ClusterRole then has the
     permissions for the whole cluster, and a second one, bound in each of the namespaces, has the rest.
     """
     if role is USER:
-        return [_cluster_role(full_name(role), role.rules)]
-    subject = account(role, places.accounts)
+        return _labelled([_cluster_role(full_name(role), role.rules)], role.name)
+    subject = account(role, names.accounts)
     worker_namespaces = namespaces if role is WORKER else ()
+    rules = _with_service(role.cluster_wide if worker_namespaces else role.rules, names.service)
     documents = [
-        _object("v1", "Namespace", places.accounts),
-        _object("v1", "ServiceAccount", full_name(role), places.accounts),
-        _cluster_role(full_name(role), role.cluster_wide if worker_namespaces else role.rules),
+        _object("v1", "ServiceAccount", full_name(role), names.accounts),
+        _cluster_role(full_name(role), rules),
         _binding(full_name(role), [subject]),
     ]
     if worker_namespaces:
         documents.append(_cluster_role(in_namespaces(role), role.by_namespace))
         documents += [_binding(in_namespaces(role), [subject], namespace) for namespace in worker_namespaces]
     if role.lease:
-        documents.append(_role(full_name(role), role.lease, places.lease))
-        documents.append(_binding(full_name(role), [subject], places.lease, "Role"))
-    return documents
+        documents.append(_role(full_name(role), role.lease, names.lease))
+        documents.append(_binding(full_name(role), [subject], names.lease, "Role"))
+    # All roles share the namespace, so its labels must not depend on the role.
+    shared = _labelled([_object("v1", "Namespace", names.accounts)], "namespace")
+    return [*shared, *_labelled(documents, role.name)]
 
 
-def tenant_manifests(tenant: Tenant) -> list[Manifest]:
+def tenant_manifests(tenant: Tenant, names: RoleNames = DEFAULT_NAMES) -> list[Manifest]:
     """Return the manifests that users of one namespace need beside the role of users."""
     queue = tenant.queue or tenant.namespace
     user_name, name = full_name(USER), f"torchq-queue-{queue}-of-{tenant.namespace}"
     people = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in tenant.users]
     people += [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in tenant.groups]
     subjects = [account(USER, tenant.namespace), *people]
-    return [
+    rules = [replace(rule, name=rule.name or queue) for rule in _with_service(USER.queue, names.service)]
+    documents = [
         _object("v1", "ServiceAccount", user_name, tenant.namespace),
-        _binding(user_name, subjects, tenant.namespace),
-        _cluster_role(name, [replace(rule, name=rule.name or queue) for rule in USER.queue]),
+        _binding(user_name, subjects, tenant.namespace, role=names.user_role),
+        _cluster_role(name, rules),
         _binding(name, subjects),
     ]
+    return _labelled(documents, USER.name)
 
 
 def full_name(role: Role) -> str:
@@ -106,7 +119,7 @@ def text(documents: Iterable[Manifest]) -> str:
 def files() -> dict[str, str]:
     """Return the text of each file below deploy/rbac, by name."""
     manifests = {
-        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role_manifests(role_values, RoleNamespaces()))}"
+        f"{name}.yaml": f"{HEADER}# For {role_values.purpose}.\n{text(role_manifests(role_values, DEFAULT_NAMES))}"
         for name, role_values in ROLES.items()
     }
     comment = f"# What `torchq rbac --tenant {EXAMPLE}` prints for users of the namespace and the queue {EXAMPLE}.\n"
@@ -117,26 +130,52 @@ def files() -> dict[str, str]:
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> Manifest:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": version, "kind": kind, "metadata": metadata | {"labels": {f"{GROUP}/part-of": "torchq"}}}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def labels(component: str) -> dict[str, str]:
+    """Return the recommended labels of Kubernetes. A torchq that is not installed has no version."""
+    values = {
+        "name": "torchq",
+        "instance": "torchq",
+        "version": release.version(),
+        "component": component,
+        "part-of": "torchq",
+        "managed-by": "torchq",
+    }
+    return {f"app.kubernetes.io/{name}": value for name, value in values.items() if value}
+
+
+def _labelled(documents: Iterable[Manifest], component: str) -> list[Manifest]:
+    return [each | {"metadata": each["metadata"] | {"labels": labels(component)}} for each in documents]
+
+
+def _with_service(rules: Iterable[PolicyRule], service: str) -> list[PolicyRule]:
+    """Return rules that name this Service instead of the default one."""
+    return [replace(rule, name=proxied(service)) if rule.name == proxied(SERVICE) else rule for rule in rules]
 
 
 def _cluster_role(name: str, rules: Iterable[PolicyRule]) -> Manifest:
-    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [_rule(rule) for rule in rules]}
+    return _object(f"{RBAC}/v1", "ClusterRole", name) | {"rules": [rule_document(rule) for rule in rules]}
 
 
 def _role(name: str, rules: Iterable[PolicyRule], namespace: str) -> Manifest:
-    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [_rule(rule) for rule in rules]}
+    return _object(f"{RBAC}/v1", "Role", name, namespace) | {"rules": [rule_document(rule) for rule in rules]}
 
 
-def _rule(rule: PolicyRule) -> Manifest:
+def rule_document(rule: PolicyRule) -> Manifest:
+    """Return a rule as RBAC writes it."""
     document = {"apiGroups": [rule.resource.group], "resources": [rule.target], "verbs": list(rule.all_verbs)}
     return document | ({"resourceNames": [rule.name]} if rule.name else {})
 
 
-def _binding(name: str, subjects: list[Manifest], namespace: str = "", kind: str = "ClusterRole") -> Manifest:
-    """Return a binding within a namespace, or, without a namespace, for the whole cluster."""
+def _binding(
+    name: str, subjects: list[Manifest], namespace: str = "", kind: str = "ClusterRole", role: str = ""
+) -> Manifest:
+    """Return a binding within a namespace, or, without a namespace, for the whole cluster. Without `role`, the role
+    has the name of the binding."""
     binding = _object(f"{RBAC}/v1", "RoleBinding" if namespace else "ClusterRoleBinding", name, namespace)
-    return binding | {"roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": subjects}
+    return binding | {"roleRef": {"apiGroup": RBAC, "kind": kind, "name": role or name}, "subjects": subjects}
 
 
 def main() -> None:

@@ -112,16 +112,23 @@ def _filter_verbs(
 
 LEASE = "torchq-coordinator"
 """The name of the leader's Lease."""
-SERVICE = "http:torchq-coordinator:http"
-"""The coordinator's service in the API server's proxy: protocol, name and port."""
+SERVICE = "torchq-coordinator"
+"""The name of the coordinator's Service, unless the setting `service` names another one."""
 SYSTEM_NAMESPACE = "kube-system"
 """The namespace whose uid identifies the cluster (`queues.installation`)."""
 _FOLLOW = ("list", "watch")
 _POD_GROUPS = {kind.group: kind for kind in reversed(backends.KINDS)}.values()
 """One pod group kind per API group; RBAC does not know versions."""
+
+
+def proxied(service: str) -> str:
+    """Return the coordinator's Service as the API server's proxy names it: protocol, name and port."""
+    return f"http:{service}:http"
+
+
 _ASK = (
     PolicyRule(resource=LEASES, name=LEASE, verbs=("get",)),
-    PolicyRule(resource=SERVICES, subresource="proxy", name=SERVICE, verbs=("get",)),
+    PolicyRule(resource=SERVICES, subresource="proxy", name=proxied(SERVICE), verbs=("get",)),
 )
 """The permissions to query a coordinator, directly or through the API server. The answers cover all queues."""
 

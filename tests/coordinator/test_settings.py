@@ -36,6 +36,10 @@ def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_p
         ({"TORCHQ_REPORT_URL": "10.0.0.1:8090"}, ("report_url", "http://HOST:PORT")),
         ({"TORCHQ_REPORT_URL": "http://host:1/v1"}, ("report_url", "http://HOST:PORT")),
         ({"TORCHQ_REPORT_URL": "http://host:80900"}, ("report_url", "http://HOST:PORT")),
+        *(
+            ({"TORCHQ_SERVICE": wrong}, ("service", "TORCHQ_SERVICE", "NAMESPACE/NAME"))
+            for wrong in ("", "name", "a/b/c", "a/B", "../a", "a/" + "b" * 64)
+        ),
         ({"TORCHQ_REPORT_URL": "http://user:password@host:1"}, ("report_url", "http://HOST:PORT")),
     ],
 )

@@ -244,6 +244,29 @@ def test_rbac_places_accounts_in_the_chosen_system_namespace() -> None:
                for found in subjects)  # fmt: skip
 
 
+def test_rbac_names_the_service_and_the_users_role_of_an_installation() -> None:
+    chosen = ("--tenant", "b", "--service", "batch/mine-coordinator", "--user-role", "mine-user")
+    documents = printed(*chosen)
+    [reader] = [each for each in documents if each["kind"] == "ClusterRole"]
+    rules = {rule["resources"][0]: rule["resourceNames"] for rule in reader["rules"]}  # type: ignore[attr-defined]
+    assert rules["services/proxy"] == ["http:mine-coordinator:http"]
+    assert rules["leases"] == ["torchq-coordinator"]
+    roles = {each["roleRef"]["name"] for each in documents if "roleRef" in each}  # type: ignore[index]
+    assert roles == {"mine-user", "torchq-queue-b-of-b"}
+    [admin] = [each for each in printed("queue-admin", "--service", "batch/mine") if each["kind"] == "ClusterRole"]
+    assert admin["rules"][-1]["resourceNames"] == ["http:mine:http"]  # type: ignore[index]
+    printed("--service", "no-slash", code=1)
+
+
+def test_every_object_has_the_recommended_labels() -> None:
+    parts = ("name", "instance", "version", "component", "part-of", "managed-by")
+    for document in [*printed(), *printed("--tenant", "b")]:
+        labels = document["metadata"]["labels"]  # type: ignore[index]
+        assert labels.keys() == {f"app.kubernetes.io/{part}" for part in parts}, document
+        assert all(labels.values())
+        assert labels["app.kubernetes.io/part-of"] == "torchq"
+
+
 def test_rbac_for_a_tenant_binds_users_groups_and_another_queue() -> None:
     documents = printed("--tenant", "b", "--queue", "c", "--user", "ann", "--group", "crew")
     reader = next(each for each in documents if each["kind"] == "ClusterRole")

@@ -4,12 +4,13 @@ One rule: the command only prints; applying its output needs an account that may
 """
 
 import re
+from typing import Any
 
 import click
 
 from coordinator.cli.session import Session, pass_session
 from coordinator.rbac import manifests
-from coordinator.rbac.manifests import RoleNamespaces, Tenant
+from coordinator.rbac.manifests import RoleNames, Tenant
 from coordinator.rbac.permissions import ROLES, WORKER
 from crds.model import DNS_LABEL
 
@@ -24,20 +25,26 @@ from crds.model import DNS_LABEL
     metavar="NAMESPACE,...",
     help="let workers create pods in these namespaces only (default: all), by a RoleBinding in each",
 )
+@click.option("--service", metavar="NAMESPACE/NAME", help="the coordinator's Service (default: the setting `service`)")
 @click.option("--tenant", metavar="NAMESPACE", help="print only the permissions of this namespace's users")
 @click.option("--queue", default="", help="queue that they may read (default: the queue with the namespace's name)")
 @click.option("--user", "users", multiple=True, help="another user beside the namespace's torchq-user account")
 @click.option("--group", "groups", multiple=True, help="another group of users")
+@click.option(
+    "--user-role",
+    default=manifests.DEFAULT_NAMES.user_role,
+    show_default=True,
+    metavar="NAME",
+    help="ClusterRole of users that --tenant binds",
+)
 @pass_session
 def rbac(
     session: Session,
+    /,
     roles: tuple[str, ...],
-    system_namespace: str,
-    namespaces: str | None,
     tenant: str | None,
-    queue: str,
-    users: tuple[str, ...],
-    groups: tuple[str, ...],
+    namespaces: str | None,
+    **options: Any,
 ) -> None:
     """Print accounts and roles as manifests. ROLE is coordinator, worker, user, queue-admin, doctor or restore. The
     default is all.
@@ -49,6 +56,7 @@ def rbac(
     `namespaces` that match. To add a namespace, print and apply all manifests again. To remove a namespace, delete its
     RoleBinding torchq-worker-namespaced.
     """
+    queue, users, groups = options["queue"], options["users"], options["groups"]
     if tenant is None and (queue or users or groups):
         raise click.UsageError("--queue, --user and --group go with --tenant")
     if tenant is not None and roles:
@@ -56,12 +64,18 @@ def rbac(
     if namespaces is not None and (tenant is not None or (roles and WORKER.name not in roles)):
         raise click.UsageError("--namespaces is for the role worker")
     worker_namespaces = _names(namespaces) if namespaces is not None else ()
+    settings = session.with_flags(service=options["service"]).settings
+    names = RoleNames(
+        accounts=options["system_namespace"],
+        lease=settings.lease_namespace,
+        service=settings.service_name.name,
+        user_role=options["user_role"],
+    )
     if tenant is not None:
-        documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups))
+        documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups), names)
     else:
-        places = RoleNamespaces(accounts=system_namespace, lease=session.settings.lease_namespace)
         selected = [ROLES[name] for name in roles or ROLES]
-        documents = [item for role in selected for item in manifests.role_manifests(role, places, worker_namespaces)]
+        documents = [item for role in selected for item in manifests.role_manifests(role, names, worker_namespaces)]
     click.echo(manifests.text(documents), nl=False)
 
 

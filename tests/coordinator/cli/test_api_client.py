@@ -12,10 +12,11 @@ import pytest
 import redis
 
 from coordinator.cli import api_client
+from coordinator.cli.session import Session
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.election import API_ANNOTATION
-from coordinator.port_settings import ANY_PORT
+from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.queries import StoreQueries, UnknownObject
 from coordinator.rbac.permissions import LEASE
 from coordinator.reports.values import ArrivedReport, Report
@@ -121,6 +122,19 @@ def test_the_leader_writes_its_address_to_the_lease(
     desk.leadership.address = ""
     desk.leadership.step()
     assert API_ANNOTATION not in embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+
+
+def test_a_leader_on_loopback_names_no_service_and_one_in_a_pod_names_no_url(
+    desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    annotations = embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+    assert SERVICE_ANNOTATION not in annotations
+    in_a_pod = desk.settings.model_copy(update={"health_address": "0.0.0.0", "service": "batch/mine-coordinator"})
+    desk.leadership.address, desk.settings = "", in_a_pod
+    with answering(desk, store):
+        desk.leadership.step()
+    annotations = embedded_cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
+    assert (annotations[SERVICE_ANNOTATION], annotations.get(API_ANNOTATION)) == ("batch/mine-coordinator", None)
 
 
 def test_each_path_answers_with_json(desk: Coordinator) -> None:
@@ -332,8 +346,9 @@ def test_why_combines_the_state_of_the_job_with_the_state_of_the_queues(
 
 
 def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: KubernetesCluster) -> None:
-    with pytest.raises(api_client.NoCoordinatorKnown, match="namespace torchq-system"):
-        api_client.via_api_server(embedded_cluster)("/v1/queues")
+    service = ServiceName("batch", "mine-coordinator")
+    with pytest.raises(api_client.NoCoordinatorKnown, match="namespace batch has no service mine-coordinator;"):
+        api_client.via_api_server(embedded_cluster, service)("/v1/queues")
 
     class Proxy:
         def service(self, namespace: str, name: str, path: str) -> Any:
@@ -341,11 +356,50 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
                 raise cluster_errors.NotFound("there is no queue nobody in the queues")
             return {"items": [], "asked": [namespace, name, path]}
 
-    reading = api_client.RemoteQueries(api_client.via_api_server(Proxy()))  # type: ignore[arg-type]
-    assert reading.next(3)["asked"] == ["torchq-system", "http:torchq-coordinator:http", "/v1/next?n=3&roomy=0"]
+    reading = api_client.RemoteQueries(api_client.via_api_server(Proxy(), service))  # type: ignore[arg-type]
+    assert reading.next(3)["asked"] == ["batch", "http:mine-coordinator:http", "/v1/next?n=3&roomy=0"]
     with pytest.raises(UnknownObject):
         reading.queue("nobody")
     assert key("x").uid in reading.job(key("x"))["asked"][2]
+
+
+class LeaseAndProxy:
+    """An API server with one Lease, and services that answer where they were asked. It records each request."""
+
+    def __init__(self, annotations: dict[str, str], error: Exception | None = None) -> None:
+        self.annotations, self.error = annotations, error
+        self.asked: list[str] = []
+
+    def get(self, _resource: Any, name: str, namespace: str = "") -> Any:
+        self.asked.append(f"get {namespace}/{name}")
+        if self.error:
+            raise self.error
+        return {"metadata": {"annotations": self.annotations}, "spec": {}}
+
+    def service(self, namespace: str, name: str, _path: str) -> Any:
+        self.asked.append(f"proxy {namespace}/{name}")
+        return {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "environ", "error", "asked"),
+    [
+        ("batch/mine", {}, None, "batch/http:mine:http"),
+        ("batch/mine", {"TORCHQ_SERVICE": "own/other"}, None, "own/http:other:http"),
+        ("", {}, None, "torchq-system/http:torchq-coordinator:http"),
+        ("no service/../x", {}, None, "torchq-system/http:torchq-coordinator:http"),
+        ("batch/mine", {}, cluster_errors.NotFound("no Lease"), "torchq-system/http:torchq-coordinator:http"),
+        ("batch/mine", {"TORCHQ_SERVICE": "a/b"}, cluster_errors.Forbidden("no"), "a/http:b:http"),
+    ],
+    ids=["lease", "own setting", "neither", "unreadable", "no lease", "forbidden"],
+)
+def test_commands_ask_the_service_of_the_lease_unless_the_user_names_one(
+    annotation: str, environ: dict[str, str], error: Exception | None, asked: str
+) -> None:
+    session, api = Session({}, None, environ), LeaseAndProxy({SERVICE_ANNOTATION: annotation}, error)
+    session.__dict__["cluster"] = api
+    api_client.find(session).queues()
+    assert api.asked == ["get kube-system/torchq-coordinator", f"proxy {asked}"], "one request for the Lease"
 
 
 def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, store: Store) -> None:

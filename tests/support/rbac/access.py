@@ -127,10 +127,10 @@ class Granted:
     @contextlib.contextmanager
     def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
         name, pods = manifests.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
-        for document in manifests.role_manifests(WORKER, manifests.RoleNamespaces(), namespaces):
+        for document in manifests.role_manifests(WORKER, manifests.RoleNames(), namespaces):
             apply(self.server, document)
         wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
-        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.RoleNamespaces(), namespaces)
+        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.RoleNames(), namespaces)
                     if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
         self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
         until(lambda: not self._may(WORKER, pods, "create"))

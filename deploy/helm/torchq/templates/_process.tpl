@@ -1,0 +1,197 @@
+{{/* Parts of the pods that run torchq. */}}
+
+{{- /* A setting as a variable. Helm reads whole numbers as floats, and `on` and `off` as booleans. */ -}}
+{{- define "torchq.settingText" -}}
+{{- if kindIs "float64" .value -}}
+{{- if eq .value (floor .value) }}{{ int64 .value }}{{ else }}{{ .value }}{{ end -}}
+{{- else if and (kindIs "bool" .value) (eq .name "autoscale") }}{{ ternary "on" "off" .value }}
+{{- else }}{{ .value }}{{ end -}}
+{{- end }}
+
+{{- define "torchq.settings" -}}
+{{- range $name, $value := .Values.settings }}
+TORCHQ_{{ upper $name }}: {{ include "torchq.settingText" (dict "name" $name "value" $value) | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "torchq.redisEnv" -}}
+- name: TORCHQ_REDIS_URL_FILE
+  value: {{ printf "/etc/torchq/redis/%s" (ternary .Values.redis.existingSecretKey "url" (ne .Values.redis.existingSecret "")) | quote }}
+{{- end }}
+
+{{- /* Pods wait for a Secret that is not filled. */ -}}
+{{- define "torchq.redisVolume" -}}
+- name: redis
+  secret:
+    secretName: {{ include "torchq.redisSecret" . | quote }}
+    defaultMode: 288
+    {{- if not .Values.redis.existingSecret }}
+    items:
+    - {key: url, path: url}
+    {{- end }}
+{{- end }}
+
+{{- /* Where a pod may run: values of coordinator, worker or redis. */ -}}
+{{- define "torchq.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* The Deployment of coordinator or worker: root, component, env, ports. */ -}}
+{{- define "torchq.deployment" -}}
+{{- $root := .root -}}
+{{- $component := .component -}}
+{{- $values := index $root.Values $component -}}
+{{- $selector := include "torchq.selector" . | fromYaml -}}
+{{- /* The coordinators fill Secrets that have no values. Their own pods must not wait for them. */ -}}
+{{- $fills := dict -}}
+{{- if eq $component "coordinator" }}{{ $fills = include "torchq.unfilled" $root | fromJson }}{{ end -}}
+apiVersion: apps/v1
+kind: Deployment
+{{ include "torchq.metadata" (dict "root" $root "component" $component "name" (printf "%s-%s" (include "torchq.fullname" $root) $component) "namespace" $root.Release.Namespace) }}
+spec:
+  replicas: {{ $values.replicas }}
+  selector:
+    matchLabels:
+      {{- toYaml $selector | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "torchq.labels" (dict "root" $root "component" $component "more" $values.podLabels) | nindent 8 }}
+      annotations:
+        checksum/settings: {{ include "torchq.settings" $root | sha256sum }}
+        {{- with $values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "torchq.account" . | quote }}
+      automountServiceAccountToken: true
+      # Variables about Services of the namespace would look like settings.
+      enableServiceLinks: false
+      # A process that stops finishes what it runs; its supervisor kills it 3 s after drain_seconds.
+      terminationGracePeriodSeconds: {{ add 10 (ceil (float64 (default 20 $root.Values.settings.drain_seconds))) }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+      {{- range . }}
+      {{- $constraint := deepCopy . }}
+      {{- if not (hasKey $constraint "labelSelector") }}
+      {{- $_ := set $constraint "labelSelector" (dict "matchLabels" $selector) }}
+      {{- end }}
+      - {{- toYaml $constraint | nindent 8 }}
+      {{- end }}
+      {{- end }}
+      {{- include "torchq.placement" $values | nindent 6 }}
+      securityContext:
+        {{- toYaml $values.podSecurityContext | nindent 8 }}
+      {{- with $fills }}
+      initContainers:
+      - name: fill-secrets
+        image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
+        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+        args:
+        - --namespace
+        - {{ $root.Release.Namespace | quote }}
+        - fill-secrets
+        {{- range $part, $name := . }}
+        - --{{ $part }}
+        - {{ $name | quote }}
+        - --wait-for
+        - /etc/torchq/{{ $part }}/{{ ternary "url" "key" (eq $part "redis") }}
+        {{- end }}
+        resources:
+          {{- toYaml $values.resources | nindent 10 }}
+        securityContext:
+          {{- toYaml $values.securityContext | nindent 10 }}
+        volumeMounts:
+        {{- range $part, $name := . }}
+        - {name: {{ $part }}, mountPath: /etc/torchq/{{ $part }}, readOnly: true}
+        {{- end }}
+      {{- end }}
+      containers:
+      - name: {{ $component }}
+        image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
+        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+        args: [{{ $component }}]
+        envFrom:
+        - configMapRef: {name: {{ printf "%s-settings" (include "torchq.fullname" $root) | quote }}}
+        env:
+        {{- include "torchq.redisEnv" $root | nindent 8 }}
+        - {name: TORCHQ_METRICS_ADDRESS, value: 0.0.0.0}
+        - {name: TORCHQ_METRICS_PORT, value: "8081"}
+        {{- toYaml .env | nindent 8 }}
+        {{- if $root.Values.reports.enabled }}
+        - name: TORCHQ_REPORT_KEY_FILE
+          value: {{ printf "/etc/torchq/reports/%s" (ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "")) | quote }}
+        {{- end }}
+        ports:
+        {{- toYaml .ports | nindent 8 }}
+        livenessProbe:
+          {{- toYaml $values.livenessProbe | nindent 10 }}
+        readinessProbe:
+          {{- toYaml $values.readinessProbe | nindent 10 }}
+        resources:
+          {{- toYaml $values.resources | nindent 10 }}
+        securityContext:
+          {{- toYaml $values.securityContext | nindent 10 }}
+        volumeMounts:
+        - {name: redis, mountPath: /etc/torchq/redis, readOnly: true}
+        {{- if $root.Values.reports.enabled }}
+        - {name: reports, mountPath: /etc/torchq/reports, readOnly: true}
+        {{- end }}
+      volumes:
+      {{- include "torchq.redisVolume" $root | nindent 6 }}
+          {{- if hasKey $fills "redis" }}
+          optional: true
+          {{- end }}
+      {{- if $root.Values.reports.enabled }}
+      - name: reports
+        secret:
+          secretName: {{ include "torchq.reportsSecret" $root | quote }}
+          defaultMode: 288
+          {{- if hasKey $fills "reports" }}
+          optional: true
+          {{- end }}
+          items:
+          - {key: {{ ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "") | quote }}, path: {{ ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "") | quote }}}
+      {{- end }}
+{{- end }}
+
+{{- /* The PodDisruptionBudget of coordinator or worker: root, component. */ -}}
+{{- define "torchq.budget" -}}
+{{- $values := index .root.Values .component -}}
+{{- with $values.podDisruptionBudget }}
+{{- if .enabled }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+{{ include "torchq.metadata" (dict "root" $.root "component" $.component "name" (printf "%s-%s" (include "torchq.fullname" $.root) $.component) "namespace" $.root.Release.Namespace) }}
+spec:
+  {{- if ne (toString .minAvailable) "<nil>" }}
+  minAvailable: {{ .minAvailable }}
+  {{- else }}
+  maxUnavailable: {{ .maxUnavailable }}
+  {{- end }}
+  # A pod that is not ready protects nothing.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "torchq.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,246 @@
+"""What the chart's objects say, beside what all checks demand: accounts, access to ports, values that reach pods."""
+
+import ipaddress
+import json
+from typing import Any
+
+import pytest
+import yaml
+from click import Context
+
+from coordinator.cli import main
+from coordinator.rbac import manifests
+from coordinator.rbac.manifests import RoleNames, Tenant
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
+from crds import generate as crds
+from crds import labels
+from deploy import chart, generate
+from deploy.checks.objects import describe, pods
+from deploy.checks.pod_specs import environment
+
+PROCESSES = [COORDINATOR, WORKER]
+ACCESS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def rendered(values: dict[str, Any] | None = None, **options: str) -> dict[str, Any]:
+    return {describe(each): each for each in chart.render(values, **options)}
+
+
+@pytest.fixture(scope="module")
+def defaults() -> dict[str, Any]:
+    return rendered()
+
+
+def _template(found: dict[str, Any], component: str) -> Any:
+    return found[f"Deployment torchq-system/torchq-{component}"]["spec"]["template"]
+
+
+def _content(document: Any) -> Any:
+    """Return what an object grants, without its labels."""
+    return {key: value for key, value in document.items() if key in ("rules", "roleRef", "subjects")}
+
+
+def test_the_chart_grants_what_torchq_rbac_prints(defaults: dict[str, Any]) -> None:
+    for role in (COORDINATOR, WORKER, USER):
+        printed = {describe(each): each for each in manifests.role_manifests(role, RoleNames())}
+        for name in (name for name in printed if name.startswith(ACCESS)):
+            assert _content(defaults[name]) == _content(printed[name]), name
+    [admin] = [each for each in manifests.role_manifests(QUEUE_ADMIN, RoleNames()) if each["kind"] == "ClusterRole"]
+    assert _content(defaults["ClusterRole torchq-queue-admin"]) == _content(admin)
+
+
+def test_a_tenant_gets_what_torchq_rbac_prints() -> None:
+    tenant = {"namespace": "team-a", "queue": "shared", "users": ["ann"], "groups": ["crew"]}
+    found = rendered({"tenants": [tenant]}, release="mine", namespace="batch")
+    names = RoleNames(service="mine-torchq-coordinator", user_role="batch:mine-torchq-user")
+    printed = manifests.tenant_manifests(
+        Tenant(namespace="team-a", queue="shared", users=["ann"], groups=["crew"]), names
+    )
+    assert len(printed) == 4
+    for each in printed:
+        assert _content(found[describe(each)]) == _content(each), describe(each)
+
+
+def test_workers_of_some_namespaces_get_the_roles_of_torchq_rbac() -> None:
+    found = rendered({"rbac": {"workerNamespaces": ["a", "b"]}})
+    for each in manifests.role_manifests(WORKER, RoleNames(), ("a", "b")):
+        if each["kind"] in ACCESS:
+            assert _content(found[describe(each)]) == _content(each), describe(each)
+
+
+def test_the_doctor_reads_the_lease_and_does_not_patch_it() -> None:
+    found = rendered({"doctor": {"enabled": True}})
+    assert [rule["verbs"] for rule in found["Role kube-system/torchq-doctor"]["rules"]] == [["get"]]
+    cluster = {describe(each): each for each in manifests.role_manifests(DOCTOR, RoleNames())}
+    assert _content(found["ClusterRole torchq-doctor"]) == _content(cluster["ClusterRole torchq-doctor"])
+
+
+def test_two_releases_share_no_name_outside_their_namespaces() -> None:
+    def outside(namespace: str) -> set[str]:
+        values = {"settings": {"lease_namespace": namespace}, "crds": {"install": False}}
+        found = rendered(values, namespace=namespace)
+        return {name for name, each in found.items() if each["metadata"].get("namespace") != namespace}
+
+    assert outside("one")
+    assert not outside("one") & outside("two")
+
+
+@pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
+def test_a_deployment_runs_its_command_under_its_account(defaults: dict[str, Any], role: Role) -> None:
+    spec = _template(defaults, role.name)["spec"]
+    assert spec["serviceAccountName"] == manifests.full_name(role)
+    [[command]] = [each["args"] for each in spec["containers"]]
+    assert main.main.get_command(Context(main.main), command) is not None
+    assert {"command"} & spec["containers"][0].keys() == set(), "the image has no shell"
+
+
+def test_the_definitions_are_those_of_the_code_and_stay_after_an_uninstall(defaults: dict[str, Any]) -> None:
+    for definition in crds.load():
+        found = defaults[f"CustomResourceDefinition {definition['metadata']['name']}"]
+        assert found["spec"] == definition["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert not any("annotations" in each["metadata"] for each in rendered({"crds": {"keep": False}}).values()
+                   if each["kind"] == "CustomResourceDefinition")  # fmt: skip
+
+
+def test_the_api_server_alone_reaches_the_read_only_api_and_prometheus_the_metrics(defaults: dict[str, Any]) -> None:
+    api, metrics = defaults["NetworkPolicy torchq-system/torchq-coordinator"]["spec"]["ingress"]
+    assert api["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert api["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]
+    assert metrics["ports"] == [{"protocol": "TCP", "port": "metrics"}]
+    prometheus = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
+    assert metrics["from"] == [prometheus]
+    worker = defaults["NetworkPolicy torchq-system/torchq-worker"]["spec"]
+    assert worker["ingress"] == [metrics]
+    assert worker["policyTypes"] == ["Ingress"], "workers connect to the API server and to Redis"
+
+
+def test_addresses_of_the_api_server_and_other_sources_are_let_in() -> None:
+    extra = {"podSelector": {"matchLabels": {"app": "dashboard"}}}
+    api = {"cidrs": ["10.0.0.2/32", "fd00::2/128"], "namespaceLabels": None}
+    found = rendered({"networkPolicy": {"apiServer": api, "apiFrom": [extra]}, "metrics": {"enabled": False}})
+    [rule] = found["NetworkPolicy torchq-system/torchq-coordinator"]["spec"]["ingress"]
+    *blocks, last = rule["from"]
+    assert [str(ipaddress.ip_network(each["ipBlock"]["cidr"])) for each in blocks] == ["10.0.0.2/32", "fd00::2/128"]
+    assert last == extra
+
+
+def test_a_policy_without_any_source_lets_nobody_in() -> None:
+    nobody = {"networkPolicy": {"apiServer": {"namespaceLabels": None}}, "metrics": {"enabled": False}}
+    for name in ("coordinator", "worker"):
+        spec = rendered(nobody)[f"NetworkPolicy torchq-system/torchq-{name}"]["spec"]
+        assert "ingress" not in spec
+        assert spec["policyTypes"] == ["Ingress"]
+
+
+def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() -> None:
+    found = rendered(release="mine", namespace="batch")
+    by_component = {each.component: each for each in pods(found.values())}
+    given = environment(by_component["worker"], found.values())
+    assert given["TORCHQ_REPORT_URL"] == "http://mine-torchq-coordinator.batch.svc:8090"
+    service = found["Service batch/mine-torchq-coordinator"]
+    assert 8090 in [each["port"] for each in service["spec"]["ports"]]
+    [rule] = found["NetworkPolicy batch/mine-torchq-reports"]["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": "reports"}], "nothing of the read-only API"
+    jobs = {"matchExpressions": [{"key": labels.JOB_UID, "operator": "Exists"}]}
+    assert rule["from"] == [{"namespaceSelector": {}, "podSelector": jobs}]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("queue_bypasses", 1_000_000, "1000000"),
+        ("queued_after", 0.25, "0.25"),
+        ("lease_seconds", 8.0, "8"),
+        ("implicit_queues", False, "false"),
+        ("autoscale", False, "off"),
+        ("autoscale", "on", "on"),
+        ("cost", "nvidia.com/gpu", "nvidia.com/gpu"),
+        ("topology_labels", "", ""),
+    ],
+)
+def test_a_setting_reaches_both_processes_as_its_variable(name: str, value: object, text: str) -> None:
+    found = rendered({"settings": {name: value}})
+    for each in pods(found.values()):
+        if each.component in ("coordinator", "worker"):
+            assert environment(each, found.values())[f"TORCHQ_{name.upper()}"] == text
+
+
+def test_a_changed_setting_rolls_the_pods_and_nothing_else_does(defaults: dict[str, Any]) -> None:
+    changed, same = rendered({"settings": {"threads": 8}}), rendered({"worker": {"replicas": 7}})
+    for each in ("coordinator", "worker"):
+        assert _template(changed, each) != _template(defaults, each)
+        assert _template(same, each) == _template(defaults, each)
+
+
+def test_pods_of_jobs_are_not_picked_by_any_policy_of_the_chart(defaults: dict[str, Any]) -> None:
+    for each in defaults.values():
+        if each["kind"] == "NetworkPolicy":
+            assert "app.kubernetes.io/instance" in each["spec"]["podSelector"]["matchLabels"]
+
+
+def test_alerts_get_the_values_the_runbooks_and_the_doctor_of_the_release() -> None:
+    chosen = {"thresholds": {"backlogJobs": 1_000_000, "overQuotaFor": "2d"}, "runbooks": "https://example.com/docs/"}
+    rule = {"metrics": {"prometheusRule": {"enabled": True, **chosen}}, "fullnameOverride": "batches"}
+    found = rendered(rule)["PrometheusRule torchq-system/batches"]["spec"]
+    original = yaml.safe_load((generate.MONITORING / "rules.yaml").read_text())
+    assert [each["name"] for each in found["groups"]] == [each["name"] for each in original["groups"]]
+    alerts = {each["alert"]: each for group in found["groups"] for each in group["rules"]}
+    text = json.dumps(alerts)
+    assert "> 1000000 # value: backlogJobs" in text
+    assert '"for": "2d"' in text
+    assert "https://example.com/docs/alerts.md#torchqbacklog" in text
+    assert ": docs/" not in yaml.safe_dump(alerts)
+    assert 'cronjob="batches-doctor"' in alerts["TorchqDisagree"]["expr"]
+    assert "{{ $labels.cronjob }}" in text, "Prometheus fills it in, not Helm"
+
+
+def test_the_board_and_the_default_rules_are_those_of_deploy_monitoring() -> None:
+    found = rendered({"metrics": {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}})
+    board = found["ConfigMap torchq-system/torchq-dashboards"]
+    assert json.loads(board["data"]["torchq.json"]) == json.loads((generate.MONITORING / "board.json").read_text())
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    text = (generate.MONITORING / "rules.yaml").read_text().replace('=~"(.+-)?torchq-doctor"', '="torchq-doctor"')
+    assert found["PrometheusRule torchq-system/torchq"]["spec"] == yaml.safe_load(text)
+
+
+def test_the_bundled_redis_is_off_once_a_secret_names_another_one() -> None:
+    found = rendered({"redis": {"existingSecret": "mine"}})
+    assert not [name for name in found if name.endswith("torchq-redis")]
+    [volume] = [each for each in _template(found, "worker")["spec"]["volumes"] if each["name"] == "redis"]
+    assert volume["secret"] == {"secretName": "mine", "defaultMode": 0o440}, "with its other keys, such as ca.crt"
+
+
+def test_the_bundled_redis_has_one_pod_and_nothing_to_keep(defaults: dict[str, Any]) -> None:
+    spec = defaults["Deployment torchq-system/torchq-redis"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert [[*each] for each in spec["template"]["spec"]["volumes"]] == [["name", "secret"]]
+    arguments = spec["template"]["spec"]["containers"][0]["args"]
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert (options["--save"], options["--appendonly"], options["--maxmemory-policy"]) == ("", "no", "noeviction")
+
+
+def test_a_render_without_a_cluster_holds_no_password_and_coordinators_make_it(defaults: dict[str, Any]) -> None:
+    secrets = [each for each in defaults.values() if each["kind"] == "Secret"]
+    assert sorted(each["metadata"]["name"] for each in secrets) == ["torchq-redis", "torchq-reports"]
+    assert not any("data" in each or "stringData" in each for each in secrets), "each render would have another value"
+    [container] = _template(defaults, "coordinator")["spec"]["initContainers"]
+    assert container["args"] == [
+        *("--namespace", "torchq-system", "fill-secrets"),
+        *("--redis", "torchq-redis", "--wait-for", "/etc/torchq/redis/url"),
+        *("--reports", "torchq-reports", "--wait-for", "/etc/torchq/reports/key"),
+    ]
+    optional = {name: [each["secret"].get("optional", False) for each in _template(defaults, name)["spec"]["volumes"]]
+                for name in ("coordinator", "worker", "redis")}  # fmt: skip
+    assert optional == {"coordinator": [True, True], "worker": [False, False], "redis": [False]}, "others wait"
+
+
+def test_coordinators_fill_no_secret_of_somebody_else() -> None:
+    found = rendered({"redis": {"existingSecret": "mine"}})
+    [container] = _template(found, "coordinator")["spec"]["initContainers"]
+    assert "--redis" not in container["args"]
+    [rule] = found["Role torchq-system/torchq-secrets"]["rules"]
+    assert rule["resourceNames"] == ["torchq-reports"]
+    nothing = rendered({"redis": {"existingSecret": "mine"}, "reports": {"existingSecret": "tokens"}})
+    assert "initContainers" not in _template(nothing, "coordinator")["spec"]
+    assert "Role torchq-system/torchq-secrets" not in nothing

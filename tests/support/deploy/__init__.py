@@ -1,0 +1,1 @@
+"""Releases of the chart on a real API server."""
