@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deploy.monitoring.panels import ROWS, Panel, T
+from deploy.monitoring.panels import ROWS
+from deploy.monitoring.queries import Panel, T
 
 FILE = Path(__file__).with_name("board.json")
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}

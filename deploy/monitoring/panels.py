@@ -1,51 +1,9 @@
 """The rows and panels of torchq's Grafana dashboard, as `board.py` writes them.
 
-One rule: every query names its target by the variables `namespace` and `job`, and its queues by `queue`. Figures of
-queues come from the leader. The newest samples may hold two leaders, so these figures are the maximum over the targets.
+One rule: a panel shows one thing, in one unit, and its text says what to read from it.
 """
 
-from dataclasses import dataclass
-
-T = 'namespace=~"$namespace", job=~"$job"'
-"""The selector of torchq's targets."""
-Q = T + ', queue=~"$queue"'
-"""The same, for the chosen queues."""
-RATE = "[$__rate_interval]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One panel: what it shows, and the PromQL queries with their legends."""
-
-    title: str
-    text: str
-    queries: tuple[tuple[str, str], ...]
-    kind: str = "timeseries"
-    unit: str = "short"
-    width: int = 8
-    stacked: bool = False
-
-
-def quantile(part: float, metric: str, by: str, target: str = T) -> str:
-    """Return the query of a quantile of a histogram."""
-    labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({part}, sum by ({labels}) (rate({metric}_bucket{{{target}}}{RATE})))"
-
-
-def rate(metric: str, by: str, target: str = T) -> str:
-    """Return the query of a counter's rate."""
-    return f"sum by ({by}) (rate({metric}{{{target}}}{RATE}))"
-
-
-def newest(metric: str, by: str, target: str = T) -> str:
-    """Return the query of a gauge of the leader."""
-    return f"max by ({by}) ({metric}{{{target}}})"
-
-
-def total(metric: str, by: str, target: str = T) -> str:
-    """Return the query of the sum of a gauge of the leader over all installations that are chosen."""
-    return f"sum({newest(metric, f'namespace, {by}', target)})"
-
+from deploy.monitoring.queries import RATE, Panel, Q, T, newest, quantile, rate, total
 
 LEADER = f'leader_election_master_status{{name="torchq-coordinator", {T}}}'
 WORK = f'name="reconcile", {T}'
@@ -102,7 +60,7 @@ WAITING = (
     ),
     Panel(
         title="Why jobs wait",
-        text="The reasons as in the statuses of jobs (docs/conditions.md). `torchq job why` has the numbers of one job.",
+        text="The reasons in the statuses of jobs (docs/conditions.md). `torchq job why` has the numbers of one job.",
         queries=((newest("torchq_waiting_jobs", "reason"), "{{reason}}"),),
         stacked=True,
     ),
@@ -420,4 +378,3 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     ("API server", API_SERVER),
     ("Processes", PROCESSES),
 )
-
