@@ -46,11 +46,17 @@ class PortSettings(pydantic.BaseModel):
         default=0,
         ge=-1,
         le=65_535,
-        description="port of /healthz and /readyz of a coordinator, or of a worker with all its processes, apart from "
-        "/v1, which names jobs; 0: none, -1: any free one",
+        description="port of /healthz, /readyz and /metrics of a coordinator, or of a worker with all its processes, "
+        "apart from /v1, which names jobs; 0: none, -1: any free one",
     )
     metrics_address: str = Field(
         default="127.0.0.1", description="address of that port; in a pod 0.0.0.0, so that the kubelet reaches it"
+    )
+    metrics_queues: int = Field(
+        default=1_000,
+        ge=0,
+        le=100_000,
+        description="most queues with metrics of their own; all others share series with an empty name",
     )
     report_port: int = Field(
         default=0,

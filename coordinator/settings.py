@@ -203,6 +203,9 @@ class Settings(NodeRules, PortSettings):
     api_burst: int = Field(
         default=100, ge=1, le=100_000, description="how many requests may be sent at once before api_qps limits them"
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="text: lines for people; json: one JSON object per line, for programs"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what goes to the log")
 
     @cached_property

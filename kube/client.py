@@ -24,6 +24,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
+from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
 from kube.streams import Stream
@@ -43,8 +44,9 @@ _WATCH_GRACE_SECONDS = 15
 """The time that a server has to end a watch after the planned end. A watch that is silent for longer has failed."""
 
 
-def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
-    """Return the cluster that `settings` name, without a request. Raise Misconfigured if none is usable.
+def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER) -> "KubernetesCluster":
+    """Return the cluster that `settings` name, without a request. Raise Misconfigured if none is usable. `meter` counts
+    the requests.
 
     Each process calls it for itself, after a fork: processes cannot share connections.
     """
@@ -61,7 +63,7 @@ def connect(settings: ConnectionSettings | None = None) -> "KubernetesCluster":
         pool = rest.RESTClientObject(configuration).pool_manager
     except (OSError, ValueError) as e:
         raise errors.Misconfigured(f"the TLS settings for {server} are not usable: {e}; check the kubeconfig") from e
-    return KubernetesCluster(Transport(pool, server, _Authorization(configuration), settings), settings)
+    return KubernetesCluster(Transport(pool, server, _Authorization(configuration), settings, meter), settings)
 
 
 def default_namespace(settings: ConnectionSettings) -> str:

@@ -77,6 +77,11 @@ class Informer(Generic[T]):
         return self._reflector.failing
 
     @property
+    def restarts(self) -> int:
+        """How often a list or a watch has ended with an error and began again."""
+        return self._reflector.restarts
+
+    @property
     def synced(self) -> bool:
         """Whether the first list is in the cache and `on_change` was called for its objects."""
         return self._synced.is_set()

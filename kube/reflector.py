@@ -81,6 +81,8 @@ class Reflector:
         self._clock = clock
         self.failing = ""
         """The reason why the sink may be behind, as a sentence; empty while the reflector follows the server."""
+        self.restarts = 0
+        """How often a list or a watch has ended with an error and began again."""
         self._version: str | None = None
         self._objects = 0
         """The events of the present watch that carried an object."""
@@ -151,6 +153,7 @@ class Reflector:
         return WatchOutcome(self._clock() - self._watch_began, self._watch_planned, self._objects, failed)
 
     def _fail(self, reason: str) -> None:
+        self.restarts += not self._stopping.is_set()
         previous, self.failing = self.failing, reason
         if reason != previous and not self._stopping.is_set():
             logger.warning("the cache of %s may be behind: %s", self._source.resource.plural, reason)

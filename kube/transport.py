@@ -26,7 +26,8 @@ from urllib3.exceptions import TimeoutError as LibraryTimeout
 
 from crds import excerpts
 from kube import errors, handshakes, jsontext, pages, retries, status, whole_requests
-from kube.process import turns
+from kube.process import request_metrics, turns
+from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.requests import Request
 from kube.retries import Failure
@@ -82,8 +83,10 @@ class Transport:
         server: str,
         authorization: Callable[[], str | None],
         settings: ConnectionSettings,
+        meter: Meter = NO_METER,
     ) -> None:
         self.server = server
+        self._meter = meter
         self.server_time = ServerTime()
         whole_requests.use(pool)
         self._pool = pool
@@ -196,17 +199,7 @@ class Transport:
     def _attempt(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
         self._closed.wait(self._limiter.reserve())
         try:
-            connections, base = self._route()
-            response = connections.urlopen(
-                request.method,
-                base + request.path,
-                body=request.body,
-                headers=self._headers(request),
-                timeout=urllib3.Timeout(connect=self._settings.connect_timeout, read=read_timeout),
-                preload_content=not stream,
-                redirect=False,
-                retries=False,
-            )
+            response = self._metered(request, read_timeout, stream=stream)
             self.server_time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
                 return response
@@ -219,6 +212,27 @@ class Transport:
         details = status.read(body)
         error = status.error(response.status, details, request.action, self._settings.permission_hint)
         raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
+
+    def _metered(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
+        """Send one request, and count how it ended and how long the answer took to begin, or to come."""
+        began, code = time.perf_counter(), request_metrics.NO_ANSWER
+        try:
+            connections, base = self._route()
+            response: Response = connections.urlopen(
+                request.method,
+                base + request.path,
+                body=request.body,
+                headers=self._headers(request),
+                timeout=urllib3.Timeout(connect=self._settings.connect_timeout, read=read_timeout),
+                preload_content=not stream,
+                redirect=False,
+                retries=False,
+            )
+            code = str(response.status)
+            return response
+        finally:
+            self._meter.count(request_metrics.REQUESTS, code, request.method)
+            self._meter.observe(request_metrics.REQUEST_SECONDS, time.perf_counter() - began, request.method)
 
     def _route(self) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
         """Return the connections to the server and the prefix of each URL.

@@ -16,10 +16,12 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Cluster
+from kube.process.meter import NO_METER, Meter
 from queues.values import Refusal, Task
 from queues.work import RunVersions
 from reconcilers import failure_text
 from reconcilers.apply.apply import Application, Outcome
+from reconcilers.fact_counter import FactCounter
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
@@ -65,10 +67,13 @@ class Reconciler:
         settings: ReconcileSettings | None = None,
         clock: Callable[[], float] = time.time,
         caches: Caches = NO_CACHES,
+        meter: Meter = NO_METER,
     ) -> None:
+        """`meter` counts what happens to jobs."""
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
+        self._facts = FactCounter(cluster, meter, clock)
         self._observer = Observer(
             cluster,
             pods,
@@ -91,6 +96,7 @@ class Reconciler:
         ReconcileError; the caller tries again with a back-off.
         """
         observation = self._observer.observe(task)
+        self._facts.settle(observation)
         carry_out = partial(self._carry_out, holds, partial(raise_charge, task.key, task.token))
         outcome = carry_out(observation)
         if outcome.no_room is not None:
@@ -159,6 +165,7 @@ class Reconciler:
         try:
             return application.run(current_plan)
         finally:
+            self._facts.note(observation, application)
             self._observer.wrote_requests(application.request_versions)
             if application.pod_versions:
                 self._observer.wrote(observation.key, max(application.pod_versions))

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from coordinator import settings as settings_module
+from coordinator.cli import log_format
 from coordinator.cli.lazy_group import LazyGroup
 from coordinator.errors import CoordinatorError
 from coordinator.local import target
@@ -25,6 +26,7 @@ from coordinator.settings import Resolved, Settings
 from crds.errors import InvalidObject
 from kube import client, errors
 from kube.client import KubernetesCluster
+from kube.process.meter import NO_METER, Meter
 from kube.settings import ConnectionSettings, RetrySettings
 from queues.errors import QueueError
 from queues.redis.location import Location
@@ -46,6 +48,8 @@ class Session:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     agent: str = "torchq"
     """The user agent. The audit log and the metrics of the API server distinguish clients by it."""
+    meter: Meter = NO_METER
+    """What counts the requests to the API server."""
     role: Role = USER
     """The role whose permissions this invocation needs; a message about a missing permission names it."""
 
@@ -68,6 +72,12 @@ class Session:
         """Return the same invocation with another user agent."""
         return replace(self, agent=agent)
 
+    def with_meter(self, meter: Meter) -> "Session":
+        """Return the same invocation with what counts its requests to the API server and its scripts in Redis."""
+        session = replace(self, meter=meter)
+        session.settings.redis.meter = meter
+        return session
+
     def with_role(self, role: Role) -> "Session":
         """Return the same invocation with another role."""
         return replace(self, role=role)
@@ -75,7 +85,7 @@ class Session:
     @cached_property
     def cluster(self) -> KubernetesCluster:
         """The Kubernetes API that the settings name."""
-        return client.connect(self.connection)
+        return client.connect(self.connection, self.meter)
 
     @cached_property
     def target(self) -> ClusterTarget:
@@ -110,7 +120,10 @@ class Session:
         seconds = min(self.settings.renew_seconds, self.settings.api_timeout)
         once = RetrySettings(attempts=1)
         return client.connect(
-            replace(self.connection, read_timeout=seconds, connect_timeout=seconds, retries=once, requests_per_second=0)
+            replace(
+                self.connection, read_timeout=seconds, connect_timeout=seconds, retries=once, requests_per_second=0
+            ),
+            self.meter,
         )
 
     @property
@@ -140,11 +153,11 @@ class Session:
         return {f"{settings_module.PREFIX}{name.upper()}": str(value) for name, value in non_defaults.items()}
 
 
-def start_log(level: str) -> None:
+def start_log(settings: Settings) -> None:
     """Write the log to standard error, one line per event."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(log_format.formatter(settings.log_format))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
 class CommandGroup(LazyGroup):

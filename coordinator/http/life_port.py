@@ -1,13 +1,16 @@
-"""The port of a process for its probes, apart from what names jobs.
+"""The port of a process for its probes and its metrics, apart from what names jobs.
 
 One rule: no answer waits for anything, and none names a job.
 
     /healthz   200 while every loop of the process turns, else 503 with the loops that do not
     /readyz    200 while the process does its work, else 503 with what it lacks
+    /metrics   what the process has counted and measured, in the text format of Prometheus
 
-With ?verbose both list every check, as kube-apiserver does.
+With ?verbose both probes list every check, as kube-apiserver does. A thread of its own makes pages, so that probes are
+answered meanwhile.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -16,19 +19,25 @@ from coordinator.http import ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question, ServerLimits
 from coordinator.life import checks
 from coordinator.life.checks import Probes
+from coordinator.metrics import exposition
+from coordinator.metrics.page import Page
 from coordinator.port_settings import PortSettings
 
 SETTING = "metrics_port"
-LIMITS = ServerLimits(threads=1)
+LIMITS = ServerLimits(threads=1, rest=0.0)
+"""Pages limit their cost by themselves."""
 WRONG_HOST = Answer(
     403, b"the Host header names another host: use localhost or the address of this machine\n", "text/plain"
 )
-UNKNOWN = Answer(404, b"try /healthz or /readyz\n", "text/plain")
+UNKNOWN = Answer(404, b"try /healthz, /readyz or /metrics\n", "text/plain")
+METRICS_PATH = "/metrics"
+log = logging.getLogger(__name__)
 
 
 @contextmanager
-def serving(settings: PortSettings, probes: Probes) -> Iterator[str]:
-    """Answer probes while the block runs; yield the URL, or an empty text if the settings turn the port off.
+def serving(settings: PortSettings, probes: Probes, page: Page | None = None) -> Iterator[str]:
+    """Answer probes and show a page of metrics while the block runs; yield the URL, or an empty text if the settings
+    turn the port off.
 
     Raises CoordinatorError, which names the setting, if the port cannot be used.
     """
@@ -37,14 +46,24 @@ def serving(settings: PortSettings, probes: Probes) -> Iterator[str]:
         yield ""
         return
 
-    def answer(question: Question) -> Answer:
+    def answer_quickly(question: Question) -> Answer | None:
         if not ports.is_for_address(question.host, address):
             return WRONG_HOST
+        if page is not None and urlsplit(question.path).path == METRICS_PATH:
+            return None
         return probe_answer(probes, question.path) or UNKNOWN
 
-    server = HttpServer(answer, answer, dict, LIMITS)
+    server = HttpServer(answer_quickly, lambda _: _show(page) if page else UNKNOWN, dict, LIMITS)
     with ports.listening(server, SETTING, address, port) as bound:
         yield ports.url(address, bound)
+
+
+def _show(page: Page) -> Answer:
+    try:
+        return Answer(200, page.text(), exposition.CONTENT_TYPE)
+    except Exception:
+        log.exception("GET %s", METRICS_PATH)
+        return Answer(500, b"the page could not be made: see the log of the process\n", "text/plain")
 
 
 def probe_answer(probes: Probes, path: str) -> Answer | None:

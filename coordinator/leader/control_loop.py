@@ -24,10 +24,13 @@ from coordinator.leader import quota_judgement
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
+from coordinator.metrics import leader_metrics
 from coordinator.reports.store import ReportReader
 from coordinator.routing.eligibility import Eligibility
 from coordinator.settings import Settings
+from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn
+from queues import metrics as queue_metrics
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.picking.backfill import JobEnds
@@ -67,6 +70,7 @@ class ControlLoop:
     """What writes the targets of jobs; None: no job is resized."""
     memory: Memory | None = None
     reports: ReportReader | None = None
+    meter: Meter = NO_METER
     turn: Turn = field(default_factory=lambda: Turn("term"))
     """The loop as which a term turns: each part of a step is a turn."""
     unsettled: bool = True
@@ -110,10 +114,13 @@ class ControlLoop:
             self.reports,
         )
 
-    def rebuild(self, epoch: int) -> None:
+    def rebuild(self, epoch: int, cause: str = "Election") -> None:
         """Rebuild the store from the cluster under a new epoch (`StoreRebuild.rebuild`)."""
+        began = self.elapsed()
         self._rebuild.rebuild(epoch)
         self.counts.rebuilds += 1
+        self.meter.count(leader_metrics.REBUILDS, cause)
+        self.meter.observe(leader_metrics.REBUILD_SECONDS, self.elapsed() - began)
         self.unsettled = True
 
     def resync(self) -> None:
@@ -160,10 +167,13 @@ class ControlLoop:
 
     def cycle(self) -> int:
         """Pick what can be picked; return the number of jobs admitted."""
-        self._cycled_at = self.clock()
+        self._cycled_at, began = self.clock(), self.elapsed()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
         committed = self._pick_cycle.run(self.clock(), self.settings.batch, heads)
+        self.meter.observe(leader_metrics.CYCLE_SECONDS, self.elapsed() - began)
+        self.meter.count(queue_metrics.PICKS, by=committed.picked)
         if committed.refused:
+            self.meter.count(queue_metrics.REFUSED_COMMITS, committed.refused)
             log.debug("commit ended early: %s", committed.refused)
         self.unsettled = bool(committed.picked or committed.refused)
         self.counts.picked += committed.picked

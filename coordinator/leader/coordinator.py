@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from coordinator.autoscale.memory import Memory
 from coordinator.autoscale.target_writer import TargetWriter
@@ -30,12 +30,15 @@ from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
 from kube.informer import Informer
+from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn, Turns
 from queues import errors as queue_errors
 from queues.installation import Installation
 from queues.store import QueueStore
 from queues.work import WorkSource
 
+RebuildCause = Literal["Election", "StoreLost", "MissingCharge", "Unreadable", "Outage", "RedisReplaced", "AuditFailed"]
+"""What ended the last term of this process: the label of the next rebuild."""
 LONGEST_PAUSE = 0.1
 """The longest pause between two steps when nothing happens. An event ends the pause; returned work does not."""
 RETRY_SECONDS = 0.5
@@ -64,16 +67,22 @@ class Coordinator:
     """What training code reports; None: nothing is known of it."""
     rebuilt: Callable[[], object] = lambda: None
     """Called after each rebuild. The objects that are in memory then are likely to stay for long."""
+    meter: Meter = NO_METER
+    """What counts the leader's rounds and rebuilds."""
     turns: Turns = field(default_factory=Turns)
     """The loops of this process."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
+    redis_answers: bool | None = None
+    """Whether Redis has answered last; None before it was asked."""
     installation: Installation | None = None
     """For which installation this process leads; None until its caches are synced."""
     _last_epoch: int = 0
     _incarnation: str = ""
     """The identity of the Redis server process that answered last (`QueueReader.incarnation`)."""
+    _rebuild_cause: RebuildCause = "Election"
+    """What makes the next rebuild necessary."""
     _unreadable: bool = False
     """Whether the store has unreadable content, which a rebuild alone may not replace."""
     watches: Watches = field(init=False)
@@ -150,20 +159,24 @@ class Coordinator:
         """Wait until this process leads, then lead until an error or another leader ends the term."""
         if not self.leadership.leading:
             self.failing = ""  # the next leader reports its own problems
+            self._rebuild_cause = "Election"
             self._pause(0.05)
             return
         try:
             self._lead()
         except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
             log.warning("term ended: %s", error)
+            self._rebuild_cause = "Election"
             self._pause(self.settings.renew_seconds)
         except (queue_errors.StoreLost, MissingCharge) as error:
             log.warning("rebuilding: %s", error)
+            self._rebuild_cause = "MissingCharge" if isinstance(error, MissingCharge) else "StoreLost"
         except queue_errors.Unreadable as error:
             log.warning("forgetting the queues and rebuilding: %s", error)
-            self._unreadable = True
+            self._unreadable, self._rebuild_cause = True, "Unreadable"
         except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
             self._report(str(error))
+            self._rebuild_cause = "Outage"
             self._pause(RETRY_SECONDS)
 
     def _pause(self, seconds: float) -> None:
@@ -183,6 +196,7 @@ class Coordinator:
             targets=self.targets,
             memory=self.memory,
             reports=self.reports,
+            meter=self.meter,
             turn=self._turn,
         )
         self.targets.clear()
@@ -192,7 +206,7 @@ class Coordinator:
         if request or self._unreadable:
             self._forget()
         is_lost = self.store.epoch() == 0
-        term.rebuild(self._new_epoch())
+        term.rebuild(self._new_epoch(), "Requested" if request else self._rebuild_cause)
         self.rebuilt()
         self._unreadable = False
         if is_lost:  # the work queue is lost as well, and with it the times at which finished jobs are deleted
@@ -207,6 +221,7 @@ class Coordinator:
         while not self.stop.is_set() and self.leadership.leading and not self.leadership.requested_rebuild:
             if self._incarnation != incarnation:
                 log.warning("rebuilding: Redis was restarted and may lack the newest writes")
+                self._rebuild_cause = "RedisReplaced"
                 return
             self.watches.wake.clear()
             if term.step():
@@ -218,6 +233,7 @@ class Coordinator:
                 next_resync = time.monotonic() + self.settings.resync_seconds
                 if not term.audit():
                     log.warning("admissions without a charge: rebuilding")
+                    self._rebuild_cause = "AuditFailed"
                     return
                 term.resync()
 
@@ -251,7 +267,9 @@ class Coordinator:
             problem = probe.problem()
             self._incarnation = probe.incarnation()
         except queue_errors.QueueError as error:
+            self.redis_answers = False
             return str(error)
+        self.redis_answers = True
         return problem
 
     def _term_problem(self) -> str:

@@ -15,7 +15,9 @@ import orjson
 PIPE = "TORCHQ_LIFE_PIPE"
 """The environment variable with DESCRIPTOR:INODE of the pipe to the supervisor."""
 SECONDS = 2.0
-"""The seconds between two reports."""
+"""The seconds between two reports, if nothing asks for one."""
+SOONEST_SECONDS = 0.25
+"""The seconds between two reports that are asked for."""
 MOST_BYTES = 4 * 1024 * 1024
 """The most bytes of one report; a longer one is dropped."""
 _PIECE = 64 * 1024
@@ -42,14 +44,14 @@ class ReportPipe:
         """Close the side that only the child writes to."""
         os.close(self.writer)
 
-    def read(self) -> Report | None:
-        """Return the newest report that has arrived; None without a new one."""
-        newest = None
+    def read(self) -> list[Report]:
+        """Return the reports that have arrived since the last call, in their order."""
+        found: list[bytes] = []
         while piece := self._piece():
             *lines, self._rest = (self._rest + piece).split(b"\n")
-            newest = lines[-1] if lines else newest
+            found += lines
             self._rest = self._rest if len(self._rest) <= MOST_BYTES else b""
-        return _parse(newest) if newest else None
+        return [report for line in found if (report := _parse(line)) is not None]
 
     def close(self) -> None:
         """Close the supervisor's side."""
@@ -63,26 +65,34 @@ class ReportPipe:
 
 
 @contextlib.contextmanager
-def telling(report: Callable[[], Report]) -> Iterator[None]:
-    """Tell the supervisor of this process while the block runs. Without a supervisor this does nothing."""
+def telling(report: Callable[[], Report], news: threading.Event | None = None) -> Iterator[None]:
+    """Tell the supervisor of this process while the block runs, soon after `news` is set, and once at its end. Without
+    a supervisor this does nothing."""
     descriptor = _inherited_pipe()
     if descriptor is None:
         yield
         return
-    stop = threading.Event()
-    threading.Thread(target=_tell, args=(descriptor, report, stop), name="life", daemon=True).start()
+    stop, news = threading.Event(), news or threading.Event()
+    sender = threading.Thread(target=_tell, args=(descriptor, report, stop, news), name="life", daemon=True)
+    sender.start()
     try:
         yield
     finally:
         stop.set()
+        news.set()
+        sender.join(SECONDS)  # a supervisor that hangs takes no last report
 
 
-def _tell(descriptor: int, report: Callable[[], Report], stop: threading.Event) -> None:
+def _tell(descriptor: int, report: Callable[[], Report], stop: threading.Event, news: threading.Event) -> None:
     with contextlib.suppress(OSError):  # the supervisor is dead
         while True:
+            is_last = stop.is_set()
+            news.clear()
             _write(descriptor, orjson.dumps(report()) + b"\n")
-            if stop.wait(SECONDS):
+            if is_last:
                 return
+            stop.wait(SOONEST_SECONDS)
+            news.wait(SECONDS - SOONEST_SECONDS)
 
 
 def _write(descriptor: int, line: bytes) -> None:

@@ -35,8 +35,12 @@ class _Child:
 class Children:
     """The child processes that tell of themselves; safe to share between threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, listener: Callable[[Report], object] = lambda _: None
+    ) -> None:
+        """`listener` is called with each report of a process, once."""
         self._clock = clock
+        self._listener = listener
         self._lock = threading.Lock()
         self._children: dict[str, _Child] = {}
 
@@ -46,6 +50,7 @@ class Children:
 
     def hear(self, name: str, told: Report) -> None:
         """Record what a process tells."""
+        self._listener(told)
         with self._lock:
             if (child := self._children.get(name)) is not None:
                 self._children[name] = replace(child, told=told, heard_at=self._clock())
@@ -74,6 +79,10 @@ class Children:
         for name, child in self._all():
             found += [Check(name, _unready(child)), *_told(name, child, READYZ)]
         return found
+
+    def reports(self) -> list[Report]:
+        """Return the newest report of each process that runs."""
+        return [child.told for _, child in self._all() if child.told is not None]
 
     def urls(self) -> dict[str, str]:
         """Return the URLs of the ports for probes of the processes that have one."""

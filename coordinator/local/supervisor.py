@@ -259,8 +259,7 @@ class Supervisor:
                 self.send(name, signal.SIGKILL)
 
     def _hear(self, child: _Child) -> None:
-        report = child.pipe.read() if child.pipe else None
-        if report is not None:
+        for report in child.pipe.read() if child.pipe else ():
             self.told.hear(child.command.name, report)
 
     @staticmethod

@@ -71,6 +71,11 @@ class WorkerCaches:
         """The informers of kinds that every cluster serves."""
         return self._informers
 
+    @property
+    def all_informers(self) -> tuple[Informer[Any], ...]:
+        """All informers, also those of optional kinds that the API server serves."""
+        return (*self._informers, *(informer for kinds in self._foreign for informer in kinds.informers))
+
     def set_on_found(self, on_found: Callable[[], None]) -> None:
         """Call `on_found` from now on whenever an optional kind is installed."""
         for kinds in self._foreign:

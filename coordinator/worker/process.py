@@ -20,6 +20,7 @@ from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from crds.keys import JobKey
 from kube import errors
 from kube.client import KubernetesCluster
+from kube.process.meter import NO_METER, Meter
 from queues.dispatch import rq_worker
 from queues.dispatch.host_clock import HostClock
 from queues.dispatch.intake import Intake
@@ -38,15 +39,16 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 """The expected errors of a reconcile. Each is one line in the log, and the key is reconciled again after a back-off."""
 
 
-def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife) -> None:
-    """Reconcile until a stop signal was handled; then close the connections. `life` shows what the process does."""
+def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter: Meter = NO_METER) -> None:
+    """Reconcile until a stop signal was handled; then close the connections. `life` shows what the process does,
+    `meter` counts what happens to jobs."""
     life.caches = caches = WorkerCaches(cluster, settings)
     caches.start(life.turns)
     try:
         caches.wait()
         # Charges use a separate connection, because RQ opens the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis, client_name=f"torchq-charges-{os.getpid()}"))
-        with _reconciler(cluster, settings, caches) as reconciler:
+        with _reconciler(cluster, settings, caches, meter) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             owner = _owner(cluster, settings)
             host_clock = HostClock(cluster.server_time.ahead)
@@ -77,7 +79,7 @@ def _owner(cluster: KubernetesCluster, settings: Settings) -> str:
         return ""
 
 
-def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches) -> Reconciler:
+def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches, meter: Meter) -> Reconciler:
     selected = reconcile_settings(settings, caches.served)
     log.info("gangs are bound by %s, containers are restarted by %s", selected.gang_scheduler, selected.in_place)
     return Reconciler(
@@ -85,6 +87,7 @@ def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCa
         caches.pods,
         selected,
         caches=replace(caches.reconcile_caches, reported_saves=_reported_saves(settings, selected)),
+        meter=meter,
     )
 
 

@@ -99,6 +99,11 @@ def _exact(text: str) -> Fraction:
     return -value if match["sign"] == "-" else value
 
 
+def in_base_units(name: str, amount: int) -> float:
+    """Return an amount in base units: cores for cpu, bytes for memory, a number for all others."""
+    return amount / 1000 if name == "cpu" else float(amount)
+
+
 def format_amount(name: str, amount: int) -> str:
     """Return an amount as text for users and status fields; `parse` returns the same amount for it."""
     if name == "cpu":

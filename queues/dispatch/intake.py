@@ -45,6 +45,8 @@ class Intake:
         """Why the last registration failed; empty if it did not."""
         self.stopping = False
         """Whether the process ends."""
+        self.unfinished_seconds: Callable[[], float] = float
+        """Returns the sum of the times for which the runs of now have run."""
         self.popped_at = -math.inf
         """When the process last asked RQ for a batch, by its clock."""
 

@@ -270,6 +270,8 @@ def run_worker(
         run_versions=run_versions,
         longest=settings.longest_run,
     )
+    runner.meter = connection.meter(client)
+    intake.unfinished_seconds = runner.unfinished_seconds
     pause = settings.running_lease / 3
     renewer = LeaseRenewer(name, sink, runner, pause=pause, stop=stop, outage=outage, intake=intake)
     renewer.start()

@@ -13,7 +13,8 @@ from queue import SimpleQueue
 
 from crds.keys import JobKey
 from kube.object_errors import ObjectErrors
-from queues import errors
+from kube.process.meter import NO_METER, Meter
+from queues import errors, metrics
 from queues.redis.log_throttle import FailureLog, OutageLog
 from queues.values import Task
 from queues.work import Lease, RunVersions, WorkSink
@@ -55,6 +56,8 @@ class TaskRunner:
         self._run_versions = run_versions
         self._longest = longest
         self._clock = clock
+        self.meter: Meter = NO_METER
+        """What counts and measures the runs."""
         self._running: dict[Lease, float] = {}
         self._hanging: set[Lease] = set()
         for number in range(threads):
@@ -64,13 +67,16 @@ class TaskRunner:
     def run_batch(self, leases: Sequence[Lease], stopping: Callable[[], bool], patience: float) -> None:
         """Begin runs of leased keys as threads become free, and return when all runs have begun. When the process
         stops, or after `patience` seconds, give back the keys whose runs have not begun."""
-        rest, deadline = list(leases), time.monotonic() + patience
+        rest, taken = list(leases), time.monotonic()
+        deadline = taken + patience
         while rest:
             free = self.wait_for_room(0.5)
             if stopping() or time.monotonic() > deadline:
                 self._give_back(rest)
                 return
             batch, rest = rest[:free], rest[free:]
+            for _ in batch:
+                self.meter.observe(metrics.WORK_WAIT_SECONDS, time.monotonic() - taken, metrics.WORK_QUEUE)
             if batch and not self._begin(batch):
                 return
 
@@ -100,6 +106,12 @@ class TaskRunner:
             log.error("%s: the run hangs: it takes over %.0f s, and another worker may run the key", key, self._longest)
         return current
 
+    def unfinished_seconds(self) -> float:
+        """Return the sum of the times for which the runs of now have run."""
+        now = self._clock()
+        with self._changed:
+            return sum(now - began for began in self._running.values())
+
     @property
     def is_stuck(self) -> bool:
         """Whether every thread hung at the last call of `leases`, so that this process does nothing any more."""
@@ -113,6 +125,7 @@ class TaskRunner:
             self._outage.report_failure(error)
             return False
         for task in tasks:
+            self.meter.count(metrics.WORK_ADDS, metrics.WORK_QUEUE)
             with self._changed:
                 self._running[task.key, task.token] = self._clock()
             self._tasks.put(task)
@@ -136,7 +149,9 @@ class TaskRunner:
                     self._changed.notify_all()
 
     def _run(self, task: Task) -> None:
+        began = self._clock()
         requeue_after, failed = self._outcome(task)
+        self._measure(self._clock() - began, "error" if failed else "success" if requeue_after is None else "requeue")
         try:
             versions = self._run_versions(task.key)
             self._sink.finish(
@@ -154,6 +169,13 @@ class TaskRunner:
             self._errors.record(f"TorchJob {task.key}", error)
         else:
             self._errors.clear(f"TorchJob {task.key}")
+
+    def _measure(self, seconds: float, result: str) -> None:
+        self.meter.count(metrics.RECONCILES, result)
+        self.meter.observe(metrics.RECONCILE_SECONDS, seconds)
+        self.meter.observe(metrics.WORK_SECONDS, seconds, metrics.WORK_QUEUE)
+        if result == "error":
+            self.meter.count(metrics.WORK_RETRIES, metrics.WORK_QUEUE)
 
     def _outcome(self, task: Task) -> tuple[float | None, bool]:
         try:

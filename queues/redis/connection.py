@@ -19,6 +19,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from kube.process import turns
+from kube.process.meter import NO_METER, Meter
 from queues import errors
 from queues.chunks import chunks
 from queues.redis import server_checks
@@ -126,6 +127,12 @@ def incarnation(connection: Connection) -> str:
     return pin.run_id
 
 
+def meter(connection: Connection) -> Meter:
+    """Return what measures the scripts of a client."""
+    location = connection.connection_pool.connection_kwargs.get("location")
+    return location.meter if location is not None else NO_METER
+
+
 def seconds_since_move(connection: Connection) -> float:
     """Return how long ago the clients of this process began to use a server at another address; infinite if they never
     did."""
@@ -197,6 +204,11 @@ class ScriptPipeline:
         self._lock = threading.Lock()
         self._socket: Any = None
         self._pending: deque[_Request] = deque()
+
+    @property
+    def meter(self) -> Meter:
+        """What measures the scripts of the connection."""
+        return meter(self._connection)
 
     def send(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
         """Send a script. Return a function that waits for its answer."""

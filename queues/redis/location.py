@@ -6,6 +6,7 @@ One rule: text of a file that is no usable URL never takes the place of a URL th
 import logging
 from pathlib import Path
 
+from kube.process.meter import NO_METER, Meter
 from queues import errors
 from queues.redis import sentinel_url
 from queues.redis import url as redis_url
@@ -23,6 +24,8 @@ class Location:
         is empty if the file had no usable URL yet."""
         self.file = file
         self._url = url
+        self.meter: Meter = NO_METER
+        """What measures the scripts that clients of this place run."""
         self._outage = OutageLog(log)
         self.master = Master(self.url)
 

@@ -115,6 +115,8 @@ class Application:
     """Whether a pod that was to be deleted no longer existed: the actions after it must not follow."""
     written: Manifest | None = None
     """The job after its status was written."""
+    unanswered: Manifest | None = None
+    """The change of the status whose write ended with an error. The API server may have taken it all the same."""
     pod: Manifest | None = None
     """The last created pod."""
     _objects: ObjectWriter = field(init=False)
@@ -212,12 +214,14 @@ class Application:
     def _write_status(self, change: Manifest, resource_version: str) -> None:
         namespace, name = self.key.namespace, self.key.name
         patch = {"status": change}
+        self.unanswered = change
         try:
             self.written = self.cluster.patch(
                 TORCHJOBS, name, patch, namespace, subresource="status", resource_version=resource_version
             )
         except (errors.Conflict, errors.NotFound) as error:
             raise ObserveAgain(0.0) from error
+        self.unanswered = None
         self.writes += 1
         if "phase" in change:
             log.info("%s: %s", self.key, change["phase"])

@@ -187,7 +187,7 @@ def _run_foreground(
 ) -> NoReturn:
     """Run the supervisor until a stop signal. Progress goes to the command that started this process in the background,
     else to the user."""
-    start_log(session.settings.log_level)
+    start_log(session.settings)
     supervisor.end_with_parent()
     progress, came_up = ProgressPrinter(), False
 
@@ -276,7 +276,7 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
 @pass_session
 def end_pods(session: Session, data: Path, now: bool) -> None:
     """End the pods of a cluster that is down. `torchq local down` starts this command in the background."""
-    start_log(session.settings.log_level)
+    start_log(session.settings)
     sys.exit(stack.end_pods(data, now=now, say=progress_lines.print_line))
 
 

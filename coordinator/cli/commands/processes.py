@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol
@@ -18,7 +18,7 @@ import click
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.health_writer import HealthWriter
-from coordinator.http import life_port, report_port, server
+from coordinator.http import coordinator_metrics, life_port, report_port, server
 from coordinator.http.coordinator_life import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.clock_log import ClockLog
@@ -27,9 +27,14 @@ from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.worker_log import WorkerLog
 from coordinator.life import channel
 from coordinator.life import children as life_children
+from coordinator.life.channel import Report
 from coordinator.life.checks import Probes
 from coordinator.life.children import Children, SupervisorLife
 from coordinator.local import supervisor
+from coordinator.metrics import process_page
+from coordinator.metrics.increments import Increments
+from coordinator.metrics.process_page import ProcessMetrics
+from coordinator.metrics.queue_names import QueueNames
 from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
@@ -39,6 +44,7 @@ from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from coordinator.worker.worker_life import WorkerLife
+from coordinator.worker.worker_metrics import WorkerSource
 from kube import threads
 from kube.errors import ClusterError
 from kube.process.turns import Turns
@@ -47,6 +53,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection, fitness
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
+from queues.storage.stats import QueueStats
 from queues.store import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -55,6 +62,13 @@ START_SECONDS = 2.0
 """The longest wait for an answer of Redis at the start of workers, which go on without one."""
 PAUSE_SECONDS = 0.1
 """How soon a coordinator that stops notices a second signal."""
+
+
+class _Writer(Protocol):
+    """What writes statuses in a thread of its own."""
+
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Write while this process leads, until stopped."""
 
 
 @click.command()
@@ -67,8 +81,10 @@ PAUSE_SECONDS = 0.1
 def coordinator(session: Session, health_port: int | None) -> None:
     """Watch jobs and admit them from the queues. Several coordinators may run; one of them leads."""
     session = session.with_user_agent("torchq-coordinator").with_role(COORDINATOR).with_flags(health_port=health_port)
+    figures = process_page.new(session.settings.metrics_queues)
+    session = session.with_meter(figures.registry)
     settings = session.settings
-    start_log(settings.log_level)
+    start_log(settings)
     gc_tuning.reduce_collections()
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
@@ -86,20 +102,23 @@ def coordinator(session: Session, health_port: int | None) -> None:
         leases=session.lease_cluster,
         probe=RedisStore(probe),
         reports=RedisReports(redis),
+        meter=figures.registry,
         rebuilt=gc_tuning.freeze_objects,
     )
+    queries = _queries(coordinator)
     reports = connection.connect(settings.redis, client_name="torchq-reports")
     health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
     with (
-        _alive(session, CoordinatorLife(coordinator)),
+        _alive(session, CoordinatorLife(coordinator), figures),
         _checked(session, COORDINATOR),
-        server.serving(coordinator, settings.health_port, _queries(coordinator)),
+        server.serving(coordinator, settings.health_port, queries),
         report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
     ):
         health.is_open = lambda: port != 0
         workers = WorkerLog(lambda: stats.read(reports))
         writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, workers]
         writers.append(ClockLog(session.cluster.server_time.problem))
+        writers += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
         _serve(coordinator, writers, session.cluster.close)
 
 
@@ -116,6 +135,20 @@ def _report_key(settings: Settings) -> ReportKey | None:
     if key is None and settings.report_key_file:
         log.warning("there is no file %s (report_key_file): pods do not report", settings.report_key_file)
     return key
+
+
+def _metrics(
+    coordinator: Coordinator, figures: ProcessMetrics, queries: StoreQueries, read: Callable[[], QueueStats]
+) -> list[_Writer]:
+    """Let the coordinator's page show what its parts know. Return what reads the queues for it."""
+    figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
+    if not coordinator.settings.metrics_port:
+        return []
+    reader = coordinator_metrics.queue_reader(
+        coordinator, queries, read, QueueNames(coordinator.settings.metrics_queues)
+    )
+    figures.registry.add_source(reader.samples)
+    return [reader]
 
 
 def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWriter:
@@ -137,13 +170,6 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
     )
-
-
-class _Writer(Protocol):
-    """What writes statuses in a thread of its own."""
-
-    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
-        """Write while this process leads, until stopped."""
 
 
 def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:
@@ -186,15 +212,18 @@ def _drain(futures: Sequence[Future[None]], seconds: float) -> None:
 def worker(session: Session, count: int | None, single: bool) -> None:
     """Run workers that reconcile jobs. A worker observes a job, plans, and applies the plan."""
     session = session.with_user_agent("torchq-worker").with_role(WORKER).with_flags(processes=count)
-    start_log(session.settings.log_level)
+    start_log(session.settings)
     if single:
         _run_worker(session)
         return
     log.info("workers of %s (%s)", session.cluster_name, session.target.source)
     # An error that would stop every worker is reported once here, instead of repeatedly by each worker.
     redis = connection.connect(session.settings.redis, client_name="torchq-worker", timeout=START_SECONDS, retries=0)
-    children, turns = Children(), Turns()
-    with life_port.serving(session.settings, SupervisorLife(children, turns)), _checked(session, WORKER):
+    figures, turns = process_page.new(session.settings.metrics_queues), Turns()
+    children = Children(listener=figures.hear)
+    figures.show(children)
+    probes = SupervisorLife(children, turns)
+    with life_port.serving(session.settings, probes, figures.page), _checked(session, WORKER):
         _warn_of_redis(session, redis)
         session.cluster.close()
         seconds = session.settings.drain_seconds
@@ -216,18 +245,31 @@ def _run_worker(session: Session) -> None:
     gc_tuning.reduce_collections()
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
-    with _alive(session, life := WorkerLife()):
-        process.run(session.cluster, session.settings, life)
+    figures = process_page.new(session.settings.metrics_queues)
+    session, life = session.with_meter(figures.registry), WorkerLife()
+    source = WorkerSource(life, session.settings.implicit_queues)
+    figures.registry.add_source(source.samples)
+    figures.registry.queues.exists = source.exists
+    with _alive(session, life, figures, source.names):
+        process.run(session.cluster, session.settings, life, figures.registry)
 
 
 @contextmanager
-def _alive(session: Session, probes: Probes) -> Iterator[None]:
-    """Answer probes at the port of the settings, and tell the supervisor, while the block runs."""
-    with (
-        life_port.serving(session.settings, probes) as url,
-        channel.telling(lambda: life_children.report(probes, url)),
-    ):
-        yield
+def _alive(
+    session: Session, probes: Probes, figures: ProcessMetrics, queues: Callable[[], Iterable[str] | None] = lambda: None
+) -> Iterator[None]:
+    """Answer probes and show metrics at the port of the settings, and tell the supervisor, while the block runs.
+
+    A process with a port of its own tells no metrics. `queues` returns the names of all queues, if they are known.
+    """
+    told = Increments(figures.registry, queues)
+    with life_port.serving(session.settings, probes, figures.page) as url:
+
+        def report() -> Report:
+            return {**life_children.report(probes, url), **({} if url else {process_page.FIELD: told.report()})}
+
+        with channel.telling(report, figures.registry.news):
+            yield
 
 
 def _warn_of_redis(session: Session, redis: connection.Connection) -> None:

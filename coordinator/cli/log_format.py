@@ -1,0 +1,33 @@
+"""The formats of log lines: text for people, JSON for programs.
+
+One rule: one event is one line, with its time, its level and the part of torchq that wrote it.
+"""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import orjson
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def formatter(name: Literal["text", "json"]) -> logging.Formatter:
+    """Return the formatter of the setting `log_format`."""
+    return JsonFormatter() if name == "json" else logging.Formatter(TEXT)
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each event as a JSON object. A traceback is text in the field `traceback`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of an event. The time is in UTC."""
+        document: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return orjson.dumps(document, default=str).decode()

@@ -1,0 +1,110 @@
+"""The metrics of coordinators: who leads, and the queues as the leader sees them.
+
+One rule: the gauges of queues come from the leader alone and end with its term, so that no two processes tell of them.
+"""
+
+from kube.process.meter import REQUEST_BUCKETS, Metric
+
+LEASE_NAME = "torchq-coordinator"
+"""The label of the election: the name of the Lease."""
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="gauge", help=text, labels=labels, of="leader")
+
+
+MASTER_STATUS = Metric(
+    name="leader_election_master_status",
+    kind="gauge",
+    help="Whether this coordinator leads: 1 or 0.",
+    labels=("name",),
+    of="coordinator",
+)
+PENDING_JOBS = _gauge(
+    "torchq_pending_jobs",
+    "Jobs that wait in a queue: active ones have a place in its order, inadmissible ones (held, parked) have none.",
+    "queue",
+    "status",
+)
+ADMITTED_JOBS = _gauge("torchq_admitted_jobs", "Jobs that hold room in a queue.", "queue")
+OLDEST_WAIT = _gauge(
+    "torchq_queue_oldest_wait_seconds", "For how long the oldest of a queue's first jobs has waited.", "queue"
+)
+WEIGHT = _gauge("torchq_queue_weight", "Weight of a queue.", "queue")
+SHARE = _gauge("torchq_queue_share_ratio", "Part of all usage that a queue has now, by the setting `cost`.", "queue")
+TARGET_SHARE = _gauge(
+    "torchq_queue_target_share_ratio", "Part of the weights of all busy queues that a busy queue has.", "queue"
+)
+LAG = _gauge(
+    "torchq_queue_lag", "Cost by which a queue is behind its share, or, below 0, ahead of it, since its start.", "queue"
+)
+QUEUE_INFO = _gauge(
+    "torchq_queue_info", "Always 1; the labels have settings of a queue.", "queue", "cohort", "ordering", "stop_policy"
+)
+QUOTA = _gauge("torchq_queue_quota", "Quota of a queue. Without a quota there is no series.", "queue", "resource")
+USAGE = _gauge("torchq_queue_usage", "Sum of the charges of a queue's admitted jobs.", "queue", "resource")
+BORROWING_LIMIT = _gauge(
+    "torchq_queue_borrowing_limit", "Most that a queue may use beyond its quota.", "queue", "resource"
+)
+COHORT_QUOTA = _gauge("torchq_cohort_quota", "Sum of the quotas of a cohort's queues.", "cohort", "resource")
+COHORT_USAGE = _gauge("torchq_cohort_usage", "Sum of the usages of a cohort's queues.", "cohort", "resource")
+POOL_CAPACITY = _gauge("torchq_pool_capacity", "What all queues share. Without a limit there is no series.", "resource")
+POOL_USAGE = _gauge("torchq_pool_usage", "Sum of the charges of all admitted jobs.", "resource")
+WAITING_JOBS = _gauge(
+    "torchq_waiting_jobs",
+    "Waiting jobs by the code in their status. BehindOthers has those without a code: others of their queue go first.",
+    "reason",
+)
+QUEUES = _gauge("torchq_queues", "Number of queues. Those beyond the setting metrics_queues share one series.")
+WORKERS = _gauge("torchq_workers", "Live worker processes, also those that take no work.", "version", "layout")
+CYCLE_SECONDS = Metric(
+    name="torchq_cycle_duration_seconds",
+    kind="histogram",
+    help="Time of one round of picks, with its reading and its commits.",
+    buckets=REQUEST_BUCKETS,
+    of="leader",
+)
+REBUILDS = Metric(
+    name="torchq_rebuilds_total",
+    kind="counter",
+    help="Rebuilds of the queues from the cluster, by what made them necessary.",
+    labels=("cause",),
+    of="leader",
+)
+REBUILD_SECONDS = Metric(
+    name="torchq_rebuild_duration_seconds",
+    kind="histogram",
+    help="Time of one rebuild.",
+    buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
+    of="leader",
+)
+LAST_TURN = _gauge(
+    "torchq_term_last_turn_timestamp_seconds",
+    "When the leader's control loop last turned, in seconds since 1970. One that waits for Redis or the API server has "
+    "turned now.",
+)
+METRICS = (
+    MASTER_STATUS,
+    PENDING_JOBS,
+    ADMITTED_JOBS,
+    OLDEST_WAIT,
+    WEIGHT,
+    SHARE,
+    TARGET_SHARE,
+    LAG,
+    QUEUE_INFO,
+    QUOTA,
+    USAGE,
+    BORROWING_LIMIT,
+    COHORT_QUOTA,
+    COHORT_USAGE,
+    POOL_CAPACITY,
+    POOL_USAGE,
+    WAITING_JOBS,
+    QUEUES,
+    WORKERS,
+    CYCLE_SECONDS,
+    REBUILDS,
+    REBUILD_SECONDS,
+    LAST_TURN,
+)

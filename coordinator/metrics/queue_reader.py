@@ -1,0 +1,111 @@
+"""The leader's gauges: what the queues, the workers and the waiting jobs are like, read again and again.
+
+One rule: a page never waits for Redis, and no pick waits for a reading. A thread and a connection of their own read, at
+a small share of a core.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.cache.views import JobView
+from coordinator.metrics import leader_metrics, queue_gauges
+from coordinator.metrics.page import REST
+from coordinator.metrics.queue_names import QueueNames
+from coordinator.metrics.registry import Sample, number
+from kube.process.turns import Turn, Turns
+from queues import metrics as queue_metrics
+from queues.errors import QueueError
+from queues.storage.stats import QueueStats
+from queues.values import Snapshot
+
+INTERVAL_SECONDS = 1.0
+"""The least pause between two readings."""
+OUTSIDE_THE_ORDER = frozenset(
+    {
+        "ClaimsNotCounted",
+        "BackingOff",
+        "NamespaceQuota",
+        "NotAllowed",
+        "Parked",
+        "PriorityClassNotFound",
+        "QueueNotFound",
+    }
+)
+"""The codes in the status of jobs without a place in the order of a queue."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueReader:
+    """The reading of one coordinator. It shows nothing while the coordinator does not lead."""
+
+    snapshot: Callable[[], Snapshot]
+    stats: Callable[[], QueueStats]
+    jobs: Callable[[], Iterable[JobView]]
+    policies: Callable[[], Mapping[str, str]]
+    leading: Callable[[], bool]
+    cost: str
+    queues: QueueNames
+    clock: Callable[[], float] = time.time
+    cpu_clock: Callable[[], float] = time.thread_time
+    _samples: tuple[Sample, ...] = field(default=())
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Return the gauges of the last reading; none while this process does not lead."""
+        return self._samples if self.leading() else ()
+
+    def run(self, stop: threading.Event, _leading: Callable[[], bool], turns: Turns) -> None:
+        """Read while this process leads, until stopped, as one of the loops in `turns`."""
+        turn, pause = turns.loop("metrics"), INTERVAL_SECONDS
+        with turn:
+            while not _wait(turn, stop, pause):
+                pause = self.read()
+
+    def read(self) -> float:
+        """Read once, and return the pause before the next reading. Outside a term, forget what was read."""
+        began = self.cpu_clock()
+        if not self.leading():
+            self._samples = ()
+            return INTERVAL_SECONDS
+        try:
+            self._samples = tuple(self._read())
+        except QueueError as error:  # another loop reports it; the last figures would be outdated
+            log.debug("metrics: %s", error)
+            self._samples = ()
+        return max(INTERVAL_SECONDS, REST * (self.cpu_clock() - began))
+
+    def _read(self) -> Iterator[Sample]:
+        snapshot, stats = self.snapshot(), self.stats()
+        self.queues.keep(frozenset(view.spec.name for view in snapshot.queues))
+        policies, label = self.policies(), self.queues.label
+        yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
+        yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
+        yield number(queue_metrics.WORK_DEPTH, stats.ready, queue_metrics.WORK_QUEUE)
+        members = Counter((each.version, str(each.layout)) for each in stats.members)
+        yield from (number(leader_metrics.WORKERS, count, *labels) for labels, count in members.items())
+        if not members:
+            yield number(leader_metrics.WORKERS, 0, "", "")
+
+    def _label_known(self, queue: str) -> str:
+        """Return the label of a queue that a job names, which need not exist."""
+        return queue if queue in self.queues else ""
+
+
+def _wait(turn: Turn, stop: threading.Event, seconds: float) -> bool:
+    turn.allow(seconds)
+    stopped = stop.wait(seconds)
+    turn.mark()
+    return stopped
+
+
+def _is_waiting(job: JobView) -> bool:
+    return job.admission is None and not (job.finished or job.deleting or job.suspended)
+
+
+def _describe(job: JobView) -> tuple[str, str, bool]:
+    reason = "Held" if job.held else job.reason
+    return job.queue, reason, not (job.held or reason in OUTSIDE_THE_ORDER)

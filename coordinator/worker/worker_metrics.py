@@ -1,0 +1,48 @@
+"""The metrics that a worker process reads off its parts, and the queues that it knows.
+
+One rule: every number is in memory; before a part exists, it tells nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.metrics import process_metrics, process_page
+from coordinator.metrics.registry import Sample, number
+from coordinator.worker.worker_life import WorkerLife
+from kube.informer import Informer
+from queues import metrics as queue_metrics
+from reconcilers.views.queue_view import QueueView
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSource:
+    """What one worker process knows."""
+
+    life: WorkerLife
+    implicit_queues: bool
+    """Whether there are queues without a TenantQueue."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield whether Redis answers, for how long reconciles have run, and how often watches began again."""
+        intake, caches = self.life.intake, self.life.caches
+        if intake is not None:
+            yield number(process_metrics.REDIS_UP, intake.registered and not intake.outage)
+            yield number(queue_metrics.UNFINISHED_SECONDS, intake.unfinished_seconds(), queue_metrics.WORK_QUEUE)
+        if caches is not None:
+            yield from process_page.restarts(caches.all_informers)
+
+    def exists(self, queue: str) -> bool | None:
+        """Return whether there is a queue of this name; None if that is not known."""
+        queues = self._queues
+        return None if queues is None else queues.get("", queue) is not None
+
+    def names(self) -> list[str] | None:
+        """Return the names of all queues; None if they are not known."""
+        queues = self._queues
+        return None if queues is None else [queue.name for queue in queues.values()]
+
+    @property
+    def _queues(self) -> Informer[QueueView] | None:
+        caches = self.life.caches
+        known = caches is not None and caches.queues.synced and not self.implicit_queues
+        return caches.queues if caches is not None and known else None

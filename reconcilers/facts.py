@@ -1,0 +1,112 @@
+"""What a written status tells about a job: admitted, runs, sent back, restarted, finished.
+
+One rule: pure. A fact follows from the status before and the status that the API server has taken, so that a repeated
+write tells nothing a second time. Times in statuses are whole seconds.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crds.torchjob import conditions
+from crds.torchjob.conditions import ConditionType
+from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.torchjob import TorchJob
+from kube.process.meter import Metric
+from reconcilers import metrics
+from reconcilers.plan.failures import Kind
+from reconcilers.values import InvalidJob
+
+OTHER_REASON = "Other"
+"""The label of a reason that is not one of torchq's own."""
+SENT_BACK_REASONS = frozenset({"NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "QueueDrained", "Resized"})
+CHARGED: Kind = "Retryable"
+NOT_CHARGED: Kind = "Disruption"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One event of a job's life, as its metric counts or measures it."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float = 1.0
+    """The amount to count, or the seconds to measure."""
+
+
+def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -> Iterator[Fact]:
+    """Yield what has happened from the status of a job to a written one. `now` is in seconds since 1970."""
+    before, phase = job.status, str(status.get("phase", ""))
+    admission: Mapping[str, Any] = status.get("admission") or {}
+    if admission and admission.get("attempt") != (before.admission.attempt if before.admission else None):
+        queue = str(admission.get("queue", ""))
+        yield Fact(metrics.ADMISSIONS, (queue,))
+        yield Fact(metrics.WAIT_SECONDS, (queue,), max(0.0, now - _waits_since(job)))
+    queue = before.admission.queue if before.admission else before.tenant_queue
+    yield from _restarts(before, status, queue)
+    if before.admission is not None and phase == "Queued" and not admission:
+        reason = _reason(status, "Queued")
+        yield Fact(metrics.SENT_BACK, (queue, reason if reason in SENT_BACK_REASONS else OTHER_REASON))
+    if before.admission is not None and phase == "Running" and not _has_run(before):
+        yield Fact(metrics.UNTIL_RUNNING_SECONDS, (queue,), max(0.0, now - _admitted_at(before, now)))
+    if phase in conditions.FINISHED and not before.is_finished:
+        yield Fact(metrics.FINISHED, (queue, phase.lower()))
+        if before.admission is not None:
+            yield Fact(metrics.EXECUTION_SECONDS, (queue,), max(0.0, now - _admitted_at(before, now)))
+
+
+def first_pods(job: TorchJob, status: Mapping[str, Any], now: float) -> Iterator[Fact]:
+    """Yield what it tells that a job without pods has got its first ones. `status` is its newest."""
+    touched = any(status.get(name) for name in ("restartGeneration", "restartCount", "disruptions"))
+    if status.get("attempt") == 1 and not touched and job.submission_time:
+        yield Fact(metrics.SUBMIT_TO_PODS_SECONDS, (), max(0.0, now - job.submission_time))
+
+
+def _restarts(before: TorchJobStatus, status: Mapping[str, Any], queue: str) -> Iterator[Fact]:
+    counts = (
+        (CHARGED, before.restart_count, status.get("restartCount")),
+        (NOT_CHARGED, before.disruptions, status.get("disruptions")),
+    )
+    for cause, old, new in counts:
+        if isinstance(new, int) and new > old:
+            yield Fact(metrics.RESTARTS, (queue, cause), float(new - old))
+
+
+def _waits_since(job: TorchJob | InvalidJob) -> float:
+    """Return since when a job waits: since it was last sent back or resumed, else since its submission."""
+    if job.status.queue is not None and job.status.queue.since is not None:
+        return job.status.queue.since.timestamp()
+    resumed = conditions.find(job.status.conditions, "Suspended")
+    if resumed is not None:
+        return resumed.last_transition_time.timestamp()
+    return job.submission_time if isinstance(job, TorchJob) else math.inf
+
+
+def _admitted_at(before: TorchJobStatus, now: float) -> float:
+    admitted = before.admission.admitted_at if before.admission else None
+    return admitted.timestamp() if admitted else now
+
+
+def _has_run(before: TorchJobStatus) -> bool:
+    """Return whether a job has run since its admission."""
+    running = conditions.find(before.conditions, "Running")
+    if running is None:
+        return False
+    return running.status == "True" or running.last_transition_time.timestamp() > _admitted_at(before, 0.0)
+
+
+def _reason(status: Mapping[str, Any], kind: ConditionType) -> str:
+    return next((str(each.get("reason")) for each in status.get("conditions", ()) if each.get("type") == kind), "")
+
+
+def is_taken(status: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
+    """Return whether a status has everything that a merge patch wrote."""
+    return all(
+        status.get(name) is None
+        if value is None
+        else is_taken(status[name], value)
+        if isinstance(value, Mapping) and isinstance(status.get(name), Mapping)
+        else status.get(name) == value
+        for name, value in change.items()
+    )

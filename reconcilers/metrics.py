@@ -1,0 +1,80 @@
+"""The metrics of what happens to jobs.
+
+One rule: a fact counts once, after the API server has taken the write that makes it true (`reconcilers.facts`).
+"""
+
+from kube.process.meter import Metric
+
+WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 43_200.0, 86_400.0)
+START_BUCKETS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+RUN_BUCKETS = (10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
+
+ADMISSIONS = Metric(
+    name="torchq_admissions_total",
+    kind="counter",
+    help="Jobs that were admitted from a queue.",
+    labels=("queue",),
+    of="worker",
+)
+FINISHED = Metric(
+    name="torchq_jobs_finished_total",
+    kind="counter",
+    help="Jobs that reached their end, by result: succeeded or failed.",
+    labels=("queue", "result"),
+    of="worker",
+)
+SENT_BACK = Metric(
+    name="torchq_jobs_sent_back_total",
+    kind="counter",
+    help="Jobs that gave back their admission and wait again, by the reason in their status.",
+    labels=("queue", "reason"),
+    of="worker",
+)
+RESTARTS = Metric(
+    name="torchq_job_restarts_total",
+    kind="counter",
+    help="Failures after which pods were restarted or replaced: Retryable (charged to the job) or Disruption (not).",
+    labels=("queue", "cause"),
+    of="worker",
+)
+WAIT_SECONDS = Metric(
+    name="torchq_admission_wait_time_seconds",
+    kind="histogram",
+    help="Time from the submission of a job, or from when it last began to wait, to its admission.",
+    labels=("queue",),
+    buckets=WAIT_BUCKETS,
+    of="worker",
+)
+UNTIL_RUNNING_SECONDS = Metric(
+    name="torchq_admitted_until_running_seconds",
+    kind="histogram",
+    help="Time from the admission of a job until every task first had its minimum of running pods.",
+    labels=("queue",),
+    buckets=START_BUCKETS,
+    of="worker",
+)
+EXECUTION_SECONDS = Metric(
+    name="torchq_job_execution_seconds",
+    kind="histogram",
+    help="Time from the last admission of a job to its end, with its restarts.",
+    labels=("queue",),
+    buckets=RUN_BUCKETS,
+    of="worker",
+)
+SUBMIT_TO_PODS_SECONDS = Metric(
+    name="torchq_submit_to_pods_seconds",
+    kind="histogram",
+    help="Time from the submission of a job until its first pods existed, for jobs that never waited a second time.",
+    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0),
+    of="worker",
+)
+METRICS = (
+    ADMISSIONS,
+    FINISHED,
+    SENT_BACK,
+    RESTARTS,
+    WAIT_SECONDS,
+    UNTIL_RUNNING_SECONDS,
+    EXECUTION_SECONDS,
+    SUBMIT_TO_PODS_SECONDS,
+)
