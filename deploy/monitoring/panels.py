@@ -276,7 +276,7 @@ LEADERSHIP = (
         text="A refused round is done again with the newest state.",
         queries=(
             (f"sum(rate(torchq_picks_total{{{T}}}{RATE}))", "picks"),
-            (rate("torchq_commits_refused_total", "reason"), "refused: {{reason}}"),
+            (f"{rate('torchq_commits_refused_total', 'reason')} or vector(0)", "refused: {{reason}}"),
         ),
         unit="ops",
         width=6,

@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.monitoring import play, prometheus, scaled_rules
 from tests.monitoring.watch import Row
 
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
 
 def main() -> int:
     """Play one run, print its table, and return the exit code."""
@@ -27,7 +29,8 @@ def main() -> int:
     if unknown := chosen - known:
         print(f"--only: no alert {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in _STOPS:
+        signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="torchq-monitoring-"))
     print(f"monitoring: a minute of the rules is {60 / scaled_rules.FACTOR:.0f} s here; thresholds as an admin may set")
     print(f"them: {', '.join(f'{name}={value}' for name, value in scaled_rules.VALUES.items())}", flush=True)
@@ -45,6 +48,13 @@ def main() -> int:
     shutil.rmtree(folder)
     print(f"monitoring: {len(outcome.rows)} alerts fired and resolved in {time.monotonic() - began:.0f} s")
     return 0
+
+
+def _interrupt(*_: object) -> None:
+    """Begin the end. Later signals must not break off what ends the processes."""
+    for number in _STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def table(rows: list[Row]) -> str:

@@ -81,13 +81,6 @@ def _stopped_workers(site: Installation, load: Load) -> Iterator[None]:
     load.delete_many(MANY)
 
 
-def _lose_queues(site: Installation) -> None:
-    """Empty Redis once the queues are there again."""
-    with contextlib.closing(site.redis()) as connection:
-        if connection.exists("torchq:epoch"):
-            connection.flushall()
-
-
 GROUPS: tuple[tuple[Cause, ...], ...] = (
     (
         Cause(
@@ -137,7 +130,7 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
             text="FLUSHALL after each rebuild",
             make=lambda _site, _load: contextlib.nullcontext(),
             lingers=True,
-            again=_lose_queues,
+            again=lambda site: site.lose_queues(),
         ),
     ),
 )

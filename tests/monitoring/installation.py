@@ -76,6 +76,12 @@ class Installation(Arena):
         assert doctor.DISAGREE == 1
         return self.try_torchq("doctor", "--settle", "1").code == 0
 
+    def lose_queues(self) -> None:
+        """Empty Redis, unless the queues are lost already."""
+        with contextlib.closing(self.redis()) as connection:
+            if connection.exists("torchq:epoch"):
+                connection.flushall()
+
     # Faults. Each one is over at the end of its block.
 
     @contextlib.contextmanager

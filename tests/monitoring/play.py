@@ -15,7 +15,7 @@ from tests.chaos.arena import CLIENTS
 from tests.monitoring import board_queries, causes, figures, scaled_rules
 from tests.monitoring.causes import Cause
 from tests.monitoring.doctor_runs import DoctorRuns
-from tests.monitoring.installation import NAMESPACE, Installation
+from tests.monitoring.installation import NAMESPACE, WORKERS, Installation
 from tests.monitoring.load import LONG, QUICK, TEAM_A, TEAM_B, TEAM_C, Load
 from tests.monitoring.prometheus import Prometheus, Target
 from tests.monitoring.watch import Row, Watch
@@ -95,17 +95,20 @@ def _idle(watch: Watch) -> list[str]:
 def _board(watch: Watch) -> list[str]:
     """Make load, and return the queries of the board without data and the figures that differ."""
     watch.say("load: queues, jobs that end, fail, are sent back, are held, run long")
-    load, site = watch.load, watch.site
+    load, site, prometheus = watch.load, watch.site, watch.prometheus
     load.create_queues()
     for number in range(5):
         load.submit(f"long-a-{number}", TEAM_A, LONG)
     load.submit("long-b-0", TEAM_B, LONG)
     load.submit("short-c-0", TEAM_C, ["sleep", "2"], cpu="100m")
-    load.submit("fails", QUICK, ["false"], cpu="100m", backoffLimit=1)
+    load.submit("fails", QUICK, ["false"], cpu="100m", policy="OnFailure", backoffLimit=1)
     load.submit("held", QUICK, ["true"], cpu="100m")
     site.torchq("job", "hold", "held")
     load.submit_unschedulable("sent-back")
     load.is_quiet = False
+    with site.refused(WORKERS):
+        watch.wait(lambda: prometheus.value("sum(workqueue_retries_total)"), BOARD_SECONDS)
+    site.lose_queues()
     watch.wait(lambda: "queue" in load.status("sent-back") and _was_sent_back(load), BOARD_SECONDS)
     load.delete("sent-back")
     watch.wait(lambda: load.status("fails").get("phase") == "Failed", BOARD_SECONDS)
