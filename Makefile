@@ -9,7 +9,7 @@ PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip 
 # First the packages of the lock files, by their hashes; then torchq, which has none, with nothing beside it.
 LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement
 
-.PHONY: demo test chaos lint fmt bench manifests lock clean
+.PHONY: demo test chaos lint fmt bench manifests image lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
@@ -42,6 +42,14 @@ bench: $(VENV)/.dev
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m coordinator.rbac.manifests
+	$(BIN)/python -m coordinator.metrics.document
+
+# The image of deploy/image/Dockerfile, built and run: `make image BASE=python:3.11-slim@sha256:DIGEST IMAGE=NAME:TAG`.
+image: export IMAGE := $(IMAGE)
+image: export BASE := $(BASE)
+image: export BUILDER := $(BUILDER)
+image: $(VENV)/.dev
+	@$(BIN)/python -m deploy.image.build
 
 # The newest versions that pyproject.toml allows, with their hashes; `make lock LOCK=--keep` keeps the versions.
 LOCK ?=

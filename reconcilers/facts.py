@@ -89,11 +89,11 @@ def _admitted_at(before: TorchJobStatus, now: float) -> float:
 
 
 def _has_run(before: TorchJobStatus) -> bool:
-    """Return whether a job has run since its admission."""
+    """Return whether a job has run since its admission, as far as whole seconds tell."""
     running = conditions.find(before.conditions, "Running")
     if running is None:
         return False
-    return running.status == "True" or running.last_transition_time.timestamp() > _admitted_at(before, 0.0)
+    return running.status == "True" or running.last_transition_time.timestamp() >= _admitted_at(before, 0.0)
 
 
 def _reason(status: Mapping[str, Any], kind: ConditionType) -> str:

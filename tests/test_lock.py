@@ -73,22 +73,27 @@ def test_lock_files_neither_repeat_nor_contradict_each_other() -> None:
 
 
 def test_makefile_and_dockerfile_install_with_required_hashes() -> None:
-    makefile, dockerfile = (ROOT / "Makefile").read_text(), (ROOT / "deploy/kubernetes/Dockerfile").read_text()
+    makefile, dockerfile = (ROOT / "Makefile").read_text(), (ROOT / "deploy/image/Dockerfile").read_text()
     assert "LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement" in makefile
     for extra in ("dev", "demo"):
         assert f"$(LOCKED) {FILES[extra]}" in makefile
-    assert "pip install --no-cache-dir --require-hashes --requirement requirements.lock" in dockerfile
     unhashed = [line for line in makefile.splitlines() if "$(PIP)" in line and not line.startswith("LOCKED")]
-    unhashed += [line for line in dockerfile.splitlines() if "pip install" in line and "--require-hashes" not in line]
-    assert len(unhashed) == 3, "torchq itself, in three places"
+    assert len(unhashed) == 2, "torchq itself, in two places"
+    installs = [line for line in dockerfile.splitlines() if re.search(r"pip\b.* (install|wheel) ", line)]
+    assert [line.partition("--requirement ")[2].strip("; \\") for line in installs if "--require-hashes" in line] == [
+        "tools.lock",
+        "packages.lock",
+    ]
+    unhashed += [line for line in installs if "--require-hashes" not in line and "--no-index" not in line]
     assert all("--no-build-isolation" in line for line in unhashed), "nothing else is downloaded to build it"
+    assert len(installs) == 4, "both locks, and torchq itself, which is built and installed without an index"
 
 
 def test_the_dockerfile_requires_a_base_image_by_digest() -> None:
-    lines = (ROOT / "deploy/kubernetes/Dockerfile").read_text().splitlines()
+    lines = (ROOT / "deploy/image/Dockerfile").read_text().splitlines()
     assert "ARG BASE" in lines, "without a default, as a digest of today is old tomorrow"
-    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE}"]
-    [check] = [line for line in lines if "@sha256:*)" in line]
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE} AS build", "FROM ${BASE}"]
+    [check] = [line for line in lines if "@sha256:*|localhost/*)" in line]
     assert "exit 1" in check
 
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from coordinator.http import server
 from coordinator.leader.coordinator import Coordinator
 from coordinator.metrics import leader_metrics, process_metrics, process_page
+from coordinator.metrics.queue_gauge_reader import QueueGaugeReader
 from coordinator.metrics.queue_names import QueueNames
-from coordinator.metrics.queue_reader import QueueReader
 from coordinator.metrics.registry import Sample, number
 from coordinator.query.queries import StoreQueries
 from queues.storage.stats import QueueStats
 
 
-def queue_reader(
+def queue_gauge_reader(
     coordinator: Coordinator, queries: StoreQueries, stats: Callable[[], QueueStats], queues: QueueNames
-) -> QueueReader:
+) -> QueueGaugeReader:
     """Return the reading of the queues for the gauges of a leader."""
-    return QueueReader(
+    return QueueGaugeReader(
         snapshot=queries.snapshot,
         stats=stats,
         jobs=coordinator.watches.jobs.values,
@@ -38,8 +38,8 @@ def samples(coordinator: Coordinator) -> Iterator[Sample]:
     if leads:
         age = next((turn.age for turn in coordinator.turns.loops if turn.name == "term"), 0.0)
         yield number(leader_metrics.LAST_TURN, time.time() - age)
-    if coordinator.redis_answers is not None:
-        yield number(process_metrics.REDIS_UP, coordinator.redis_answers)
+    if coordinator.redis.answers is not None:
+        yield number(process_metrics.REDIS_UP, coordinator.redis.answers)
     watches = coordinator.watches
     yield from process_page.restarts(
         (*watches.informers, *watches.foreign.informers, *watches.requests.kinds.informers)

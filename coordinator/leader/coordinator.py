@@ -52,6 +52,31 @@ def identity() -> str:
 
 
 @dataclass(slots=True)
+class RedisProbe:
+    """What the election has last heard of the Redis server."""
+
+    store: QueueStore
+    incarnation: str = ""
+    """The identity of the server process that answered last (`QueueReader.incarnation`)."""
+    answers: bool | None = None
+    """Whether it answered last; None before it was asked."""
+
+    def problem(self) -> str:
+        """Ask, and return why the store cannot be used; empty if it can.
+
+        A leader without a store would keep out a coordinator that has one.
+        """
+        try:
+            problem = self.store.problem()
+            self.incarnation = self.store.incarnation()
+        except queue_errors.QueueError as error:
+            self.answers = False
+            return str(error)
+        self.answers = True
+        return problem
+
+
+@dataclass(slots=True)
 class Coordinator:
     """A coordinator; it runs until `stop` is set."""
 
@@ -68,23 +93,19 @@ class Coordinator:
     rebuilt: Callable[[], object] = lambda: None
     """Called after each rebuild. The objects that are in memory then are likely to stay for long."""
     meter: Meter = NO_METER
-    """What counts the leader's rounds and rebuilds."""
     turns: Turns = field(default_factory=Turns)
     """The loops of this process."""
     stop: threading.Event = field(default_factory=threading.Event)
     counts: Counts = field(default_factory=Counts)
     failing: str = ""
-    redis_answers: bool | None = None
-    """Whether Redis has answered last; None before it was asked."""
     installation: Installation | None = None
     """For which installation this process leads; None until its caches are synced."""
     _last_epoch: int = 0
-    _incarnation: str = ""
-    """The identity of the Redis server process that answered last (`QueueReader.incarnation`)."""
     _rebuild_cause: RebuildCause = "Election"
     """What makes the next rebuild necessary."""
     _unreadable: bool = False
     """Whether the store has unreadable content, which a rebuild alone may not replace."""
+    redis: RedisProbe = field(init=False)
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
     reasons: ReasonWriter = field(init=False)
@@ -98,6 +119,7 @@ class Coordinator:
         self._turn.end()  # it turns from `run` on
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         store, settings = self.probe or self.store, self.settings
+        self.redis = RedisProbe(store)
         self.watches = Watches(
             self.cluster,
             nodes=settings.pool == "nodes",
@@ -120,7 +142,7 @@ class Coordinator:
             namespace=self.settings.lease_namespace,
             lease_seconds=self.settings.lease_seconds,
             renew_seconds=self.settings.renew_seconds,
-            fitness=Fitness(unfit=self._store_problem, hung=self._term_problem),
+            fitness=Fitness(unfit=self.redis.problem, hung=self._term_problem),
             skipped=lambda: self.watches.errors.summary,
         )
 
@@ -163,20 +185,23 @@ class Coordinator:
             self._pause(0.05)
             return
         try:
-            self._lead()
-        except (queue_errors.StaleEpoch, LeadershipLost, cluster_errors.Conflict) as error:
+            self._rebuild_cause = self._lead()
+        except (queue_errors.QueueError, cluster_errors.ClusterError, LeadershipLost, MissingCharge) as error:
+            self._rebuild_cause = _cause(error)
+            self._end_term(error)
+
+    def _end_term(self, error: Exception) -> None:
+        """Log why a term ended, and pause before the next one."""
+        if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
             log.warning("term ended: %s", error)
-            self._rebuild_cause = "Election"
             self._pause(self.settings.renew_seconds)
-        except (queue_errors.StoreLost, MissingCharge) as error:
+        elif isinstance(error, queue_errors.StoreLost | MissingCharge):
             log.warning("rebuilding: %s", error)
-            self._rebuild_cause = "MissingCharge" if isinstance(error, MissingCharge) else "StoreLost"
-        except queue_errors.Unreadable as error:
+        elif isinstance(error, queue_errors.Unreadable):
             log.warning("forgetting the queues and rebuilding: %s", error)
-            self._unreadable, self._rebuild_cause = True, "Unreadable"
-        except (queue_errors.QueueError, cluster_errors.ClusterError) as error:
+            self._unreadable = True
+        else:
             self._report(str(error))
-            self._rebuild_cause = "Outage"
             self._pause(RETRY_SECONDS)
 
     def _pause(self, seconds: float) -> None:
@@ -184,7 +209,8 @@ class Coordinator:
         self.stop.wait(seconds)
         self._turn.mark()
 
-    def _lead(self) -> None:
+    def _lead(self) -> RebuildCause:
+        """Lead until the term ends, and return what makes a rebuild necessary then."""
         term = ControlLoop(
             self.watches,
             self.store,
@@ -201,7 +227,7 @@ class Coordinator:
         )
         self.targets.clear()
         self.memory.clear()
-        incarnation = self._incarnation = _usable_server(self.store)
+        incarnation = self.redis.incarnation = _usable_server(self.store)
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
             self._forget()
@@ -216,13 +242,15 @@ class Coordinator:
             self.leadership.confirm_rebuild(request)
         self._report("")
         log.info("leading as %s", self.leadership.holder)
+        return self._turn_until_over(term, incarnation)
+
+    def _turn_until_over(self, term: ControlLoop, incarnation: str) -> RebuildCause:
         next_resync = time.monotonic() + self.settings.resync_seconds
         pause = self.settings.dispatch_seconds
         while not self.stop.is_set() and self.leadership.leading and not self.leadership.requested_rebuild:
-            if self._incarnation != incarnation:
+            if self.redis.incarnation != incarnation:
                 log.warning("rebuilding: Redis was restarted and may lack the newest writes")
-                self._rebuild_cause = "RedisReplaced"
-                return
+                return "RedisReplaced"
             self.watches.wake.clear()
             if term.step():
                 pause = self.settings.dispatch_seconds
@@ -233,9 +261,9 @@ class Coordinator:
                 next_resync = time.monotonic() + self.settings.resync_seconds
                 if not term.audit():
                     log.warning("admissions without a charge: rebuilding")
-                    self._rebuild_cause = "AuditFailed"
-                    return
+                    return "AuditFailed"
                 term.resync()
+        return "Election"
 
     def _forget(self) -> None:
         """Delete the content of store and work queue, so that the next rebuild starts from the cluster alone."""
@@ -257,21 +285,6 @@ class Coordinator:
         self._last_epoch = epoch
         return epoch
 
-    def _store_problem(self) -> str:
-        """Return why the store cannot be used; empty if it can.
-
-        A leader without a store would keep out a coordinator that has one.
-        """
-        probe = self.probe or self.store
-        try:
-            problem = probe.problem()
-            self._incarnation = probe.incarnation()
-        except queue_errors.QueueError as error:
-            self.redis_answers = False
-            return str(error)
-        self.redis_answers = True
-        return problem
-
     def _term_problem(self) -> str:
         """Return how the term hangs; empty if it does not. A leader that hangs gives up the Lease at the last renewal
         before it has hung for a lease."""
@@ -284,6 +297,17 @@ class Coordinator:
         if failing != self.failing:
             log.warning("%s", failing) if failing else log.info("all is well again")
         self.failing = failing
+
+
+def _cause(error: Exception) -> RebuildCause:
+    """Return what an error that ended a term says about the next rebuild."""
+    if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
+        return "Election"
+    if isinstance(error, MissingCharge):
+        return "MissingCharge"
+    if isinstance(error, queue_errors.StoreLost):
+        return "StoreLost"
+    return "Unreadable" if isinstance(error, queue_errors.Unreadable) else "Outage"
 
 
 def _usable_server(store: QueueStore) -> str:

@@ -19,10 +19,14 @@ Row = list[Any]
 class Increments:
     """The reports of one worker process. Only one thread may make them."""
 
-    def __init__(self, registry: Registry, queues: Callable[[], Iterable[str] | None] = lambda: None) -> None:
-        """`queues` returns the names of all queues; None while they are not known."""
+    def __init__(
+        self, registry: Registry, queues: Callable[[], Iterable[str] | None] = lambda: None, *, implicit: bool = False
+    ) -> None:
+        """`queues` returns the names of all TenantQueues; None while they are not known. `implicit` is whether there
+        may be queues without one."""
         self._registry = registry
         self._queues = queues
+        self._implicit = implicit
         self._told: dict[tuple[Metric, Labels], Cells] = {}
         self._known: frozenset[str] | None = None
 
@@ -45,7 +49,7 @@ class Increments:
             return {}
         before, self._known = self._known, frozenset(names)
         if before is None:
-            return {QUEUES: list(self._known)}
+            return {} if self._implicit else {QUEUES: list(self._known)}
         gone = before - self._known
         return {GONE: list(gone)} if gone else {}
 

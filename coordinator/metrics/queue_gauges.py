@@ -6,20 +6,26 @@ amounts are sums, and its oldest wait is the longest.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import get_args
 
 from coordinator.metrics import leader_metrics as metrics
 from coordinator.metrics.queue_names import OTHERS
 from coordinator.metrics.registry import Sample, number
+from coordinator.routing import eligibility
 from crds.resources import amounts as resource_amounts
 from crds.resources import quantities
 from crds.resources.amounts import JOBS, Amounts
 from kube.process.meter import Metric
+from queues.picking import explain
 from queues.picking.fair_share import lag
 from queues.values import QueueSnapshot, Snapshot
 
 ACTIVE, INADMISSIBLE = "active", "inadmissible"
-NO_REASON = "BehindOthers"
+NO_REASON: explain.Code = "BehindOthers"
 """The label of a waiting job whose status has no reason."""
+OTHER_REASON = "Other"
+"""The label of a reason that is not one of torchq's own: a user may write a status."""
+REASONS = eligibility.CODES | frozenset(get_args(explain.Code))
 
 Label = Callable[[str], str]
 
@@ -60,7 +66,7 @@ def waiting(jobs: Iterable[tuple[str, str, bool]], label: Label) -> Iterator[Sam
     reasons: Counter[str] = Counter()
     inadmissible: Counter[str] = Counter()
     for queue, reason, ordered in jobs:
-        reasons[reason or NO_REASON] += 1
+        reasons[(reason if reason in REASONS else OTHER_REASON) if reason else NO_REASON] += 1
         if not ordered:
             inadmissible[queue] += 1
     yield from (number(metrics.WAITING_JOBS, count, reason) for reason, count in reasons.items())

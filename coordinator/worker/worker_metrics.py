@@ -4,7 +4,7 @@ One rule: every number is in memory; before a part exists, it tells nothing.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.metrics import process_metrics, process_page
 from coordinator.metrics.registry import Sample, number
@@ -21,6 +21,8 @@ class WorkerSource:
     life: WorkerLife
     implicit_queues: bool
     """Whether there are queues without a TenantQueue."""
+    _explicit: set[str] = field(default_factory=set)
+    """Names of which there was a TenantQueue when they were last counted."""
 
     def samples(self) -> Iterator[Sample]:
         """Yield whether Redis answers, for how long reconciles have run, and how often watches began again."""
@@ -34,15 +36,19 @@ class WorkerSource:
     def exists(self, queue: str) -> bool | None:
         """Return whether there is a queue of this name; None if that is not known."""
         queues = self._queues
-        return None if queues is None else queues.get("", queue) is not None
+        if queues is None:
+            return None
+        if queues.get("", queue) is not None:
+            self._explicit.add(queue)
+            return True
+        return None if self.implicit_queues and queue not in self._explicit else False
 
     def names(self) -> list[str] | None:
-        """Return the names of all queues; None if they are not known."""
+        """Return the names of all TenantQueues; None if they are not known."""
         queues = self._queues
         return None if queues is None else [queue.name for queue in queues.values()]
 
     @property
     def _queues(self) -> Informer[QueueView] | None:
         caches = self.life.caches
-        known = caches is not None and caches.queues.synced and not self.implicit_queues
-        return caches.queues if caches is not None and known else None
+        return caches.queues if caches is not None and caches.queues.synced else None

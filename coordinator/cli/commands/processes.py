@@ -144,7 +144,7 @@ def _metrics(
     figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
     if not coordinator.settings.metrics_port:
         return []
-    reader = coordinator_metrics.queue_reader(
+    reader = coordinator_metrics.queue_gauge_reader(
         coordinator, queries, read, QueueNames(coordinator.settings.metrics_queues)
     )
     figures.registry.add_source(reader.samples)
@@ -262,7 +262,7 @@ def _alive(
 
     A process with a port of its own tells no metrics. `queues` returns the names of all queues, if they are known.
     """
-    told = Increments(figures.registry, queues)
+    told = Increments(figures.registry, queues, implicit=session.settings.implicit_queues)
     with life_port.serving(session.settings, probes, figures.page) as url:
 
         def report() -> Report:

@@ -62,6 +62,8 @@ def kubeconfig(url: str, bearer: str, authority: bytes) -> str:
 
 
 def admits(header: str, bearer: str) -> bool:
-    """Return whether an Authorization header carries the token."""
+    """Return whether an Authorization header carries the token. The scheme's name has no case (RFC 9110, 11.1): the
+    official client writes `bearer` inside a pod."""
     kind, _, credential = header.partition(" ")
-    return kind == "Bearer" and hmac.compare_digest(credential.encode(errors="surrogateescape"), bearer.encode())
+    shown = credential.encode(errors="surrogateescape")
+    return kind.lower() == "bearer" and hmac.compare_digest(shown, bearer.encode())

@@ -110,7 +110,7 @@ def test_healthz_names_each_loop_while_it_hangs_and_no_other(
 
 def test_the_port_of_probes_answers_nothing_else_and_no_other_host(coordinator: Coordinator) -> None:
     with life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)) as url:
-        assert ask(f"{url}/v1/queues") == (404, ["try /healthz or /readyz"])
+        assert ask(f"{url}/v1/queues") == (404, ["try /healthz, /readyz or /metrics"])
         request = urllib.request.Request(f"{url}/healthz", headers={"Host": "example.org"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(request, timeout=5)

@@ -151,6 +151,7 @@ def test_discovery_lists_groups_and_resources(embedded_server: Server) -> None:
     ("header", "admitted"),
     [
         ("Bearer secret", True),
+        ("bearer secret", True),
         ("Basic " + base64.b64encode(b"anybody:secret").decode(), False),
         ("Token secret", False),
         ("Bearer secrets", False),

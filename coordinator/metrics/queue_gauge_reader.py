@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class QueueReader:
+class QueueGaugeReader:
     """The reading of one coordinator. It shows nothing while the coordinator does not lead."""
 
     snapshot: Callable[[], Snapshot]

@@ -1,0 +1,59 @@
+"""docs/metrics.md, made from the list of all metrics.
+
+One rule: the page says nothing that is not in the code. `python -m coordinator.metrics.document` writes it, and a test
+compares it.
+"""
+
+from pathlib import Path
+
+from coordinator.metrics.catalogue import GROUPS
+from kube.process.meter import Metric
+
+FILE = Path(__file__).parents[2] / "docs" / "metrics.md"
+WHO = {
+    "leader": "the coordinator that leads",
+    "coordinator": "each coordinator",
+    "worker": "the workers",
+    "each": "coordinators and workers",
+}
+OPENING = """# Metrics
+
+<!-- Written by `python -m coordinator.metrics.document` from the code (`make manifests`). Do not edit. -->
+
+Coordinators and workers show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
+([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives each process a port,
+and `torchq local status -o json` lists them (`metrics_url`).
+
+- **A fact counts once**, in the process that wrote it, after the API server has taken the write. A new leader, a
+  restart or a repeated request counts nothing again. A worker process that dies lowers no counter of its supervisor;
+  what it counted in its last quarter of a second may be missing.
+- **Gauges of queues come from the leader alone** and end with its term. They are read once a second, or less often
+  where a reading takes long: readings take 2.5 % of a core at most, and so do pages. A reader who asks sooner gets the
+  last page.
+- **Labels are closed sets.** No label names a namespace, a job, a pod or a message. The series of a queue go when the
+  queue is deleted. The setting `metrics_queues` (1000) bounds the queues with series of their own; all others share the
+  series with `queue=""`, whose amounts are sums.
+- **Units** are seconds, bytes and cores. Amounts of resources have the names of Kubernetes (`cpu`, `memory`,
+  `nvidia.com/gpu`), and `jobs` for the number of jobs. Times in statuses are whole seconds, so histograms of jobs are
+  right to one second.
+"""
+
+
+def text() -> str:
+    """Return the page."""
+    return OPENING + "".join(f"\n## {heading}\n\n{_table(metrics)}" for heading, metrics in GROUPS.items())
+
+
+def _table(metrics: tuple[Metric, ...]) -> str:
+    rows = "".join(
+        f"| `{each.name}` | {each.kind} | {_labels(each)} | {WHO[each.of]} | {each.help} |\n" for each in metrics
+    )
+    return "| metric | kind | labels | of | meaning |\n|---|---|---|---|---|\n" + rows
+
+
+def _labels(metric: Metric) -> str:
+    return ", ".join(f"`{label}`" for label in metric.labels)
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
