@@ -131,7 +131,7 @@ class Installation(Arena):
     def old_workers(self) -> Iterator[None]:
         """Let a worker run from a source tree with another layout of keys."""
         tree = rolling.copy_with_layout(self.folder / "old", redis_keys.OWN_LAYOUT - 1)
-        command = [sys.executable, "-P", "-c", _OTHER_TREE, str(tree), "worker", "--processes", "1"]
+        command = [sys.executable, "-P", "-c", _OTHER_TREE, str(tree), "worker", "--single"]
         try:
             self._add(OLD_WORKERS, command, self._desk(WORKERS) | {"TORCHQ_METRICS_PORT": str(self.ports[OLD_WORKERS])})
             yield

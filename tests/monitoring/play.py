@@ -104,14 +104,14 @@ def _board(watch: Watch) -> list[str]:
     load.submit("fails", QUICK, ["false"], cpu="100m", policy="OnFailure", backoffLimit=1)
     load.submit("held", QUICK, ["true"], cpu="100m")
     site.torchq("job", "hold", "held")
-    load.submit_unschedulable("sent-back")
     load.is_quiet = False
     with site.refused(WORKERS):
         watch.wait(lambda: prometheus.value("sum(workqueue_retries_total)"), BOARD_SECONDS)
     site.lose_queues()
-    watch.wait(lambda: "queue" in load.status("sent-back") and _was_sent_back(load), BOARD_SECONDS)
-    load.delete("sent-back")
     watch.wait(lambda: load.status("fails").get("phase") == "Failed", BOARD_SECONDS)
+    load.submit_unschedulable("sent-back")
+    watch.wait(lambda: prometheus.value("sum(torchq_jobs_sent_back_total)"), BOARD_SECONDS)
+    load.delete("sent-back")
     empty: list[str] = []
 
     def look() -> bool:
@@ -122,11 +122,6 @@ def _board(watch: Watch) -> list[str]:
     count = sum(1 for _ in board_queries.queries(board_queries.load()))
     watch.say(f"board: {count - len(empty)} of {count} queries return data")
     return [f"no data on the board: {each}" for each in empty] + _figures(watch)
-
-
-def _was_sent_back(load: Load) -> bool:
-    status = load.status("sent-back")
-    return status.get("phase") == "Queued" and not status.get("admission")
 
 
 def _figures(watch: Watch) -> list[str]:
@@ -162,6 +157,8 @@ def _check_pages(site: Installation) -> list[str]:
 
 
 def _problem(row: Row) -> str:
+    if row.is_early:
+        return f"{row.cause.alert} fired before its cause was made"
     if row.fired is None:
         return f"{row.cause.alert} has not fired: {row.cause.text}"
     return "" if row.resolved is not None else f"{row.cause.alert} has not resolved"

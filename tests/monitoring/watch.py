@@ -24,9 +24,16 @@ class Row:
     cause: Cause
     began: float
     end_cause: Callable[[], None]
+    is_early: bool = False
+    """Whether the alert fired before its cause was made."""
     fired: float | None = None
     ended: float | None = None
     resolved: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the alert has resolved, or has never fired."""
+        return self.fired is None or self.resolved is not None
 
     @property
     def fired_after(self) -> float | None:
@@ -51,28 +58,27 @@ class Watch:
 
     def play(self, causes: Sequence[Cause]) -> None:
         """Make some causes at the same time, and wait until their alerts have fired and resolved."""
+        self._wait(lambda: not any(map(self._fires, causes)), RESOLVE_SECONDS, [])
         with contextlib.ExitStack() as made:
             rows = [self._begin(cause, made) for cause in causes]
             self._wait(lambda: all(row.ended for row in rows), FIRE_SECONDS, rows)
         for row in rows:
             row.ended = row.ended or time.monotonic()
-        self._wait(lambda: all(row.resolved or row.cause.lingers for row in rows), RESOLVE_SECONDS, rows)
+        self._wait(lambda: all(row.is_over or row.cause.lingers for row in rows), RESOLVE_SECONDS, rows)
         self._wait(lambda: not self.prometheus.targets_down() and self.site.leader(), RESOLVE_SECONDS, [])
 
     def settle(self) -> None:
         """Wait for the alerts that look back far."""
-        self._wait(lambda: all(row.resolved for row in self.rows if row.fired), RESOLVE_SECONDS, [])
+        self._wait(lambda: all(row.is_over for row in self.rows), RESOLVE_SECONDS, [])
 
     def wait(self, condition: Callable[[], object], seconds: float) -> bool:
         """Let the run go on until the condition holds, and return whether it did in time."""
         return self._wait(condition, seconds, [])
 
     def _begin(self, cause: Cause, made: contextlib.ExitStack) -> Row:
-        if self._fires(cause):
-            self.say(f"{cause.alert} fires before its cause is made")
         self.say(f"cause of {cause.alert}: {cause.text}")
         block = made.enter_context(contextlib.ExitStack())
-        row = Row(cause, time.monotonic(), block.close)
+        row = Row(cause, time.monotonic(), block.close, is_early=self._fires(cause))
         block.enter_context(cause.make(self.site, self.load))
         self.rows.append(row)
         return row
