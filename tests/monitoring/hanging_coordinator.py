@@ -6,7 +6,6 @@ One rule: the hang is in the thread of the control loop, and nothing else of the
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from coordinator.cli import main
 from coordinator.leader.control_loop import ControlLoop
@@ -18,12 +17,12 @@ def hang_while(file: Path) -> None:
     """Let each round of picks begin only once the file is gone."""
     cycle = ControlLoop.cycle
 
-    def held(loop: ControlLoop, *arguments: Any) -> int:
+    def held(loop: ControlLoop) -> int:
         while file.exists():
             time.sleep(LOOK_SECONDS)
-        return cycle(loop, *arguments)
+        return cycle(loop)
 
-    ControlLoop.cycle = held  # type: ignore[method-assign]
+    ControlLoop.cycle = held  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

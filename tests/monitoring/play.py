@@ -49,9 +49,8 @@ def play(folder: Path, alerts: Collection[str], say: Say) -> Outcome:
             if chosen := [cause for cause in group if not alerts or cause.alert in alerts]:
                 watch.play(chosen)
         say("waiting for the alerts that look back far")
-        watch.settle()
+        outcome.wrong += [f"{name} fires at the end" for name in watch.settle()]
         outcome.wrong += prometheus.rules_that_fail()
-        outcome.wrong += [f"{name} fires at the end" for name in prometheus.firing()]
     outcome.wrong += [problem for row in outcome.rows if (problem := _problem(row))]
     return outcome
 

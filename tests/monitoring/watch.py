@@ -67,9 +67,12 @@ class Watch:
         self._wait(lambda: all(row.is_over or row.cause.lingers for row in rows), RESOLVE_SECONDS, rows)
         self._wait(lambda: not self.prometheus.targets_down() and self.site.leader(), RESOLVE_SECONDS, [])
 
-    def settle(self) -> None:
-        """Wait for the alerts that look back far."""
+    def settle(self) -> list[str]:
+        """Wait for the alerts that look back far, and for those of side effects. Return the ones that fire on."""
+        self.load.is_quiet = True
         self._wait(lambda: all(row.is_over for row in self.rows), RESOLVE_SECONDS, [])
+        self._wait(lambda: not self.prometheus.firing(), RESOLVE_SECONDS, [])
+        return sorted(self.prometheus.firing())
 
     def wait(self, condition: Callable[[], object], seconds: float) -> bool:
         """Let the run go on until the condition holds, and return whether it did in time."""
@@ -113,8 +116,8 @@ class Watch:
         if row.ended is not None:
             return
         if row.fired is not None:
-            row.end_cause()
             row.ended = time.monotonic()
+            row.end_cause()
         elif row.cause.again is not None:
             with contextlib.suppress(OSError):
                 row.cause.again(self.site)
