@@ -76,6 +76,9 @@ def main(context: click.Context, as_json: bool) -> None:
 @click.option("--queues", type=COUNT, default=picks.Options().queues, show_default=True)
 @click.option("--jobs", type=COUNT, default=picks.Options().jobs, show_default=True)
 @click.option("--hard", is_flag=True, help="with quotas, cohorts, jobs that do not fit, and jobs that come and go")
+@click.option(
+    "--scraped", type=click.IntRange(min=0), default=0, help="read metrics beside it; series of so many queues"
+)
 @click.option("--batch", type=COUNT, default=picks.Options().batch, show_default=True, help="most picks per commit")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=picks.Options().seconds, show_default=True)
 @JSON

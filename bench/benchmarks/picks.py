@@ -7,12 +7,13 @@ after the other.
 import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.errors import BenchError
 from bench.report import Figures
-from bench.support import redis_server
+from bench.support import redis_server, scraped
 from bench.support.processes import room
 from coordinator import settings
 from coordinator.leader import gc_tuning
@@ -51,6 +52,8 @@ class Options:
     Every queue limits two resources, and six queues form a cohort. The first job of each tenth queue does not fit, and
     jobs are put and released all the time.
     """
+    scraped: int = 0
+    """If not 0, metrics are read beside the picking, and this many queues have series of their own."""
     batch: int = _DEFAULTS.batch
     seconds: float = 10.0
     """The duration of the picking, if there are enough jobs."""
@@ -143,7 +146,8 @@ class Beside:
 def run(options: Options) -> Figures:
     """Fill a Redis with waiting jobs, then pick from them. Raises LocalError without a Redis server."""
     with room() as bench:
-        client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
+        url = redis_server.start(bench)
+        client = connection.connect(url, client_name="torchq-bench")
         store = RedisStore(client)
         store.rebuild(1, reservations(options), [])
         store.configure(list(specs(options)), None)
@@ -155,7 +159,9 @@ def run(options: Options) -> Figures:
         gc_tuning.reduce_collections()
         gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
         worked = Worked(client)
-        figures = pick(store, options)
+        with scraped.scraping(url, options.scraped) if options.scraped else nullcontext() as scrapes:
+            figures = pick(store, options)
+        figures |= scrapes.figures() if scrapes else {}
         figures |= worked.per("pick", figures["picked"])
         machine = redis_server.operations_per_second(bench.folder)
     return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": put, **machine, **figures}

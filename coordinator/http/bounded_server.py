@@ -10,6 +10,7 @@ Probes are therefore answered while all other capacity is in use. A few other th
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import queue
@@ -188,7 +189,7 @@ class HttpServer:
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError) as error:
             log.debug("the connection of %s ended: %r", address, error)
         finally:
-            writer.transport.abort()
+            _abort(writer)
             self._open.pop(writer, None)
             self._tasks.discard(task)
 
@@ -201,7 +202,7 @@ class HttpServer:
         else:
             return
         del self._open[oldest]
-        oldest.transport.abort()
+        _abort(oldest)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
         try:
@@ -344,6 +345,12 @@ def _read(head: bytes) -> _Head:
 
 def _plain(code: HTTPStatus, headers: Mapping[str, str] = MappingProxyType({})) -> Answer:
     return Answer(code, f"{code.phrase}\n".encode(), "text/plain", headers)
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Close a connection at once, also one that is closed already."""
+    with contextlib.suppress(AttributeError):  # asyncio fails if the last byte of a closing connection was just sent
+        writer.transport.abort()
 
 
 def _settle(future: "asyncio.Future[Answer]", answer: Answer) -> None:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-REST = 40.0
-"""How long a page is used, as a multiple of the CPU time that it took: pages take 2.5 % of a core at most."""
+REST = 50.0
+"""How long a page is used, as a multiple of the CPU time that it took: pages take 2 % of a core at most."""
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from queues import errors
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
+from tests.doubles.recording_meter import RecordingMeter
 from tests.support import ports
 from tests.support.clock import Clock
 from tests.support.coordinator import desk as desks
@@ -85,7 +86,7 @@ def running(
 ) -> Iterator[Coordinator]:
     chosen = Settings(**{**QUICK, "lease_namespace": namespace, **settings})
     turns = Turns(clock) if clock else Turns()
-    coordinator = Coordinator(cluster, place, place.work, chosen, turns=turns)
+    coordinator = Coordinator(cluster, place, place.work, chosen, turns=turns, meter=RecordingMeter())
     thread = threading.Thread(target=coordinator.run)
     thread.start()
     try:
@@ -99,6 +100,13 @@ def running(
 def lease(cluster: KubernetesCluster, namespace: str) -> tuple[str, str]:
     found = cluster.get(LEASES, LEASE, namespace)
     return found["spec"].get("holderIdentity", ""), found["metadata"]["annotations"][EPOCH_ANNOTATION]
+
+
+def rebuilds(coordinator: Coordinator) -> dict[str, int]:
+    """Return how often the queues were rebuilt, by cause."""
+    assert isinstance(coordinator.meter, RecordingMeter)
+    counts = dict(coordinator.meter.counts)
+    return {labels[0]: count for (name, *labels), count in counts.items() if name == "torchq_rebuilds_total"}
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -224,6 +232,7 @@ def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: Kubernete
         place.lose()
         until(lambda: coordinator.counts.rebuilds > 1)
         assert place.content.epoch > 1
+        until(lambda: rebuilds(coordinator).keys() == {"Election", "StoreLost"})
 
 
 def test_a_restart_of_redis_causes_a_rebuild(embedded_cluster: KubernetesCluster, namespace: str) -> None:
@@ -235,6 +244,7 @@ def test_a_restart_of_redis_causes_a_rebuild(embedded_cluster: KubernetesCluster
         place.content.incarnation = "third"
         until(lambda: coordinator.counts.rebuilds == 3)
         assert place.content.epoch == 3
+        until(lambda: rebuilds(coordinator) == {"Election": 1, "RedisReplaced": 2})
 
 
 def test_a_rebuild_exceeds_the_epoch_of_an_old_store_at_once(

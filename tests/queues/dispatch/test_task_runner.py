@@ -14,6 +14,7 @@ from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import FailureLog, OutageLog
 from queues.values import Offer, Task
 from tests.doubles.memory_work import MemoryWork
+from tests.doubles.recording_meter import RecordingMeter
 from tests.queues.dispatch.conftest import Clock
 from tests.support.queues.builders import registration
 from tests.support.waiting import SECONDS, until
@@ -77,6 +78,24 @@ def test_leases_that_find_no_free_thread_in_time_are_returned(office: Office) ->
     runs.run_batch(office.leases(*KEYS), lambda: False, 0.05)
     until(lambda: office.begun == KEYS[:1])
     assert office.work.dispatch() == 3
+
+
+def test_each_run_counts_by_its_result_and_keys_that_are_given_back_do_not(office: Office) -> None:
+    runs = office.runs(2, OSError)
+    runs.meter = meter = RecordingMeter()
+    runs.run_batch(office.leases(*KEYS), lambda: len(office.begun) == 2, 10)
+    assert meter.counts == {("workqueue_adds_total", "reconcile"): 2}
+    office.error = OSError("refused")
+    office.gate.set()
+    assert runs.wait_for_end(SECONDS) == 0
+    assert runs.unfinished_seconds() == 0.0
+    assert meter.counts["torchq_reconcile_total", "error"] == meter.counts["workqueue_retries_total", "reconcile"] == 2
+    office.error = None
+    office.clock.step(1)
+    office.work.register(registration("w1", 4))
+    runs.run_batch(office.leases(KEYS[0]), lambda: False, 10)
+    until(lambda: meter.counts["torchq_reconcile_total", "success"])
+    assert meter.observed["workqueue_work_duration_seconds", "reconcile"] >= 3
 
 
 def test_lost_leases_are_not_run(office: Office) -> None:

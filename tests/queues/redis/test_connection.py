@@ -16,6 +16,7 @@ from queues.redis import connection
 from queues.redis import url as urls
 from queues.redis.scripts import Script
 from queues.storage.redis_store import RedisStore
+from tests.doubles.recording_meter import RecordingMeter
 from tests.support import redis_server
 from tests.support.clock import Clock
 from tests.support.kube import resets
@@ -103,6 +104,28 @@ def test_flushed_script_is_loaded_again(client: connection.Connection) -> None:
     store.rebuild(1, [], [])
     client.script_flush()
     assert store.snapshot(1).epoch == 1
+
+
+def test_each_script_is_measured_by_its_name_also_on_a_pipeline_and_after_an_error(
+    client: connection.Connection,
+) -> None:
+    meter = RecordingMeter()
+    client.connection_pool.connection_kwargs["location"].meter = meter
+    store = RedisStore(client)
+    store.rebuild(1, [], [])
+    store.snapshot(1)
+    client.set("torchq:queues", "not a hash")
+    with pytest.raises(errors.QueueError, match="WRONGTYPE"):
+        store.snapshot(1)
+    name = "torchq_redis_request_duration_seconds"
+    assert meter.observed[name, "store/rebuild"] >= 1
+    assert meter.observed[name, "store/snapshot"] == 2
+    pipeline = connection.ScriptPipeline(client)
+    wait = Script("store/probe").send(pipeline, [])
+    assert (name, "store/probe") not in meter.observed, "it is measured when its answer is there"
+    with contextlib.suppress(errors.QueueError):
+        wait()
+    assert meter.observed[name, "store/probe"] == 1
 
 
 def test_redis_error_inside_a_script_becomes_a_queue_error(client: connection.Connection) -> None:

@@ -1,0 +1,111 @@
+"""The page /metrics at the port for probes: many readers at once, slow ones, and pages that take long."""
+
+import http.client
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import pytest
+
+from coordinator.http import life_port
+from coordinator.life.checks import Check
+from coordinator.metrics.page import Page
+from coordinator.port_settings import ANY_PORT, PortSettings
+from tests.support.coordinator.hangs import ask
+from tests.support.waiting import SECONDS
+
+LARGE = b"x" * 4_000_000
+
+
+class Healthy:
+    """A process whose loops all turn."""
+
+    def healthz(self) -> Sequence[Check]:
+        return ()
+
+    def readyz(self) -> Sequence[Check]:
+        return ()
+
+
+class Press:
+    """Makes pages, and holds them back until it is let go."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.free = threading.Event()
+
+    def __call__(self) -> bytes:
+        self.made += 1
+        assert self.free.wait(SECONDS)
+        return LARGE
+
+
+@pytest.fixture
+def press() -> Press:
+    return Press()
+
+
+@pytest.fixture
+def url(press: Press) -> Iterator[str]:
+    page = Page(press, clock=lambda: 0.0, cpu_clock=iter(range(1_000)).__next__)
+    with life_port.serving(PortSettings(metrics_port=ANY_PORT), Healthy(), page) as url:
+        yield url
+        press.free.set()
+
+
+def test_a_thousand_readers_cost_one_page_and_probes_are_answered_meanwhile(url: str, press: Press) -> None:
+    with ThreadPoolExecutor(100) as readers:
+        answers = [readers.submit(read, f"{url}/metrics") for _ in range(1_000)]
+        for _ in range(20):
+            assert ask(f"{url}/healthz") == (200, ["ok"])
+        press.free.set()
+        found = Counter(answer.result() for answer in answers)
+    assert set(found) <= {200, 503, 0}, "0: closed for a newer connection of the same address"
+    assert found[200] > 0
+    assert press.made == 1
+    assert read(f"{url}/metrics") == 200
+
+
+def test_a_reader_that_takes_nothing_keeps_no_other_reader_waiting(url: str, press: Press) -> None:
+    press.free.set()
+    parts = urlsplit(url)
+    slow = [socket.create_connection((str(parts.hostname), int(parts.port or 0))) for _ in range(10)]
+    for each in slow:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        each.sendall(f"GET /metrics HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+    assert [read(f"{url}/metrics") for _ in range(5)] == [200] * 5
+    for each in slow:
+        each.close()
+
+
+def test_a_page_that_cannot_be_made_is_answered_with_500_and_one_that_names_another_host_with_403(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail() -> bytes:
+        raise ValueError("a defect")
+
+    with life_port.serving(PortSettings(metrics_port=ANY_PORT), Healthy(), Page(fail)) as url:
+        assert read(f"{url}/metrics") == 500
+        assert read(f"{url}/metrics", host="example.org") == 403
+        assert ask(f"{url}/readyz") == (200, ["ok"])
+    assert "a defect" in caplog.text
+
+
+def read(url: str, host: str = "") -> int:
+    """Return the status of an answer that was read whole; 0 if the connection was closed."""
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert len(answer.read()) == len(LARGE)
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except (OSError, http.client.HTTPException):
+        return 0
