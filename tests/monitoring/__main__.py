@@ -46,7 +46,8 @@ def main() -> int:
         print("\n".join(["", "monitoring: FAILED", *outcome.wrong, f"logs: {folder}"]), file=sys.stderr)
         return 1
     shutil.rmtree(folder)
-    print(f"monitoring: {len(outcome.rows)} alerts fired and resolved in {time.monotonic() - began:.0f} s")
+    alerts = len({row.cause.alert for row in outcome.rows})
+    print(f"monitoring: {alerts} alerts fired and resolved in {time.monotonic() - began:.0f} s")
     return 0
 
 

@@ -112,10 +112,18 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
         ),
     ),
     (Cause(alert="TorchqNoLeader", text="kill both coordinators", make=lambda site, _: site.down(*COORDINATORS)),),
+    (
+        Cause(
+            alert="TorchqNoLeader",
+            text="coordinators are cut off from Redis",
+            make=lambda site, _: site.without_redis(*COORDINATORS),
+        ),
+    ),
     (Cause(alert="TorchqLeaderStuck", text="the control loop hangs", make=lambda site, _: site.hung_leader()),),
     (Cause(alert="TorchqNoWorkers", text="kill all workers", make=lambda site, _: site.down(WORKERS)),),
     (Cause(alert="TorchqBacklog", text="SIGSTOP of all workers", make=_stopped_workers),),
     (Cause(alert="TorchqRedisDown", text="kill Redis", make=lambda site, _: site.down("redis")),),
+    (Cause(alert="TorchqRedisDown", text="SIGSTOP of Redis", make=lambda site, _: site.stopped("redis")),),
     (
         Cause(
             alert="TorchqReconcileErrors",

@@ -128,6 +128,18 @@ class Installation(Arena):
             self.network.api(client, "")
 
     @contextlib.contextmanager
+    def without_redis(self, *clients: str) -> Iterator[None]:
+        """Cut processes off from Redis. The others reach it."""
+        assert self.network is not None
+        try:
+            for client in clients:
+                self.network.redis(client, "away")
+            yield
+        finally:
+            for client in clients:
+                self.network.redis(client, "")
+
+    @contextlib.contextmanager
     def old_workers(self) -> Iterator[None]:
         """Let a worker run from a source tree with another layout of keys."""
         tree = rolling.copy_with_layout(self.folder / "old", redis_keys.OWN_LAYOUT - 1)
