@@ -25,7 +25,7 @@ from tests.support.acceptance.warm import CommandResult
 NAMESPACE = "torchq-system"
 WORKERS, OLD_WORKERS = "workers", "old-workers"
 TIMES = Times(lease=9.0, renew=1.0, running_lease=5.0, resync=10.0)
-SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "3", "TORCHQ_ADMISSION_BACKOFF": "1"}
+SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "6", "TORCHQ_ADMISSION_BACKOFF": "1"}
 CPUS = 8
 _OTHER_TREE = """
 import runpy, sys
