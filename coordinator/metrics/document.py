@@ -27,9 +27,9 @@ and `torchq local status -o json` lists them (`metrics_url`).
 - **A fact counts once**, in the process that wrote it, after the API server has taken the write. A new leader, a
   restart or a repeated request counts nothing again. A worker process that dies lowers no counter of its supervisor;
   what it counted in its last quarter of a second may be missing.
-- **Gauges of queues come from the leader alone** and end with its term. They are read once a second, or less often
-  where that takes long: readings take 0.8 % of a core at most, pages 2 %. A reader who asks sooner gets the last
-  page.
+- **Gauges of queues come from the leader alone** and end with its term. They are read once a second, and every five
+  seconds while no page is asked for. Where that takes long they are read less often: readings take 0.8 % of a core at
+  most, pages 2 %. A reader who asks sooner gets the last page.
 - **Labels are closed sets.** No label names a namespace, a job, a pod or a message. The series of a queue go when the
   queue is deleted. The setting `metrics_queues` (1000) bounds the queues with series of their own; all others share the
   series with `queue=""`, whose amounts are sums.

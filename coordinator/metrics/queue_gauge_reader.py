@@ -22,7 +22,11 @@ from queues.storage.stats import QueueStats
 from queues.values import Snapshot
 
 INTERVAL_SECONDS = 1.0
-"""The least pause between two readings."""
+"""The least pause between two readings while pages are asked for."""
+UNASKED_SECONDS = 5.0
+"""The least pause between two readings while no page is asked for."""
+ASKED_SECONDS = 120.0
+"""How long a page counts as asked for: longer than the pause between two scrapes of any Prometheus server."""
 REST = 120.0
 """The pause after a reading, as a multiple of the CPU time that it took: readings take 0.8 % of a core at most."""
 OUTSIDE_THE_ORDER = frozenset(
@@ -54,9 +58,14 @@ class QueueGaugeReader:
     clock: Callable[[], float] = time.time
     cpu_clock: Callable[[], float] = time.thread_time
     _samples: tuple[Sample, ...] = field(default=())
+    _asked_at: float = 0.0
+    """When a page was asked for last."""
+    _said: bool = False
+    """Whether the log says that there are more queues than series."""
 
     def samples(self) -> tuple[Sample, ...]:
         """Return the gauges of the last reading; none while this process does not lead."""
+        self._asked_at = self.clock()
         return self._samples if self.leading() else ()
 
     def run(self, stop: threading.Event, _leading: Callable[[], bool], turns: Turns) -> None:
@@ -71,17 +80,23 @@ class QueueGaugeReader:
         began = self.cpu_clock()
         if not self.leading():
             self._samples = ()
-            return INTERVAL_SECONDS
+            return self._pause
         try:
             self._samples = tuple(self._read())
         except QueueError as error:  # another loop reports it; the last figures would be outdated
             log.debug("metrics: %s", error)
             self._samples = ()
-        return max(INTERVAL_SECONDS, REST * (self.cpu_clock() - began))
+        return max(self._pause, REST * (self.cpu_clock() - began))
+
+    @property
+    def _pause(self) -> float:
+        is_asked = abs(self.clock() - self._asked_at) < ASKED_SECONDS
+        return INTERVAL_SECONDS if is_asked else UNASKED_SECONDS
 
     def _read(self) -> Iterator[Sample]:
         snapshot, stats = self.snapshot(), self.stats()
         self.queues.keep(frozenset(view.spec.name for view in snapshot.queues))
+        self._warn_of_bound(len(snapshot.queues))
         policies, label = self.policies(), self.queues.label
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
         yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
@@ -90,6 +105,11 @@ class QueueGaugeReader:
         yield from (number(leader_metrics.WORKERS, count, *labels) for labels, count in members.items())
         if not members:
             yield number(leader_metrics.WORKERS, 0, "", "")
+
+    def _warn_of_bound(self, count: int) -> None:
+        if count > self.queues.most and not self._said:
+            log.warning("%d of %d queues have metrics of their own; see metrics_queues", self.queues.most, count)
+        self._said = count > self.queues.most
 
     def _label_known(self, queue: str) -> str:
         """Return the label of a queue that a job names, which need not exist."""

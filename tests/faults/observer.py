@@ -12,6 +12,7 @@ import orjson
 from crds.api_resources import POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import Api
+from tests.faults.invariants.facts import FactWatch
 from tests.faults.invariants.idle_growth import IdleWatch
 from tests.faults.invariants.sizes import SizeWatch, unrest
 from tests.faults.invariants.story import Story
@@ -23,7 +24,8 @@ from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 class Observer:
     """Checks the invariants of the cluster and of the store."""
 
-    def __init__(self, api: Api, place: Place, scenario: Scenario) -> None:
+    def __init__(self, api: Api, place: Place, scenario: Scenario, facts: FactWatch) -> None:
+        self._facts = facts
         self._api, self._place, self._scenario = api, place, scenario
         self._read: dict[bytes, Any] = {}
         self._pool = _parsed(scenario.pool)
@@ -71,6 +73,7 @@ class Observer:
         found += self._sizes.problems(jobs, pods, now, excused=zombies)
         found += self._idle.problems(jobs, pods)
         found += self._unreported(jobs)
+        found += self._facts.doubled()
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)
         if self._place.epoch():
@@ -137,6 +140,10 @@ class Observer:
             if phase and self._outcomes.get(name, phase) != phase:
                 found.append(f"scale request {name} is {self._outcomes[name]}, should be {phase}")
         return [*found, *(f"group {each.name} is left of a job that is over" for each in self._groups()), *self._lost()]
+
+    def uncounted(self) -> list[str]:
+        """Return which facts no worker has counted."""
+        return list(self._facts.missing())
 
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
         disruptions = job.counts[1] if job else 0

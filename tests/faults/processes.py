@@ -46,6 +46,7 @@ from tests.doubles.memory_reports import MemoryReports
 from tests.faults.api import ApiClient
 from tests.faults.caches import Cache, Feed, Logs
 from tests.faults.fibers import Fiber
+from tests.faults.invariants.facts import FactWatch
 from tests.faults.places import Door, Place, unreachable
 from tests.faults.scenarios.scenario import Scenario
 
@@ -69,6 +70,8 @@ class Host(Protocol):
     """Whether there may be scale requests."""
     has_nodes: bool
     """Whether the coordinator follows nodes."""
+    facts: FactWatch
+    """What happens to jobs, and what workers count of it."""
     reports: MemoryReports
     """What pods have reported."""
     scenario: Scenario
@@ -367,6 +370,7 @@ class WorkerProcess(Process):
             settings,
             host.clock,
             Caches(queues=self.queues, groups=self.groups, nodes=self.nodes, requests=requests),
+            host.facts.meter,
         )
         self._outage = OutageLog(log, host.clock)
         self.runs = TaskRunner(

@@ -20,6 +20,8 @@ PROMPT_SECONDS = 5.0
 YIELD_SECONDS = 15.0
 """The additional time of a call that waits for other processes."""
 LIMIT_SECONDS = 400.0
+CALM: frozenset[Kind] = frozenset({"again", "yield", "flush", "lag", "user"})
+"""Faults after which no count is missing."""
 UNFENCED = ("api.create", "api.delete")
 
 
@@ -87,6 +89,8 @@ class Verdict:
         left = self._observer.left()
         if not found and self._expected is not None and not self._as_expected(left, self._expected):
             found = [f"left in the cluster: {left}, should be: {self._expected}"]
+        if self._is_calm():
+            found += self._observer.uncounted()
         if found and now - START > LIMIT_SECONDS:
             raise Broken("not as it should be in the end: " + "; ".join(found))
         if not found and not waits and self._is_slow(now):
@@ -97,6 +101,10 @@ class Verdict:
         """Return whether a run without faults took so long that only a resync noticed a missed event."""
         harmless = all(fault.kind == "yield" for fault in self._schedule.faults)
         return harmless and not self._schedule.seed and now - START > PROMPT_SECONDS + self._patience
+
+    def _is_calm(self) -> bool:
+        """Return whether every process lives and gets every answer, so that it counts all that it does."""
+        return not self._schedule.seed and all(fault.kind in CALM for fault in self._schedule.faults)
 
     def _as_expected(self, left: list[str], expected: list[str]) -> bool:
         loose = self._scenario.loose or self._excused

@@ -19,6 +19,7 @@ from tests.doubles.memory_reports import MemoryReports
 from tests.faults.api import Api, ApiClient
 from tests.faults.caches import Feed, Logs
 from tests.faults.fibers import Fiber, Killed
+from tests.faults.invariants.facts import FactWatch
 from tests.faults.node import Node
 from tests.faults.observer import Observer
 from tests.faults.places import Place
@@ -78,7 +79,9 @@ class World:
             master_address="service" if self.scenario.ports is None else "loopback",
             **self.scenario.settings,
         )
-        self.observer = Observer(self.api, self.place, self.scenario)
+        self.facts = FactWatch()
+        self.api.store.subscribe(self.facts.hear)
+        self.observer = Observer(self.api, self.place, self.scenario, self.facts)
         self.steps = list(self.scenario.steps)
         port = ReportPort(self.client, self.reports, self.clock)
         self.node = Node(self.api, self.client, self.scenario, self._may_end, port, self.observer.reported)

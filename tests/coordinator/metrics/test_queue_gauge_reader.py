@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.cache.views import JobView
 from coordinator.metrics import leader_metrics
-from coordinator.metrics.queue_gauge_reader import INTERVAL_SECONDS, REST, QueueGaugeReader
+from coordinator.metrics.queue_gauge_reader import INTERVAL_SECONDS, REST, UNASKED_SECONDS, QueueGaugeReader
 from coordinator.metrics.queue_names import QueueNames
 from coordinator.metrics.registry import Sample
 from crds.keys import JobKey
@@ -101,6 +101,23 @@ def test_nothing_is_shown_outside_of_a_term_or_while_redis_is_away(end: str) -> 
         scene.away = True
         reader.read()
     assert reader.samples() == (), "a new term does not show the figures of the last one"
+
+
+def test_readings_are_rarer_while_nobody_asks_for_a_page() -> None:
+    scene = Scene(leads=False)
+    reader = scene.reader()
+    assert reader.read() == UNASKED_SECONDS
+    reader.samples()
+    assert reader.read() == INTERVAL_SECONDS
+
+
+def test_more_queues_than_series_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(queues=tuple(f"queue-{number:05}" for number in range(12)))
+    reader = scene.reader()
+    for _ in range(3):
+        reader.read()
+    assert caplog.messages == ["10 of 12 queues have metrics of their own; see metrics_queues"]
+    assert len(labels(reader.samples(), leader_metrics.WEIGHT)) == 11
 
 
 def test_waiting_jobs_and_workers_count_by_their_state() -> None:
