@@ -9,7 +9,7 @@ PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip 
 # First the packages of the lock files, by their hashes; then torchq, which has none, with nothing beside it.
 LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement
 
-.PHONY: demo test chaos lint fmt bench chart manifests image lock clean
+.PHONY: demo test chaos monitoring lint fmt bench chart manifests image lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
@@ -25,6 +25,11 @@ SECONDS ?= 120
 chaos: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos --seed $(SEED) --seconds $(SECONDS)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --seconds $(SECONDS) --sentinels
+
+# The board and every alert on a real Prometheus, which scrapes a whole stack: `make monitoring ONLY=TorchqNoLeader`.
+ONLY ?=
+monitoring: $(VENV)/.dev
+	@$(BIN)/python -m tests.monitoring --only "$(ONLY)"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -47,6 +52,7 @@ manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m coordinator.rbac.manifests
 	$(BIN)/python -m coordinator.metrics.document
+	$(BIN)/python -m deploy.monitoring.board
 	$(BIN)/python -m deploy.generate
 
 # The image of deploy/image/Dockerfile, built and run: `make image BASE=python:3.11-slim@sha256:DIGEST IMAGE=NAME:TAG`.

@@ -1,0 +1,166 @@
+"""An installation under watch: two coordinators, two workers, Redis, an API server and a node, as real processes.
+
+One rule: every process of torchq serves /metrics at a port that it keeps when it is started again.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from coordinator.cli.commands import doctor
+from queues import redis_keys
+from tests.chaos import stores
+from tests.chaos.arena import CLIENTS, COORDINATORS, Arena, Times
+from tests.chaos.parts import children
+from tests.monitoring.prometheus import Target
+from tests.support import ports
+from tests.support.acceptance import rolling
+from tests.support.acceptance.stack import clean_environment, run, torchq_command
+from tests.support.acceptance.warm import CommandResult
+
+NAMESPACE = "torchq-system"
+WORKERS, OLD_WORKERS = "workers", "old-workers"
+TIMES = Times(lease=9.0, renew=1.0, running_lease=5.0, resync=10.0)
+SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "6", "TORCHQ_ADMISSION_BACKOFF": "1"}
+CPUS = 8
+_OTHER_TREE = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("coordinator.cli.main", run_name="__main__", alter_sys=True)
+"""
+
+
+class Installation(Arena):
+    """A cluster in a folder, which Prometheus watches."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, 0, TIMES, CPUS, more=SETTINGS)
+        self.ports = {name: self._kept.enter_context(ports.reserve()) for name in (*CLIENTS, OLD_WORKERS)}
+        self.hang_file = folder / "hang"
+
+    @property
+    def targets(self) -> list[Target]:
+        """What Prometheus scrapes. The old workers are not scraped, as what an upgrade left behind may not be."""
+        jobs = {**dict.fromkeys(COORDINATORS, "torchq-coordinator"), WORKERS: "torchq-worker"}
+        return [Target(job, NAMESPACE, self.ports[name]) for name, job in jobs.items()]
+
+    def start_beside(self, name: str, command: Sequence[str]) -> None:
+        """Start a process that belongs to no cluster, and start it again when it dies."""
+        self._add(name, command)
+
+    def page(self, name: str) -> str:
+        """Return the page /metrics of a process."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def torchq(self, *arguments: str, text: str | None = None) -> str:
+        """Run a torchq command that must succeed, and return its output."""
+        said = self.try_torchq(*arguments, text=text)
+        assert said.code == 0, f"torchq {' '.join(arguments)}: {said.err}{said.out}"
+        return said.out
+
+    def try_torchq(self, *arguments: str, text: str | None = None) -> CommandResult:
+        """Run a torchq command as an admin."""
+        assert isinstance(self.store, stores.OneServer)
+        environment = clean_environment(
+            TORCHQ_KUBECONFIG=str(self.layout.kubeconfig), TORCHQ_REDIS_URL=f"unix://{self.store.socket}"
+        )
+        return run(*arguments, cwd=self.folder, environment=environment, text=text)
+
+    def doctor_agrees(self) -> bool:
+        """Return whether `torchq doctor` succeeds."""
+        assert doctor.DISAGREE == 1
+        return self.try_torchq("doctor", "--settle", "1").code == 0
+
+    def lose_queues(self) -> None:
+        """Empty Redis, unless the queues are lost already."""
+        with contextlib.closing(self.redis()) as connection:
+            if connection.exists("torchq:epoch"):
+                connection.flushall()
+
+    # Faults. Each one is over at the end of its block.
+
+    @contextlib.contextmanager
+    def down(self, *names: str) -> Iterator[None]:
+        """Kill processes, and keep them down."""
+        try:
+            for name in names:
+                self.parts[name].kill(float("inf"))
+            yield
+        finally:
+            for name in names:
+                self.parts[name].due = 0.0
+
+    @contextlib.contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """Stop a process and its children with SIGSTOP."""
+        pids = [self.parts[name].pid, *children(self.parts[name].pid)]
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in reversed(pids):
+                os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def hung_leader(self) -> Iterator[None]:
+        """Let the control loop of the leader hang. The other coordinator has a loop that does not."""
+        file = self._hang_file(self.leader())
+        try:
+            file.touch()
+            yield
+        finally:
+            file.unlink()
+
+    @contextlib.contextmanager
+    def refused(self, client: str) -> Iterator[None]:
+        """Let the API server refuse half of the requests of a process."""
+        assert self.network is not None
+        try:
+            self.network.api(client, "refuse")
+            yield
+        finally:
+            self.network.api(client, "")
+
+    @contextlib.contextmanager
+    def without_redis(self, *clients: str) -> Iterator[None]:
+        """Cut processes off from Redis. The others reach it."""
+        assert self.network is not None
+        try:
+            for client in clients:
+                self.network.redis(client, "away")
+            yield
+        finally:
+            for client in clients:
+                self.network.redis(client, "")
+
+    @contextlib.contextmanager
+    def old_workers(self) -> Iterator[None]:
+        """Let a worker run from a source tree with another layout of keys."""
+        tree = rolling.copy_with_layout(self.folder / "old", redis_keys.OWN_LAYOUT - 1)
+        command = [sys.executable, "-P", "-c", _OTHER_TREE, str(tree), "worker", "--single"]
+        try:
+            self._add(OLD_WORKERS, command, self._desk(WORKERS) | {"TORCHQ_METRICS_PORT": str(self.ports[OLD_WORKERS])})
+            yield
+        finally:
+            part = self.parts.all.pop(OLD_WORKERS)
+            assert part.process is not None
+            part.process.terminate()
+            part.process.wait(60)
+
+    def _hang_file(self, name: str) -> Path:
+        return self.folder / f"{name}.hang"
+
+    def _desk(self, name: str) -> dict[str, str]:
+        return super()._desk(name) | {"TORCHQ_METRICS_PORT": str(self.ports[name])}
+
+    def _add(self, name: str, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        if name in COORDINATORS:
+            assert list(command) == torchq_command("coordinator")
+            command = [sys.executable, "-m", "tests.monitoring.hanging_coordinator", str(self._hang_file(name))]
+        super()._add(name, command, environment)

@@ -1,0 +1,43 @@
+"""Which metrics and labels exist: those of the catalogue, of kube-state-metrics and of Prometheus itself.
+
+One rule: what a rule or a panel names must be here, or it would silently show nothing.
+"""
+
+from collections.abc import Iterator
+
+from coordinator.metrics import catalogue
+from tests.monitoring import promql
+
+TARGET_LABELS = {"job", "instance", "namespace", "cluster"}
+"""What Prometheus knows of every target, or what its admin sets."""
+_CRONJOB = {"namespace", "cronjob"}
+FOREIGN = {
+    "kube_cronjob_created": _CRONJOB,
+    "kube_cronjob_status_last_schedule_time": _CRONJOB,
+    "kube_cronjob_status_last_successful_time": _CRONJOB,
+    "ALERTS": {"alertname", "alertstate", "severity"},
+}
+
+
+def labels() -> dict[str, set[str]]:
+    """Return the labels of every series name."""
+    known = dict(FOREIGN)
+    for metric in catalogue.ALL:
+        own = set(metric.labels)
+        if metric.kind == "histogram":
+            known |= {f"{metric.name}_bucket": own | {"le"}, f"{metric.name}_sum": own, f"{metric.name}_count": own}
+        else:
+            known[metric.name] = own
+    return known
+
+
+def unknown(expression: str) -> Iterator[str]:
+    """Yield what an expression names and what does not exist."""
+    known, found = labels(), promql.names(expression)
+    for metric, used in found.metrics.items():
+        if metric not in known:
+            yield f"metric {metric}"
+        else:
+            yield from (f"label {label} of {metric}" for label in used - known[metric] - TARGET_LABELS)
+    grouped = TARGET_LABELS.union(*(known.get(metric, set()) for metric in found.metrics))
+    yield from (f"label {label} in {expression!r}" for label in found.groupings - grouped)
