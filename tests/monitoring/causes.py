@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.arena import COORDINATORS
 from tests.monitoring.doctor_runs import NAME
-from tests.monitoring.installation import NAMESPACE, WORKERS, Installation
+from tests.monitoring.installation import FAIL, HANG, NAMESPACE, WORKERS, Installation
 from tests.monitoring.load import LONG, QUICK, TEAM_A, TEAM_C, Load
 
 Make = Callable[[Installation, Load], AbstractContextManager[object]]
@@ -119,7 +119,20 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
             make=lambda site, _: site.without_redis(*COORDINATORS),
         ),
     ),
-    (Cause(alert="TorchqLeaderStuck", text="the control loop hangs", make=lambda site, _: site.hung_leader()),),
+    (
+        Cause(
+            alert="TorchqLeaderStuck",
+            text="the control loop hangs",
+            make=lambda site, _: site.spoiled_leader(HANG),
+        ),
+    ),
+    (
+        Cause(
+            alert="TorchqLeaderStuck",
+            text="the control loop fails each time",
+            make=lambda site, _: site.spoiled_leader(FAIL),
+        ),
+    ),
     (Cause(alert="TorchqNoWorkers", text="kill all workers", make=lambda site, _: site.down(WORKERS)),),
     (Cause(alert="TorchqBacklog", text="SIGSTOP of all workers", make=_stopped_workers),),
     (Cause(alert="TorchqRedisDown", text="kill Redis", make=lambda site, _: site.down("redis")),),

@@ -27,6 +27,7 @@ WORKERS, OLD_WORKERS = "workers", "old-workers"
 TIMES = Times(lease=9.0, renew=1.0, running_lease=5.0, resync=10.0)
 SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "6", "TORCHQ_ADMISSION_BACKOFF": "1"}
 CPUS = 8
+HANG, FAIL = "hang", "fail"
 _OTHER_TREE = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -40,7 +41,6 @@ class Installation(Arena):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 0, TIMES, CPUS, more=SETTINGS)
         self.ports = {name: self._kept.enter_context(ports.reserve()) for name in (*CLIENTS, OLD_WORKERS)}
-        self.hang_file = folder / "hang"
 
     @property
     def targets(self) -> list[Target]:
@@ -108,9 +108,9 @@ class Installation(Arena):
                 os.kill(pid, signal.SIGCONT)
 
     @contextlib.contextmanager
-    def hung_leader(self) -> Iterator[None]:
-        """Let the control loop of the leader hang. The other coordinator has a loop that does not."""
-        file = self._hang_file(self.leader())
+    def spoiled_leader(self, how: str) -> Iterator[None]:
+        """Let the control loop of the leader `hang` or `fail`. The other coordinator is well."""
+        file = self._spoiling_file(self.leader(), how)
         try:
             file.touch()
             yield
@@ -153,8 +153,8 @@ class Installation(Arena):
             part.process.terminate()
             part.process.wait(60)
 
-    def _hang_file(self, name: str) -> Path:
-        return self.folder / f"{name}.hang"
+    def _spoiling_file(self, name: str, how: str) -> Path:
+        return self.folder / f"{name}.{how}"
 
     def _desk(self, name: str) -> dict[str, str]:
         return super()._desk(name) | {"TORCHQ_METRICS_PORT": str(self.ports[name])}
@@ -162,5 +162,6 @@ class Installation(Arena):
     def _add(self, name: str, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         if name in COORDINATORS:
             assert list(command) == torchq_command("coordinator")
-            command = [sys.executable, "-m", "tests.monitoring.hanging_coordinator", str(self._hang_file(name))]
+            files = [str(self._spoiling_file(name, how)) for how in (HANG, FAIL)]
+            command = [sys.executable, "-m", "tests.monitoring.spoiled_coordinator", *files]
         super()._add(name, command, environment)
