@@ -30,10 +30,10 @@ def test_the_commands_for_a_stuck_job_answer(stack: Stack) -> None:
     stack.submit(job(name, python("pass"), queue=queue))
     until(stack.waiting)
     words = {"NAME": name, "NAMESPACE": "default", "QUEUE": queue}
-    answers = {}
+    answers: dict[tuple[str, ...], str] = {}
     for program, *arguments in commands("Debug a stuck job"):
         assert program == "torchq"
-        answers[arguments[0], arguments[-1]] = stack.torchq(*(words.get(each, each) for each in arguments))
+        answers[tuple(arguments)] = stack.torchq(*(words.get(each, each) for each in arguments))
     assert len(answers) == 4
     assert any(queue in answer and "on hold" in answer for answer in answers.values())
 
