@@ -141,7 +141,7 @@ class Stage:
         """Run a command under an account and return its output."""
         environment = {"TORCHQ_NAMESPACE": TENANT}
         if isinstance(self.access, Gated):
-            self.monkeypatch.setattr(session.client, "connect", lambda _: self.access.cluster(role))
+            self.monkeypatch.setattr(session.client, "connect", lambda *_: self.access.cluster(role))
         else:
             environment["TORCHQ_KUBECONFIG"] = str(self.access.kubeconfig(role))  # type: ignore[attr-defined]
         result = CliRunner().invoke(main.main, arguments, env=environment, prog_name="torchq")
