@@ -97,8 +97,15 @@ def _cohorts(views: Iterable[QueueSnapshot]) -> Iterator[Sample]:
         if view.spec.cohort:
             members[view.spec.cohort].append(view)
     for name, queues in members.items():
-        yield from _amounts(metrics.COHORT_QUOTA, _sum(view.spec.quota for view in queues), name)
-        yield from _amounts(metrics.COHORT_USAGE, _sum(view.usage for view in queues), name)
+        quota = _sum(view.spec.quota for view in queues)
+        yield from _amounts(metrics.COHORT_QUOTA, quota, name)
+        used = _sum(_limited_usage(view) for view in queues)
+        yield from _amounts(metrics.COHORT_USAGE, {**dict.fromkeys(quota, 0), **used}, name)
+
+
+def _limited_usage(view: QueueSnapshot) -> Amounts:
+    # As the picker counts it (`queues.picking.quotas`): a member counts with the resources that its quota names.
+    return {name: amount for name, amount in view.usage.items() if name in view.spec.quota}
 
 
 def _is_busy(view: QueueSnapshot) -> bool:

@@ -57,7 +57,7 @@ def test_figures_are_those_of_the_documents(snapshot: Snapshot) -> None:
         ("b", "memory"): 0.0,
     }
     assert values(found, metrics.COHORT_QUOTA) == {("c", "cpu"): 9.5, ("c", "memory"): 2.0**30}
-    assert values(found, metrics.COHORT_USAGE) == {("c", "cpu"): 12.5, ("c", "jobs"): 3.0}
+    assert values(found, metrics.COHORT_USAGE) == {("c", "cpu"): 12.5, ("c", "memory"): 0.0}
     assert values(found, metrics.POOL_CAPACITY) == {("cpu",): 64.0}
     assert values(found, metrics.POOL_USAGE)[("cpu",)] == 12.5
     assert values(found, metrics.QUEUE_INFO).keys() == {
