@@ -47,7 +47,9 @@ BORROWING_LIMIT = _gauge(
     "torchq_queue_borrowing_limit", "Most that a queue may use beyond its quota.", "queue", "resource"
 )
 COHORT_QUOTA = _gauge("torchq_cohort_quota", "Sum of the quotas of a cohort's queues.", "cohort", "resource")
-COHORT_USAGE = _gauge("torchq_cohort_usage", "What a cohort's queues use of what their quotas limit.", "cohort", "resource")
+COHORT_USAGE = _gauge(
+    "torchq_cohort_usage", "What a cohort's queues use, as far as quotas limit it.", "cohort", "resource"
+)
 POOL_CAPACITY = _gauge("torchq_pool_capacity", "What all queues share. Without a limit there is no series.", "resource")
 POOL_USAGE = _gauge("torchq_pool_usage", "Sum of the charges of all admitted jobs.", "resource")
 WAITING_JOBS = _gauge(
