@@ -1,5 +1,6 @@
 """The requests that a gang costs in addition to its pods, counted and compared with docs/budgets.md."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -104,12 +105,18 @@ def test_a_running_gang_without_changes_costs_no_request(gangs: Metered, namespa
     line = gangs
     key = line.submit("resting", namespace, "a")
     until_it_runs(line, key, 2)
-    line.note()
-    for number in range(100):  # Volcano updates counters in the status about once a second
-        line.cluster.patch(POD_GROUPS, groups(line, key)[0], {"status": {"running": number}}, namespace)
-    line.settling.step(10.0)
-    line.settle()
-    assert (line.coordinator, line.worker) == ({}, {})
+
+    def requests_of_a_round() -> tuple[Counter[str], Counter[str]]:
+        line.note()
+        for number in range(100):  # Volcano updates counters in the status about once a second
+            line.cluster.patch(POD_GROUPS, groups(line, key)[0], {"status": {"running": number}}, namespace)
+        line.settling.step(10.0)
+        line.settle()
+        return line.coordinator, line.worker
+
+    # A slow server may send the last event of the start in the first round.
+    requests_of_a_round()
+    assert requests_of_a_round() == ({}, {})
     line.term.resync()
     line.settle()
     assert line.worker == {"GET torchjobs": 1}
