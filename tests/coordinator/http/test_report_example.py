@@ -102,7 +102,9 @@ def test_steps_go_on_while_the_coordinator_hangs_and_the_newest_one_is_sent(
 
 def test_a_request_to_save_is_returned_and_its_answer_sent(coordinator: Coordinator, report: Any) -> None:
     coordinator.answers = [(200, b'{"checkpoint":70}'), (429, b""), (200, b"no JSON")]
+    coordinator.may_answer.clear()
     assert report.report(1) == 0
+    coordinator.may_answer.set()
     until(lambda: report.report(2) == 70)
     assert report.report(3, checkpoint=70) == 70
     until(lambda: coordinator.requests[-1][2].get("checkpoint") == 70)

@@ -41,9 +41,9 @@ def machines(desk: Desk, server: Server, namespace: str) -> Machines:
 
 
 def run(machines: Machines, workers: int, **spec: Any) -> JobKey:
-    """Return a job whose workers run."""
+    """Return a job whose workers all run; an elastic job counts as running before that."""
     key = machines.desk.submit("train", machines.namespace, "a", tasks={"Worker": desks.task(workers)}, **spec)
-    until(machines, lambda: machines.desk.phase(key) == "Running" and places(machines, key) != [])
+    until(machines, lambda: machines.desk.phase(key) == "Running" and len(places(machines, key)) == workers)
     return key
 
 
