@@ -57,7 +57,10 @@ WAITING_JOBS = _gauge(
     "Waiting jobs by the code in their status. BehindOthers has those without a code: others of their queue go first.",
     "reason",
 )
-QUEUES = _gauge("torchq_queues", "Number of queues. Those beyond the setting metrics_queues share one series.")
+QUEUES = _gauge("torchq_queues", "Number of queues.")
+UNNAMED_QUEUES = _gauge(
+    "torchq_unnamed_queues", 'Number of the queues beyond the setting metrics_queues, which share the series queue="".'
+)
 WORKERS = _gauge("torchq_workers", "Live worker processes, also those that take no work.", "version", "layout")
 CYCLE_SECONDS = Metric(
     name="torchq_cycle_duration_seconds",
@@ -104,6 +107,7 @@ METRICS = (
     POOL_USAGE,
     WAITING_JOBS,
     QUEUES,
+    UNNAMED_QUEUES,
     WORKERS,
     CYCLE_SECONDS,
     REBUILDS,
