@@ -83,6 +83,7 @@ REBUILD_SECONDS = Metric(
     buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
     of="leader",
 )
+EPOCH = _gauge("torchq_epoch", "Epoch of the queues. Each rebuild raises it, whichever coordinator makes it.")
 LAST_TURN = _gauge(
     "torchq_term_last_turn_timestamp_seconds",
     "When the leader's control loop last turned, in seconds since 1970. One that waits for Redis or the API server has "
@@ -112,5 +113,6 @@ METRICS = (
     CYCLE_SECONDS,
     REBUILDS,
     REBUILD_SECONDS,
+    EPOCH,
     LAST_TURN,
 )
