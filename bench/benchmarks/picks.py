@@ -158,8 +158,8 @@ def run(options: Options) -> Figures:
         del waiting  # a coordinator does not have them in memory either
         gc_tuning.reduce_collections()
         gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
-        worked = Worked(client)
         with scraped.scraping(url, options.scraped) if options.scraped else nullcontext() as scrapes:
+            worked = Worked(client)
             figures = pick(store, options)
         figures |= scrapes.figures() if scrapes else {}
         figures |= worked.per("pick", figures["picked"])

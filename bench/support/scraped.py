@@ -1,13 +1,14 @@
 """A reader of metrics beside a benchmark of picks, as a Prometheus server that scrapes a leader.
 
-One rule: the leader's own reading and page, on a connection of their own, every few seconds.
+One rule: the leader's own reading and page, on a connection of their own, every few seconds. The first reading is made
+before the benchmark, as that of a leader is made when its term begins.
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bench.report import Figures
 from coordinator.metrics import exposition
@@ -36,16 +37,23 @@ class Scrapes:
     readings: int = 0
     reading_seconds: float = 0.0
     """The CPU time of all readings of the queues."""
-    _first: threading.Event = field(default_factory=threading.Event)
+    rest_seconds: float = 0.0
+    """The pauses after these readings."""
+    seconds: float = 0.0
+    """How long pages were asked for."""
 
     def figures(self) -> Figures:
-        """Return the figures of the benchmark."""
+        """Return the figures of the benchmark. The share is that of pages in its time, and that of readings in theirs,
+        which may be longer."""
+        pages = self.page_seconds / self.seconds
+        readings = self.reading_seconds / (self.reading_seconds + self.rest_seconds)
         return {
             "pages": self.pages,
             "page_mib": self.page_bytes / 2**20,
-            "page_cpu_ms": 1e3 * self.page_seconds / max(1, self.pages),
+            "page_cpu_ms": 1e3 * self.page_seconds / self.pages,
             "readings": self.readings,
-            "reading_cpu_ms": 1e3 * self.reading_seconds / max(1, self.readings),
+            "reading_cpu_ms": 1e3 * self.reading_seconds / self.readings,
+            "metrics_share_of_a_core": pages + readings,
         }
 
 
@@ -67,10 +75,12 @@ def scraping(url: str, most_queues: int) -> Iterator[Scrapes]:
     registry = Registry(names)
     registry.add_source(reader.samples)
     page = Page(lambda: exposition.text(registry.collect()))
+    pause = _read_once(reader, scrapes)
     threads = [
-        threading.Thread(target=_read, args=(reader, scrapes, stop)),
+        threading.Thread(target=_read, args=(reader, scrapes, stop, pause)),
         threading.Thread(target=_scrape, args=(page, scrapes, stop)),
     ]
+    began = time.monotonic()
     for thread in threads:
         thread.start()
     try:
@@ -79,23 +89,26 @@ def scraping(url: str, most_queues: int) -> Iterator[Scrapes]:
         stop.set()
         for thread in threads:
             thread.join()
+        scrapes.seconds = time.monotonic() - began
         client.close()
 
 
-def _read(reader: QueueGaugeReader, scrapes: Scrapes, stop: threading.Event) -> None:
-    pause = 0.0
+def _read(reader: QueueGaugeReader, scrapes: Scrapes, stop: threading.Event, pause: float) -> None:
     while not stop.wait(pause):
-        began = time.thread_time()
-        pause = reader.read()
-        scrapes.readings, scrapes.reading_seconds = (
-            scrapes.readings + 1,
-            scrapes.reading_seconds + time.thread_time() - began,
-        )
-        scrapes._first.set()
+        pause = _read_once(reader, scrapes)
+
+
+def _read_once(reader: QueueGaugeReader, scrapes: Scrapes) -> float:
+    """Read the queues, and return the pause before the next reading."""
+    began = time.thread_time()
+    pause = reader.read()
+    scrapes.readings += 1
+    scrapes.reading_seconds += time.thread_time() - began
+    scrapes.rest_seconds += pause
+    return pause
 
 
 def _scrape(page: Page, scrapes: Scrapes, stop: threading.Event) -> None:
-    scrapes._first.wait()
     while True:
         began = time.thread_time()
         scrapes.page_bytes = len(page.text())

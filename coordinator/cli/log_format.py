@@ -26,8 +26,13 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _readable(record.getMessage()),
         }
         if record.exc_info:
-            document["traceback"] = self.formatException(record.exc_info)
+            document["traceback"] = _readable(self.formatException(record.exc_info))
         return orjson.dumps(document, default=str).decode()
+
+
+def _readable(text: str) -> str:
+    """Return a text that can be encoded. A path may have bytes that are no UTF-8."""
+    return text.encode(errors="backslashreplace").decode()

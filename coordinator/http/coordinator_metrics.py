@@ -38,6 +38,8 @@ def samples(coordinator: Coordinator) -> Iterator[Sample]:
     if leads:
         age = next((turn.age for turn in coordinator.turns.loops if turn.name == "term"), 0.0)
         yield number(leader_metrics.LAST_TURN, time.time() - age)
+        if coordinator.last_epoch >= coordinator.leadership.epoch:  # else this term has not begun to rebuild
+            yield number(leader_metrics.EPOCH, coordinator.last_epoch)
     if coordinator.redis.answers is not None:
         yield number(process_metrics.REDIS_UP, coordinator.redis.answers)
     watches = coordinator.watches

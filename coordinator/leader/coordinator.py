@@ -100,7 +100,7 @@ class Coordinator:
     failing: str = ""
     installation: Installation | None = None
     """For which installation this process leads; None until its caches are synced."""
-    _last_epoch: int = 0
+    last_epoch: int = 0  # of the last rebuild of this process
     _rebuild_cause: RebuildCause = "Election"
     """What makes the next rebuild necessary."""
     _unreadable: bool = False
@@ -278,11 +278,11 @@ class Coordinator:
         Redis of another cluster. While the store cannot be reached, this method writes nothing.
         """
         admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
-        highest = max(self.store.epoch(), self._last_epoch, *admitted)
+        highest = max(self.store.epoch(), self.last_epoch, *admitted)
         epoch = self.leadership.epoch
         if epoch <= highest:
             epoch = self.leadership.raise_epoch(above=highest)
-        self._last_epoch = epoch
+        self.last_epoch = epoch
         return epoch
 
     def _term_problem(self) -> str:

@@ -32,7 +32,8 @@ and `torchq local status -o json` lists them (`metrics_url`).
   most, pages 2 %. A reader who asks sooner gets the last page.
 - **Labels are closed sets.** No label names a namespace, a job, a pod or a message. The series of a queue go when the
   queue is deleted. The setting `metrics_queues` (1000) bounds the queues with series of their own; all others share the
-  series with `queue=""`, whose amounts are sums.
+  series with `queue=""`, whose amounts are sums, and `torchq_unnamed_queues` is their number. Cohorts that have only
+  such queues share the series with `cohort=""`.
 - **Units** are seconds, bytes and cores. Amounts of resources have the names of Kubernetes (`cpu`, `memory`,
   `nvidia.com/gpu`), and `jobs` for the number of jobs. Times in statuses are whole seconds, so histograms of jobs are
   right to one second.

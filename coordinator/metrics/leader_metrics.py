@@ -57,7 +57,10 @@ WAITING_JOBS = _gauge(
     "Waiting jobs by the code in their status. BehindOthers has those without a code: others of their queue go first.",
     "reason",
 )
-QUEUES = _gauge("torchq_queues", "Number of queues. Those beyond the setting metrics_queues share one series.")
+QUEUES = _gauge("torchq_queues", "Number of queues.")
+UNNAMED_QUEUES = _gauge(
+    "torchq_unnamed_queues", 'Number of the queues beyond the setting metrics_queues, which share the series queue="".'
+)
 WORKERS = _gauge("torchq_workers", "Live worker processes, also those that take no work.", "version", "layout")
 CYCLE_SECONDS = Metric(
     name="torchq_cycle_duration_seconds",
@@ -80,6 +83,7 @@ REBUILD_SECONDS = Metric(
     buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
     of="leader",
 )
+EPOCH = _gauge("torchq_epoch", "Epoch of the queues. Each rebuild raises it, whichever coordinator makes it.")
 LAST_TURN = _gauge(
     "torchq_term_last_turn_timestamp_seconds",
     "When the leader's control loop last turned, in seconds since 1970. One that waits for Redis or the API server has "
@@ -104,9 +108,11 @@ METRICS = (
     POOL_USAGE,
     WAITING_JOBS,
     QUEUES,
+    UNNAMED_QUEUES,
     WORKERS,
     CYCLE_SECONDS,
     REBUILDS,
     REBUILD_SECONDS,
+    EPOCH,
     LAST_TURN,
 )

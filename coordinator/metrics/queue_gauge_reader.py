@@ -60,13 +60,19 @@ class QueueGaugeReader:
     _samples: tuple[Sample, ...] = field(default=())
     _asked_at: float = 0.0
     """When a page was asked for last."""
+    _explicit: frozenset[str] = frozenset()
+    """The queues of the last reading that had a TenantQueue."""
     _said: bool = False
     """Whether the log says that there are more queues than series."""
 
     def samples(self) -> tuple[Sample, ...]:
-        """Return the gauges of the last reading; none while this process does not lead."""
+        """Return the gauges of the last reading, without those of queues that were deleted since. Return none while
+        this process does not lead."""
         self._asked_at = self.clock()
-        return self._samples if self.leading() else ()
+        if not self.leading():
+            return ()
+        gone = self._explicit - self.policies().keys()
+        return tuple(each for each in self._samples if not each.is_of(gone)) if gone else self._samples
 
     def run(self, stop: threading.Event, _leading: Callable[[], bool], turns: Turns) -> None:
         """Read while this process leads, until stopped, as one of the loops in `turns`."""
@@ -98,6 +104,7 @@ class QueueGaugeReader:
         self.queues.keep(frozenset(view.spec.name for view in snapshot.queues))
         self._warn_of_bound(len(snapshot.queues))
         policies, label = self.policies(), self.queues.label
+        self._explicit = frozenset(policies)
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
         yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
         yield number(queue_metrics.WORK_DEPTH, stats.ready, queue_metrics.WORK_QUEUE)

@@ -1,7 +1,7 @@
 """The gauges of the queues, from a snapshot of the store and the jobs that wait.
 
 One rule: pure, and the figures are those of `torchq queue list`. The queues without series of their own are one: their
-amounts are sums, and its oldest wait is the longest.
+amounts are sums, and its oldest wait is the longest. So are the cohorts that have only such queues.
 """
 
 from collections import Counter, defaultdict
@@ -35,10 +35,11 @@ def samples(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, st
 
     `cost` is the resource that the weights divide. `label` returns the label of a queue.
     """
-    yield number(metrics.QUEUES, len(snapshot.queues))
     groups: dict[str, list[QueueSnapshot]] = defaultdict(list)
     for view in snapshot.queues:
         groups[label(view.spec.name)].append(view)
+    yield number(metrics.QUEUES, len(snapshot.queues))
+    yield number(metrics.UNNAMED_QUEUES, len(groups.get(OTHERS, ())))
     total = sum(view.usage.get(cost, 0) for view in snapshot.queues)
     busy_weight = sum(view.spec.weight for view in snapshot.queues if _is_busy(view))
     for name, views in groups.items():
@@ -52,7 +53,7 @@ def samples(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, st
             ordering = "StrictFIFO" if spec.strict else "BestEffortFIFO"
             policy = policies.get(name) or ("None" if spec.open else "Hold")
             yield number(metrics.QUEUE_INFO, 1, name, spec.cohort, ordering, policy)
-    yield from _cohorts(snapshot.queues)
+    yield from _cohorts(groups)
     pool = {name: amount for name, amount in (snapshot.pool or {}).items() if name != resource_amounts.OTHERS}
     yield from _amounts(metrics.POOL_CAPACITY, pool)
     yield from _amounts(metrics.POOL_USAGE, {**dict.fromkeys(pool, 0), **snapshot.pool_usage})
@@ -91,11 +92,14 @@ def _queue(name: str, views: list[QueueSnapshot], snapshot: Snapshot, now: float
     yield from _amounts(metrics.BORROWING_LIMIT, _sum(view.spec.borrowing for view in views), name)
 
 
-def _cohorts(views: Iterable[QueueSnapshot]) -> Iterator[Sample]:
+def _cohorts(groups: Mapping[str, list[QueueSnapshot]]) -> Iterator[Sample]:
+    # A cohort has series of its own if one of its queues has, so that the bound for queues holds for cohorts, too.
+    named = {view.spec.cohort for name, views in groups.items() if name != OTHERS for view in views}
     members: dict[str, list[QueueSnapshot]] = defaultdict(list)
-    for view in views:
-        if view.spec.cohort:
-            members[view.spec.cohort].append(view)
+    for views in groups.values():
+        for view in views:
+            if cohort := view.spec.cohort:
+                members[cohort if cohort in named else OTHERS].append(view)
     for name, queues in members.items():
         quota = _sum(view.spec.quota for view in queues)
         yield from _amounts(metrics.COHORT_QUOTA, quota, name)

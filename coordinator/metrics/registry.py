@@ -5,7 +5,7 @@ One rule: a count takes no lock but the short one of the registry, and a collect
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from coordinator.metrics.queue_names import QueueNames
@@ -25,6 +25,10 @@ class Sample(NamedTuple):
     metric: Metric
     labels: Labels
     cells: Cells
+
+    def is_of(self, queues: Set[str]) -> bool:
+        """Return whether this is a series of one of these queues."""
+        return self.metric.labels[:1] == (QUEUE,) and self.labels[0] in queues
 
 
 Source = Callable[[], Iterable[Sample]]

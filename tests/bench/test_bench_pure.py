@@ -13,6 +13,7 @@ from bench.cli import SHORT, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
 from bench.support import redis_program, redis_server
+from bench.support.scraped import Scrapes
 from tests.doubles.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
@@ -50,6 +51,11 @@ def test_share_measures_the_worst_deviation_over_all_prefixes() -> None:
     figures = fairness.share([("a", 4), ("a", 4), ("b", 8)], {"a": 1, "b": 1})
     assert figures["worst_prefix_deviation"] == 4 / 8
     assert figures["shares"] == {"a": 0.5, "b": 0.5}
+
+
+def test_the_share_of_metrics_is_that_of_pages_in_their_time_and_of_readings_in_theirs() -> None:
+    scrapes = Scrapes(pages=2, page_seconds=0.1, seconds=10.0, readings=1, reading_seconds=0.3, rest_seconds=29.7)
+    assert scrapes.figures()["metrics_share_of_a_core"] == pytest.approx(0.01 + 0.01)
 
 
 @pytest.mark.parametrize(

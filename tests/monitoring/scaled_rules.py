@@ -19,7 +19,7 @@ VALUES = {"starvedSeconds": "10", "backlogJobs": "20", "overQuotaFor": "10m"}
 """The marked values of the run, as an admin may set them. Durations are scaled after that."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MARKED = re.compile(r"(\S+) # value: (\w+)$", re.MULTILINE)
-_DURATION = re.compile(r"(?<=\[)(\d+)([smhd])(?=\])|(?<=offset )(\d+)([smhd])\b")
+_DURATION = re.compile(r"(?<=\[)(\d+)([smhd])(?=[\]:])|(?<=offset )(\d+)([smhd])\b")
 
 
 def scaled(values: Mapping[str, str] = VALUES) -> dict[str, Any]:

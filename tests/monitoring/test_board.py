@@ -15,7 +15,14 @@ from tests.monitoring import board_queries, known_names, promql
 
 BOARD = board_queries.load()
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
-NOT_SHOWN = {"process_virtual_memory_bytes", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
+NOT_SHOWN = {
+    "process_max_fds",
+    "process_open_fds",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+    "torchq_epoch",
+    "torchq_unnamed_queues",
+}
 ROWS = [
     "Overview",
     "Who waits, and why",

@@ -121,6 +121,7 @@ def test_a_value_is_replaced_where_it_is_marked() -> None:
     assert changed["TorchqQueueOverQuota"]["for"] == f"{99 * 60}000ms"
     assert "> 77" in changed["TorchqQueueStarved"]["expr"]
     assert "[3000ms]" in changed["TorchqLeaderStuck"]["expr"]
+    assert "[60000ms:]" in changed["TorchqRebuilding"]["expr"]
     assert "offset 60000ms" in changed["TorchqJobsSentBack"]["expr"]
 
 

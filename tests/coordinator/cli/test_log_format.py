@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 
 import pytest
 
@@ -38,6 +39,11 @@ def test_each_event_is_one_json_object_with_the_time_in_utc(log: logging.Logger,
     }
     assert first["time"].endswith("+00:00")
     assert second["traceback"].endswith("ValueError: a defect")
+
+
+def test_a_path_that_is_no_utf_8_is_written_with_escapes(log: logging.Logger, stream: io.StringIO) -> None:
+    log.warning("cannot read %s", os.fsdecode(b"caf\xe9"))
+    assert json.loads(stream.getvalue())["message"] == r"cannot read caf\udce9"
 
 
 def test_text_is_the_format_for_people() -> None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.http import coordinator_metrics
 from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import EPOCH_ANNOTATION
+from coordinator.metrics import leader_metrics
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
@@ -109,6 +111,12 @@ def rebuilds(coordinator: Coordinator) -> dict[str, int]:
     return {labels[0]: count for (name, *labels), count in counts.items() if name == "torchq_rebuilds_total"}
 
 
+def shown_epoch(coordinator: Coordinator) -> float | None:
+    """Return the epoch on the page of a coordinator; None if there is none."""
+    found = coordinator_metrics.samples(coordinator)
+    return next((each.cells[0] for each in found if each.metric is leader_metrics.EPOCH), None)
+
+
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == coordinator_process.log.name]
 
@@ -190,10 +198,12 @@ def test_a_leader_without_redis_yields_to_a_coordinator_that_reaches_it(
             until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
             assert not first.leadership.leading
+            assert (shown_epoch(first), shown_epoch(second)) == (None, 2.0)
             here.away, there.away = "", AWAY  # and the other way round: the first coordinator leads again
             until(lambda: first.counts.rebuilds == 2)
             assert here.content.epoch == 3
             assert not second.leadership.leading
+            assert (shown_epoch(first), shown_epoch(second)) == (3.0, None)
 
 
 def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(

@@ -28,6 +28,7 @@ class Scene:
     away: bool = False
     cpu: float = 0.0
     queues: tuple[str, ...] = ("a", "b")
+    explicit: tuple[str, ...] = ()
     jobs: list[JobView] = field(default_factory=list)
     workers: tuple[Registration, ...] = ()
 
@@ -47,7 +48,7 @@ class Scene:
                 members=self.workers,
             ),
             jobs=lambda: self.jobs,
-            policies=dict,
+            policies=lambda: dict.fromkeys(self.explicit, "None"),
             leading=lambda: self.leads,
             cost="jobs",
             queues=QueueNames(10),
@@ -85,6 +86,16 @@ def test_a_reading_shows_queues_and_ends_with_them() -> None:
     scene.queues = ("b",)
     reader.read()
     assert labels(reader.samples(), leader_metrics.WEIGHT) == {("b",)}
+
+
+def test_a_deleted_queue_is_gone_from_the_next_page_before_the_next_reading() -> None:
+    scene = Scene(queues=("a", "b", "implicit"), explicit=("a", "b"))
+    reader = scene.reader()
+    reader.read()
+    scene.explicit = ("b",)
+    assert labels(reader.samples(), leader_metrics.WEIGHT) == {("b",), ("implicit",)}
+    assert {each.labels[0] for each in reader.samples() if each.metric.labels[:1] == ("queue",)} == {"b", "implicit"}
+    assert labels(reader.samples(), leader_metrics.QUEUES) == {()}
 
 
 @pytest.mark.parametrize("end", ["leads", "away"])

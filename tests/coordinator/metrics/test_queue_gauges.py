@@ -70,11 +70,22 @@ def test_figures_are_those_of_the_documents(snapshot: Snapshot) -> None:
 def test_queues_beyond_the_bound_are_one_series_with_their_sums_and_the_longest_wait(snapshot: Snapshot) -> None:
     found = list(queue_gauges.samples(snapshot, NOW, "jobs", {}, QueueNames(1).label))
     assert values(found, metrics.QUEUES) == {(): 3.0}
+    assert values(found, metrics.UNNAMED_QUEUES) == {(): 2.0}
     assert values(found, metrics.WEIGHT) == {("a",): 3.0, ("",): 6.0}
     assert values(found, metrics.PENDING_JOBS) == {("a", "active"): 2.0, ("", "active"): 1.0}
     assert values(found, metrics.OLDEST_WAIT) == {("a",): 90.0, ("",): 30.0}
     assert sum(values(found, metrics.SHARE).values()) == pytest.approx(1.0)
     assert [labels[0] for labels in values(found, metrics.QUEUE_INFO)] == ["a"]
+
+
+def test_cohorts_are_bounded_as_their_queues_are() -> None:
+    store = MemoryStore(lambda *_: None)
+    store.rebuild(1, [], [])
+    cohorts = {"a": "x", "b": "y", "c": "x", "d": "z", "e": ""}
+    store.configure([replace(spec(name, 1, cpu=1000), cohort=cohort) for name, cohort in cohorts.items()], None)
+    found = list(queue_gauges.samples(store.snapshot(1), NOW, "jobs", {}, QueueNames(1).label))
+    assert values(found, metrics.COHORT_QUOTA) == {("x", "cpu"): 2.0, ("", "cpu"): 2.0}
+    assert values(found, metrics.COHORT_USAGE) == {("x", "cpu"): 0.0, ("", "cpu"): 0.0}
 
 
 def test_waiting_jobs_count_by_reason_and_only_known_reasons_are_labels() -> None:
