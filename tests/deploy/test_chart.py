@@ -8,7 +8,7 @@ import yaml
 
 from deploy import chart, check, generate, matrix, values_table
 from deploy.chart import CHART, OVERLAYS, RefusedValues
-from deploy.checks import schemas
+from deploy.checks import objects, schemas
 from tests.support.kubectl.command import needs_kubectl
 
 NEWEST = schemas.versions()[-1:]
@@ -81,6 +81,24 @@ def test_the_matrix_sets_every_value() -> None:
     described = {each.path for each in values_table.described((CHART / "values.yaml").read_text())}
     tried = [case.values for case in matrix.CASES.values()]
     assert {path for path in described if not any(_has(values, path) for values in tried)} == set()
+
+
+def test_an_annotation_of_pods_does_not_keep_them_from_rolling() -> None:
+    values = {"worker": {"podAnnotations": {"checksum/settings": "mine", "example.com/note": "yes"}}}
+    [pod] = [each for each in objects.pods(chart.render(values)) if each.component == "worker"]
+    annotations = pod.template["metadata"]["annotations"]
+    assert annotations["example.com/note"] == "yes"
+    assert re.fullmatch("[0-9a-f]{64}", annotations["checksum/settings"])
+
+
+def test_prometheus_may_be_any_pod_of_its_namespaces() -> None:
+    source = {"namespaceLabels": {"team": "monitoring"}, "podLabels": None}
+    documents = chart.render({"networkPolicy": {"metrics": source}})
+    [policy] = [
+        each for each in objects.of_kind(documents, "NetworkPolicy") if each["metadata"]["name"].endswith("-worker")
+    ]
+    [peer] = policy["spec"]["ingress"][0]["from"]
+    assert peer == {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}, "podSelector": {}}
 
 
 def test_every_value_has_a_type_in_the_schema() -> None:
