@@ -47,8 +47,8 @@ PATTERNS = {
 }
 """What is known of texts that torchq itself parses at its start."""
 TYPES = (
-    *(f"io.k8s.api.core.v1.{name}" for name in ("Affinity", "PodSecurityContext", "Probe", "SecurityContext")),
-    *(f"io.k8s.api.core.v1.{name}" for name in ("Toleration", "TopologySpreadConstraint")),
+    *(f"io.k8s.api.core.v1.{name}" for name in ("Affinity", "PodSecurityContext", "Probe", "ResourceClaim")),
+    *(f"io.k8s.api.core.v1.{name}" for name in ("SecurityContext", "Toleration", "TopologySpreadConstraint")),
     "io.k8s.api.networking.v1.NetworkPolicyPeer",
 )
 """The types of Kubernetes that values have."""

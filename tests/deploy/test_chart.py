@@ -2,6 +2,8 @@
 
 import copy
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -108,6 +110,20 @@ def test_every_value_has_a_type_in_the_schema() -> None:
     for each in values_table.described((CHART / "values.yaml").read_text()):
         with pytest.raises(RefusedValues, match=each.path.rpartition(".")[2]):
             chart.render(_with(values, each.path, object_of_another_type(each.default)))
+
+
+def test_no_object_in_the_values_takes_unknown_fields() -> None:
+    def open_objects(schema: Any, path: str) -> Iterator[str]:
+        if isinstance(schema, dict):
+            is_typed = "properties" in schema or "object" in schema.get("type", ())
+            is_part = path.endswith(("/if", "/then", "/items")) and schema.keys() <= {"properties", "required", "allOf"}
+            if is_typed and schema.get("additionalProperties", True) is True and not is_part:
+                yield path
+        for key, each in schema.items() if isinstance(schema, dict) else enumerate(schema):
+            if isinstance(each, dict | list):
+                yield from open_objects(each, f"{path}/{key}")
+
+    assert list(open_objects(yaml.safe_load(generate.SCHEMA.read_text()), "")) == ["/properties/global"]
 
 
 def test_a_value_that_is_taken_away_is_named_or_not_needed() -> None:
