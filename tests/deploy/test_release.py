@@ -461,6 +461,8 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         notes = admin.get(LEASES, LEASE, "kube-system")["metadata"]["annotations"]
         assert notes[SERVICE_ANNOTATION] == "batch/prod-torchq-coordinator"
         assert API_ANNOTATION not in notes
+        [look] = [each for each in blocks("Install") if "get lease" in each]
+        in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
         # No controller lists the pods of the Service here. The API server finds the Service, lets the user pass, and
         # then has no pod to ask.
         nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "prod-torchq-coordinator"}}
