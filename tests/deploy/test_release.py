@@ -223,15 +223,14 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
     assert not is_overlay or data_of(admin, "torchq-redis", "torchq-system") == password
     release.uninstall()
     assert [each["metadata"]["name"] for each in admin.list(TORCHJOBS, TENANT).items] == ["train"]
-    remove_rest(admin)
+    remove_rest(helm, tmp_path)
 
 
-def remove_rest(admin: KubernetesCluster) -> None:
-    """Delete what an installation by kubectl leaves behind."""
-    for kind in (DEPLOYMENTS, SECRETS):
-        for each in admin.list(kind, "torchq-system").items:
-            if each["metadata"]["name"].startswith("torchq-"):
-                admin.delete(kind, each["metadata"]["name"], "torchq-system")
+def remove_rest(helm: Helm, folder: Path) -> None:
+    """Delete what an installation by kubectl leaves behind, but the definitions and the namespace."""
+    kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
+    ours = "-l app.kubernetes.io/part-of=torchq"
+    in_shell(helm, folder, f"kubectl delete clusterrole,clusterrolebinding {ours}\nkubectl delete {kinds} -A {ours}")
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
@@ -280,7 +279,7 @@ def test_a_second_apply_of_the_overlay_keeps_the_passwords(
     read_once(admin)
     in_shell(helm, tmp_path, definitions)
     until(lambda: not has_definitions(admin))
-    remove_rest(admin)
+    remove_rest(helm, tmp_path)
 
 
 MONITORS = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
@@ -316,8 +315,13 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     install, *_, restrict = blocks("Install")
     follow(install)
     follow(restrict)
+    follow(blocks("Who may reach what")[0])
     serve_monitoring(admin)
-    until(lambda: served(admin))
+    until(lambda: served(admin, TENANT_QUEUES))
+    follow(blocks("Users and queues")[0])
+    assert admin.get(TENANT_QUEUES, TENANT)["spec"]["weight"] == 1
+    admin.delete(TENANT_QUEUES, TENANT)
+    in_shell(helm, tmp_path, f"torchq rbac --tenant {TENANT} | kubectl delete -f -")
     follow(blocks("Monitor")[0])
     assert len(admin.list(MONITORS, "torchq-system").items) == 2
     assert admin.list(RULES, "torchq-system").items
@@ -342,7 +346,7 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     Helm(helm.kubeconfig, tmp_path, "torchq", "queues").uninstall()
     follow(blocks("Uninstall")[0])
     assert has_definitions(admin)
-    remove_rest(admin)
+    admin.delete(SECRETS, "torchq-own-redis", "torchq-system")
 
 
 def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
