@@ -71,7 +71,7 @@ EVERYTHING: Values = {
     "serviceAccount": {"annotations": {"example.com/role": "torchq"}},
     "crds": {"install": True, "keep": False},
     "networkPolicy": {"enabled": True, "apiServer": {"cidrs": ["10.0.0.2/32", "fd00::2/128"], "namespaceLabels": None},
-                      "metrics": {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}, "podLabels": {}},
+                      "metrics": {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}, "podLabels": None},
                       "apiFrom": [{"podSelector": {"matchLabels": {"app": "dashboard"}}}],
                       "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},
     "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"},
@@ -95,6 +95,13 @@ CASES: Mapping[str, Case] = {
     "fullnameOverride": Case({"fullnameOverride": "a" * 43}, "team"),
     "release that is a number": Case(release="1234", namespace="5678"),
     "release with a dot": Case(release="team.a"),
+    "names that YAML reads as no text": Case(
+        {"nameOverride": "null", "rbac": {"workerNamespaces": ["2024"]},
+         "tenants": [{"namespace": "2024"}, {"namespace": "true", "queue": "007"}]}, "on", "1e3"
+    ),
+    "a probe of another kind": Case(
+        {"worker": {"livenessProbe": {"httpGet": None, "tcpSocket": {"port": "metrics"}}}}
+    ),
     "image by digest": Case({"image": {"digest": "sha256:" + "a" * 64}}),
     "one of each": Case({"coordinator": {"replicas": 1}, "worker": {"replicas": 1, "processes": 1}}),
     "no budgets": Case({each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker")}),
@@ -138,6 +145,43 @@ REFUSED: Mapping[str, Refusal] = {
     "a misspelt value": _refused("replicas", 2, "replicas"),
     "a misspelt value of a part": _refused("coordinator.replica", 2, "/coordinator", "replica"),
     "no replicas": _refused("coordinator.replicas", 0),
+    "a misspelt field of a probe": _refused(
+        "worker.livenessProbe.periodSecond", 5, "worker/livenessProbe", "periodSecond"
+    ),
+    "a misspelt field of an affinity": _refused(
+        "coordinator.affinity", {"nodeAffinity": {"required": {}}}, "coordinator/affinity/nodeAffinity", "required"
+    ),
+    "a misspelt field of a security context": _refused(
+        "redis.securityContext.runAsNonroot", True, "redis/securityContext", "runAsNonroot"
+    ),
+    "a misspelt field of a pod's security context": _refused(
+        "worker.podSecurityContext.fsgroup", 7, "worker/podSecurityContext", "fsgroup"
+    ),
+    "a misspelt field of a peer": _refused(
+        "networkPolicy.apiFrom", [{"podSelectors": {}}], "networkPolicy/apiFrom/0", "podSelectors"
+    ),
+    "a probe of two kinds": _refused(
+        "worker.livenessProbe.tcpSocket", {"port": "metrics"}, "worker.livenessProbe", "httpGet and tcpSocket"
+    ),
+    "a key that no label may have": _refused("commonLabels", {"cost center": "a"}, "/commonLabels", "cost center"),
+    "a key that no annotation may have": _refused(
+        "worker.podAnnotations", {"a/b/c": "d"}, "/worker/podAnnotations", "a/b/c"
+    ),
+    "a limit below the request": _refused(
+        "worker.resources.limits.memory", "128Mi", "worker.resources", "requests.memory (256Mi)", "(128Mi)"
+    ),
+    "a limit below the request in another unit": _refused(
+        "doctor.resources.limits", {"cpu": 0.05}, "doctor.resources", "requests.cpu (100m)", "(0.05)"
+    ),
+    "more in Redis than its limit": _refused(
+        "redis.maxmemory", "1gb", "redis.maxmemory", "redis.resources.limits.memory"
+    ),
+    "a scrape that is longer than its interval": _refused(
+        "metrics.serviceMonitor.interval", "9s", "metrics.serviceMonitor.scrapeTimeout", "10s", "9s"
+    ),
+    "an image with its tag": _refused("image.repository", "ml/torchq:1"),
+    "a pool of half a device": _refused("settings.pool", "cpu=1,nvidia.com/gpu=0.5"),
+    "a pool without a number": _refused("settings.pool", "cpu=many"),
     "half a replica": _refused("worker.replicas", 1.5),
     "no processes": _refused("worker.processes", 0),
     "a budget of none": _refused("coordinator.podDisruptionBudget.maxUnavailable", 0),
@@ -179,9 +223,12 @@ REFUSED: Mapping[str, Refusal] = {
         "worker.podLabels", {"app.kubernetes.io/component": "x"}, "worker/podLabels"
     ),
     "an address for a block": _refused("networkPolicy.apiServer.cidrs", ["10.0.0.1"], "cidrs"),
+    "a block that is too long": _refused("networkPolicy.apiServer.cidrs", ["10.0.0.1/33"], "cidrs"),
+    "a name with two dots": _refused("redis.existingSecret", "my..redis"),
     "memory that is no quantity": _refused("worker.resources.limits.memory", "much"),
     "a spread without its key": _refused("worker.topologySpreadConstraints", [{"maxSkew": 1}], "topologyKey"),
     "a schedule of three fields": _refused("doctor.schedule", "* * *"),
+    "a schedule that never comes": _refused("doctor.schedule", "61 * * * *"),
     "a value of no alert": _refused("metrics.prometheusRule.thresholds", {"backlog": 1}, "thresholds", "backlog"),
     "a duration without its unit": _refused("metrics.prometheusRule.thresholds", {"overQuotaFor": 24}, "overQuotaFor"),
     "a string for a boolean": _refused("crds.install", "false"),

@@ -2,13 +2,15 @@
 
 import copy
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
 
 from deploy import chart, check, generate, matrix, values_table
 from deploy.chart import CHART, OVERLAYS, RefusedValues
-from deploy.checks import schemas
+from deploy.checks import objects, schemas
 from tests.support.kubectl.command import needs_kubectl
 
 NEWEST = schemas.versions()[-1:]
@@ -83,6 +85,24 @@ def test_the_matrix_sets_every_value() -> None:
     assert {path for path in described if not any(_has(values, path) for values in tried)} == set()
 
 
+def test_an_annotation_of_pods_does_not_keep_them_from_rolling() -> None:
+    values = {"worker": {"podAnnotations": {"checksum/settings": "mine", "example.com/note": "yes"}}}
+    [pod] = [each for each in objects.pods(chart.render(values)) if each.component == "worker"]
+    annotations = pod.template["metadata"]["annotations"]
+    assert annotations["example.com/note"] == "yes"
+    assert re.fullmatch("[0-9a-f]{64}", annotations["checksum/settings"])
+
+
+def test_prometheus_may_be_any_pod_of_its_namespaces() -> None:
+    source = {"namespaceLabels": {"team": "monitoring"}, "podLabels": None}
+    documents = chart.render({"networkPolicy": {"metrics": source}})
+    [policy] = [
+        each for each in objects.of_kind(documents, "NetworkPolicy") if each["metadata"]["name"].endswith("-worker")
+    ]
+    [peer] = policy["spec"]["ingress"][0]["from"]
+    assert peer == {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}, "podSelector": {}}
+
+
 def test_every_value_has_a_type_in_the_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     document = yaml.safe_load(generate.SCHEMA.read_text())
@@ -90,6 +110,20 @@ def test_every_value_has_a_type_in_the_schema() -> None:
     for each in values_table.described((CHART / "values.yaml").read_text()):
         with pytest.raises(RefusedValues, match=each.path.rpartition(".")[2]):
             chart.render(_with(values, each.path, object_of_another_type(each.default)))
+
+
+def test_no_object_in_the_values_takes_unknown_fields() -> None:
+    def open_objects(schema: Any, path: str) -> Iterator[str]:
+        if isinstance(schema, dict):
+            is_typed = "properties" in schema or "object" in schema.get("type", ())
+            is_part = path.endswith(("/if", "/then", "/items")) and schema.keys() <= {"properties", "required", "allOf"}
+            if is_typed and schema.get("additionalProperties", True) is True and not is_part:
+                yield path
+        for key, each in schema.items() if isinstance(schema, dict) else enumerate(schema):
+            if isinstance(each, dict | list):
+                yield from open_objects(each, f"{path}/{key}")
+
+    assert list(open_objects(yaml.safe_load(generate.SCHEMA.read_text()), "")) == ["/properties/global"]
 
 
 def test_a_value_that_is_taken_away_is_named_or_not_needed() -> None:

@@ -16,7 +16,7 @@ import pytest
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.local import die_with_parent
 from coordinator.rbac.permissions import LEASE
-from crds.api_resources import CRDS, LEASES, NAMESPACES, PODS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import CRDS, LEASES, NAMESPACES, PODS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from deploy.chart import ROOT
 from deploy.checks.objects import PodTemplate, pods
 from deploy.checks.pod_specs import environment
@@ -51,6 +51,7 @@ def helm(bare_server: Server, admin: KubernetesCluster, tmp_path: Path) -> Itera
     for each in admin.list(TORCHJOBS).items if has_definitions(admin) else ():
         admin.delete(TORCHJOBS, each["metadata"]["name"], each["metadata"]["namespace"])
     made.uninstall(anyway=True)
+    read_once(admin)
     for each in admin.list(CRDS).items:
         admin.delete(CRDS, each["metadata"]["name"])
     until(lambda: not has_definitions(admin))
@@ -58,6 +59,12 @@ def helm(bare_server: Server, admin: KubernetesCluster, tmp_path: Path) -> Itera
 
 def has_definitions(admin: KubernetesCluster) -> bool:
     return any(each["metadata"]["name"] == DEFINITION for each in admin.list(CRDS).items)
+
+
+def read_once(admin: KubernetesCluster) -> None:
+    """Read every kind, so that its storage is there. kube-apiserver may take minutes to delete a definition without."""
+    for kind in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS) if has_definitions(admin) else ():
+        admin.list(kind)
 
 
 def make_namespace(admin: KubernetesCluster, name: str, **labels: str) -> None:
@@ -97,9 +104,9 @@ def test_a_release_is_upgraded_rolled_back_and_removed_while_jobs_and_passwords_
     assert not [each for each in admin.list(CLUSTER_ROLES).items if "torchq" in each["metadata"]["name"]]
 
 
-def served(admin: KubernetesCluster) -> bool:
+def served(admin: KubernetesCluster, kind: Resource = TORCHJOBS) -> bool:
     try:
-        admin.list(TORCHJOBS)
+        admin.list(kind)
     except errors.NotFound:
         return False
     return True
@@ -152,7 +159,8 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
              "metadata": {"name": LEASE, "annotations": {SERVICE_ANNOTATION: "old/torchq-coordinator"}}}  # fmt: skip
     admin.create(LEASES, lease, "queues")
     try:
-        with pytest.raises(HelmRefused, match=r"settings\.lease_namespace: .* held by the coordinators of old/torchq"):
+        said = r"settings\.lease_namespace: .* held by the coordinators of old/torchq.* delete the Lease"
+        with pytest.raises(HelmRefused, match=said):
             helm.install({"settings": {"lease_namespace": "queues"}})
     finally:
         admin.delete(LEASES, LEASE, "queues")
@@ -161,15 +169,16 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
 def blocks(heading: str) -> list[str]:
     """Return the blocks of commands of a section of docs/operators.md."""
     text = (ROOT / "docs" / "operators.md").read_text()
-    [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##)", text, re.MULTILINE | re.DOTALL)
+    [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
 def in_shell(helm: Helm, folder: Path, script: str) -> None:
-    """Run commands of an admin, with torchq on PATH. A namespace is named by the commands alone."""
-    torchq = folder / "torchq"
-    torchq.write_text(f'#!/bin/sh\nexec {sys.executable} -m coordinator.cli.main "$@"\n')
-    torchq.chmod(0o755)
+    """Run commands of an admin, with torchq and helm on PATH. A namespace is named by the commands alone."""
+    for name, module in (("torchq", "coordinator.cli.main"), ("helm", "tests.support.deploy.command")):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        program.chmod(0o755)
     variables = Kubectl(helm.kubeconfig, folder).environment()
     variables["PATH"] = f"{folder}:{variables['PATH']}"
     done = subprocess.run(
@@ -214,15 +223,14 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
     assert not is_overlay or data_of(admin, "torchq-redis", "torchq-system") == password
     release.uninstall()
     assert [each["metadata"]["name"] for each in admin.list(TORCHJOBS, TENANT).items] == ["train"]
-    remove_rest(admin)
+    remove_rest(helm, tmp_path)
 
 
-def remove_rest(admin: KubernetesCluster) -> None:
-    """Delete what an installation by kubectl leaves behind."""
-    for kind in (DEPLOYMENTS, SECRETS):
-        for each in admin.list(kind, "torchq-system").items:
-            if each["metadata"]["name"].startswith("torchq-"):
-                admin.delete(kind, each["metadata"]["name"], "torchq-system")
+def remove_rest(helm: Helm, folder: Path) -> None:
+    """Delete what an installation by kubectl leaves behind, but the definitions and the namespace."""
+    kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
+    ours = "-l app.kubernetes.io/part-of=torchq"
+    in_shell(helm, folder, f"kubectl delete clusterrole,clusterrolebinding {ours}\nkubectl delete {kinds} -A {ours}")
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
@@ -268,9 +276,77 @@ def test_a_second_apply_of_the_overlay_keeps_the_passwords(
     in_shell(helm, tmp_path, processes)
     assert admin.list(DEPLOYMENTS, "torchq-system").items == []
     assert has_definitions(admin)
+    read_once(admin)
     in_shell(helm, tmp_path, definitions)
     until(lambda: not has_definitions(admin))
-    remove_rest(admin)
+    remove_rest(helm, tmp_path)
+
+
+MONITORS = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
+RULES = Resource("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
+
+
+def serve_monitoring(admin: KubernetesCluster) -> None:
+    """Install kinds of the Prometheus Operator that take any object."""
+    for each in (MONITORS, RULES):
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": each.version, "served": True, "storage": True, "schema": schema}
+        names = {"plural": each.plural, "kind": each.kind}
+        spec = {"group": each.group, "scope": "Namespaced", "names": names, "versions": [version]}
+        name = {"name": f"{each.plural}.{each.group}"}
+        admin.create(CRDS, {"apiVersion": CRDS.api_version, "kind": CRDS.kind, "metadata": name, "spec": spec})
+    until(lambda: served(admin, MONITORS) and served(admin, RULES))
+
+
+@needs_kubectl
+def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
+    helm: Helm, admin: KubernetesCluster, tmp_path: Path
+) -> None:
+    words = {"REGISTRY": "registry.example", "VERSION": "0.1.1", "OLDER": "0.1.0"}
+
+    def follow(block: str) -> None:
+        """Run a block without the commands that ask processes: no pod runs here."""
+        asked = re.sub(r"^torchq (doctor|status).*\n", "", block, flags=re.MULTILINE)
+        in_shell(helm, tmp_path, re.sub("|".join(words), lambda word: words[word[0]], asked))
+
+    def template(name: str) -> Any:
+        return admin.get(DEPLOYMENTS, f"torchq-{name}", "torchq-system")["spec"]["template"]
+
+    install, *_, restrict = blocks("Install")
+    follow(install)
+    follow(restrict)
+    follow(blocks("Who may reach what")[0])
+    serve_monitoring(admin)
+    until(lambda: served(admin, TENANT_QUEUES))
+    follow(blocks("Users and queues")[0])
+    assert admin.get(TENANT_QUEUES, TENANT)["spec"]["weight"] == 1
+    admin.delete(TENANT_QUEUES, TENANT)
+    in_shell(helm, tmp_path, f"torchq rbac --tenant {TENANT} | kubectl delete -f -")
+    follow(blocks("Monitor")[0])
+    assert len(admin.list(MONITORS, "torchq-system").items) == 2
+    assert admin.list(RULES, "torchq-system").items
+    follow(blocks("Upgrade and roll back")[0])
+    assert template("worker")["spec"]["containers"][0]["image"] == "registry.example/torchq:0.1.0"
+
+    for name, commands in zip(("redis", "reports"), blocks("Rotate"), strict=True):
+        old, began = data_of(admin, f"torchq-{name}", "torchq-system"), template("worker")["metadata"]["annotations"]
+        follow(commands)
+        new = data_of(admin, f"torchq-{name}", "torchq-system")
+        assert new.keys() == old.keys()
+        assert all(new[key] != old[key] for key in new)
+        assert template("worker")["metadata"]["annotations"] != began
+
+    (tmp_path / "redis.url").write_text("rediss://redis.example")
+    (tmp_path / "ca.crt").write_text("a certificate")
+    follow(blocks("A Redis of yours")[0].replace("redis.url", f"{tmp_path}/redis.url").replace(
+        "--from-file=ca.crt", f"--from-file={tmp_path}/ca.crt"))  # fmt: skip
+    assert {each["secret"]["secretName"] for each in template("worker")["spec"]["volumes"]} == {
+        "torchq-own-redis", "torchq-reports"}  # fmt: skip
+    follow(blocks("Several clusters and installations")[0])
+    Helm(helm.kubeconfig, tmp_path, "torchq", "queues").uninstall()
+    follow(blocks("Uninstall")[0])
+    assert has_definitions(admin)
+    admin.delete(SECRETS, "torchq-own-redis", "torchq-system")
 
 
 def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
@@ -389,6 +465,8 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         notes = admin.get(LEASES, LEASE, "kube-system")["metadata"]["annotations"]
         assert notes[SERVICE_ANNOTATION] == "batch/prod-torchq-coordinator"
         assert API_ANNOTATION not in notes
+        [look] = [each for each in blocks("Install") if "get lease" in each]
+        in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
         # No controller lists the pods of the Service here. The API server finds the Service, lets the user pass, and
         # then has no pod to ask.
         nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "prod-torchq-coordinator"}}

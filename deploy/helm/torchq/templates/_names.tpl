@@ -20,7 +20,7 @@
 {{- end }}
 
 {{- define "torchq.selector" -}}
-app.kubernetes.io/name: {{ include "torchq.name" .root }}
+app.kubernetes.io/name: {{ include "torchq.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}

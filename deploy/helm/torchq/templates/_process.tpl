@@ -72,10 +72,7 @@ spec:
       labels:
         {{- include "torchq.labels" (dict "root" $root "component" $component "more" $values.podLabels) | nindent 8 }}
       annotations:
-        checksum/settings: {{ include "torchq.settings" $root | sha256sum }}
-        {{- with $values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- merge (dict "checksum/settings" (include "torchq.settings" $root | sha256sum)) (deepCopy $values.podAnnotations) | toYaml | nindent 8 }}
     spec:
       serviceAccountName: {{ include "torchq.account" . | quote }}
       automountServiceAccountToken: true
