@@ -33,6 +33,16 @@ class LazyGroup(click.Group):
             self.add_command(_import(self._lazy_commands[cmd_name]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the first argument. For an unknown name, the error has the nearest names of all commands,
+        also of those that are not imported yet."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
+
     def load(self) -> None:
         """Import all commands and their subcommands."""
         context = click.Context(self)

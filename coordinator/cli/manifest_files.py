@@ -11,12 +11,16 @@ from typing import Any
 import orjson
 import yaml
 
+from coordinator.cli.refusals import fields, foreign
 from coordinator.errors import CoordinatorError
 from crds import yamltext
 from kube.api import Manifest
 
 LARGEST_FILE = 32 * 1024 * 1024
 """The most bytes of one file: room for ten thousand jobs."""
+
+
+_DOCUMENT = ", document "
 
 
 class BadManifest(CoordinatorError):
@@ -27,7 +31,21 @@ def documents(path: str) -> Iterator[tuple[str, Any]]:
     """Yield the documents of a YAML file, each with its source for messages. Path `-` is standard input."""
     for number, body in enumerate(_load(path), start=1):
         if body is not None:
-            yield (path if number == 1 else f"{path}, document {number}"), body
+            yield (path if number == 1 else f"{path}{_DOCUMENT}{number}"), body
+
+
+def line(source: str, field: str) -> int | None:
+    """Return the line of a field in a document that `documents` has yielded with this source.
+
+    None if the file was standard input, or can no longer be read.
+    """
+    path, is_later, number = source.rpartition(_DOCUMENT)
+    if not is_later or not number.isdecimal():
+        path, number = source, "1"
+    try:
+        return None if path == "-" else fields.line(text(path), int(number), field)
+    except BadManifest:
+        return None
 
 
 def as_json(body: Any, source: str) -> Manifest:
@@ -65,7 +83,10 @@ def parse(path: str, content: str) -> list[Any]:
 
 
 def _load(path: str) -> list[Any]:
-    return parse(path, text(path))
+    content = text(path)
+    if advice := foreign.advise_on_text(content):
+        raise BadManifest(f"{path}: {advice}")
+    return parse(path, content)
 
 
 def _content(path: str, most: int) -> bytes:

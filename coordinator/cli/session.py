@@ -18,6 +18,7 @@ import click
 from coordinator import settings as settings_module
 from coordinator.cli import log_format
 from coordinator.cli.lazy_group import LazyGroup
+from coordinator.cli.refusals import words
 from coordinator.errors import CoordinatorError
 from coordinator.local import target
 from coordinator.local.target import ClusterTarget
@@ -177,12 +178,12 @@ class CommandGroup(LazyGroup):
 
 
 def format_invalid(error: errors.Invalid) -> str:
-    """Format a refusal with one line per field, in the server's words. The server's own summary line is left out."""
+    """Format a refusal with one line per field, in plain words."""
     if not error.causes:
         return str(error)
-    title, has_title, _ = str(error).partition(" is invalid: ")
-    lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in error.causes]
-    return "\n".join([f"{title} is invalid:" if has_title else str(error), *lines])
+    causes = words.plain_causes(error.causes)
+    lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in causes]
+    return "\n".join([words.title(str(error)), *lines])
 
 
 pass_session = click.make_pass_decorator(Session)

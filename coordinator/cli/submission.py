@@ -10,20 +10,26 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from coordinator.cli import in_place, manifest_files, outlook
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.outlook import CheckedJob, CheckJobs
+from coordinator.cli.refusals import foreign, words
 from coordinator.errors import CoordinatorError
 from coordinator.routing.feasibility import Obstacle
 from crds import labels, tenantqueue
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
+from crds.schema import definitions
 from crds.torchjob import claims, submission_order, torchjob
 from kube import errors
 from kube.api import Cluster, Manifest
+
+UNKNOWN_FIELD = "unknown field"
+"""The API server's message about a field that its schema does not have."""
 
 
 class PartlySubmitted(CoordinatorError):
@@ -189,12 +195,23 @@ def _check(cluster: Cluster, document: Submission) -> ValidatedJob:
     except InvalidObject as error:
         causes = tuple(errors.FieldCause(problem.field, problem.message) for problem in error.problems)
         name = document.body["metadata"].get("name", "")
-        raise errors.Invalid(f'{document.source}: TorchJob "{name}" is invalid', causes) from error
+        title = f'{document.source}: TorchJob "{name}" is invalid'
+        raise errors.Invalid(title, _explain(document, causes)) from error
     except errors.Invalid as error:
-        raise errors.Invalid(f"{document.source}: {error}", error.causes) from error
+        raise errors.Invalid(f"{document.source}: {error}", _explain(document, error.causes)) from error
     except errors.AlreadyExists as error:
         raise errors.AlreadyExists(f"{document.source}: {error}") from error
     return ValidatedJob(job, refused)
+
+
+def _explain(document: Submission, causes: Iterable[errors.FieldCause]) -> tuple[errors.FieldCause, ...]:
+    """Return what is wrong with a job in plain words, with the lines of its file."""
+    schema = definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    plain = (
+        replace(cause, message=words.unknown_field(cause.field, schema)) if cause.message == UNKNOWN_FIELD else cause
+        for cause in words.plain_causes(causes, document.body)
+    )
+    return tuple(words.with_lines(plain, partial(manifest_files.line, document.source)))
 
 
 def _check_claims(cluster: Cluster, job: torchjob.TorchJob) -> None:
@@ -266,7 +283,8 @@ def _documents(path: str, namespace: str, directory: str) -> Iterator[Submission
             or body.get("kind") != TORCHJOBS.kind
             or body.get("apiVersion") != TORCHJOBS.api_version
         ):
-            raise BadManifest(f"{source}: not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})")
+            expected = f"not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})"
+            raise BadManifest(f"{source}: {'; '.join(filter(None, (expected, foreign.advise_on_kind(body))))}")
         metadata = _map(body.get("metadata"), f"{source}: metadata")
         annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
         body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}

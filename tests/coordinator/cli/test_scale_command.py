@@ -114,7 +114,7 @@ def test_size_beyond_the_bounds_is_refused_in_the_words_of_the_server(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str
 ) -> None:
     """A request would be stored, so the command must try its size first."""
-    assert re.search(r"Worker\]?\.numTasks: Invalid value: ", torchq("job", "scale", job, size, code=1).output)
+    assert re.search(r"Worker\]?\.numTasks: must be ", torchq("job", "scale", job, size, code=1).output)
     assert workers(embedded_cluster, namespace) == 3
     assert requests(embedded_cluster, namespace) == []
 

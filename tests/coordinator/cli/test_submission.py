@@ -67,7 +67,7 @@ CYCLE = {
         pytest.param(
             wrong(numTasks=-1),
             "spec.torchTaskSpecs.Worker.numTasks",
-            "greater than or equal to",
+            "must be at least",
             id="a negative number",
         ),
         pytest.param(
@@ -95,7 +95,7 @@ CYCLE = {
         pytest.param(
             wrong(template={"spec": {"containers": [{"image": "x"}]}}),
             "spec.torchTaskSpecs.Worker.template.spec.containers[0].name",
-            "Required value",
+            "is required",
             id="a container without a name",
         ),
         pytest.param(
@@ -144,7 +144,7 @@ def test_resource_claims_are_rejected_if_the_quota_of_the_queue_names_a_device(
     finally:
         cluster.delete(TENANT_QUEUES, namespace)
     (cause,) = caught.value.causes
-    assert cause.field == "spec.torchTaskSpecs.Worker.template.spec.resourceClaims"
+    assert cause.field.startswith("spec.torchTaskSpecs.Worker.template.spec.resourceClaims (line ")
     assert f"queue {namespace} names nvidia.com/gpu" in cause.message
     assert names(cluster, namespace) == []
 
