@@ -28,6 +28,11 @@ from queues.rules import Patience, PickRules
 PREFIX = "TORCHQ_"
 REDIS_URL_NOTE = "redis-url"
 """The file beside an embedded cluster's kubeconfig that has the URL of its Redis. The URL contains no secret."""
+OF_COMMANDS = frozenset(
+    "kubeconfig context namespace redis_url redis_url_file coordinator service lease_namespace api_timeout api_qps "
+    "api_burst log_format log_level".split()
+)
+"""The settings that each process has for itself, commands too. All others are those of the installation."""
 PASSWORD_ON_COMMAND_LINE = (
     "--redis: every user of the machine can read a password on a command line; "
     "set TORCHQ_REDIS_URL, or put the URL into a file and name it with --redis-url-file"
@@ -273,6 +278,12 @@ def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, s
         return {"redis_url": location.read(str(layer["redis_url_file"]))}
     except BadAddress:
         return {"redis_url": ""}  # the first use of Redis reports it, and processes wait for the file
+
+
+def describe(settings: Settings) -> dict[str, Any]:
+    """Return the version of torchq and all settings, as they may be shown."""
+    values = {name: mask(name, getattr(settings, name)) for name in Settings.model_fields}
+    return {"version": release.version(), "settings": values}
 
 
 def mask(name: str, value: object) -> str:

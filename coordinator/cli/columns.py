@@ -3,6 +3,7 @@
 One rule: pure; a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,8 @@ from crds.torchjob import submission_order as sequence
 from queues import order
 from queues.values import Entry
 
+NOW, LATER = "now", "when room is free"
+"""When a forecast pick is made."""
 STATES = {"None": "Open"}
 
 
@@ -48,9 +51,26 @@ def pick_columns() -> tuple[TableColumn, ...]:
         TableColumn("COST", lambda pick: pick["cost"]),
         TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
         TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
+        TableColumn("WHEN", lambda pick: pick.get("when", "-")),
         TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
         TableColumn("UID", lambda pick: pick["uid"], wide=True),
     )
+
+
+def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], count: int) -> list[Document]:
+    """Return the picks that fit now, then those that follow once there is room, at most `count` in all.
+
+    `in_order` are the picks as they would be if the pool had room for everything.
+    """
+    now = {_pick_identity(pick) for pick in fitting}
+    later = [pick for pick in in_order if _pick_identity(pick) not in now]
+    merged = [pick | {"when": NOW} for pick in fitting] + [pick | {"when": LATER} for pick in later]
+    return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
+
+
+def _pick_identity(pick: Document) -> tuple[str, bool, int]:
+    """Return what distinguishes a pick: a job is picked once, and then once for each further step of its growth."""
+    return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
 
 
 def job_columns(now: datetime) -> tuple[TableColumn, ...]:

@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from coordinator import settings
-from coordinator.cli import output
-from coordinator.cli.session import CommandGroup, Session, pass_session
+from coordinator.cli.session import CommandGroup, Session
 from crds import generate
 
 COMMANDS = {
@@ -24,6 +22,7 @@ COMMANDS = {
     "next": "coordinator.cli.commands.inspect:forecast",
     "status": "coordinator.cli.commands.inspect:status",
     "top": "coordinator.cli.commands.inspect:top",
+    "config": "coordinator.cli.commands.config:config",
     "doctor": "coordinator.cli.commands.doctor:doctor",
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
@@ -58,22 +57,6 @@ def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
 def crds() -> None:
     """Print the CustomResourceDefinitions. The output is ready for `kubectl apply -f -`."""
     click.echo(generate.documents(), nl=False)
-
-
-@main.command()
-@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
-@pass_session
-def config(session: Session, form: str | None) -> None:
-    """Print all settings, values and sources. Secrets are masked."""
-    resolved = session.resolved_settings
-    values = {name: settings.mask(name, getattr(resolved.settings, name)) for name in settings.Settings.model_fields}
-    sources = {**resolved.sources, "kubeconfig": session.target.source}
-    values["kubeconfig"] = session.target.kubeconfig
-    if form:
-        output.print_document({name: {"value": value, "source": sources[name]} for name, value in values.items()}, form)
-        return
-    rows = [(name, value or '""', sources[name]) for name, value in values.items()]
-    click.echo(output.columns(("SETTING", "VALUE", "SOURCE"), rows))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
     /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
     /v1/status                      leader, workers, counters, waits
+    /v1/settings                    the settings of this coordinator, without passwords
 """
 
 import heapq
@@ -37,7 +38,8 @@ LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = (
-    "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan or /v1/status"
+    "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan, /v1/status "
+    "or /v1/settings"
 )
 
 
@@ -66,6 +68,8 @@ class QueueApi:
     """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
     scale_plan: Callable[[], Document]
     """A function that returns the plan of resizes as it would be now. Raises QueueError and StaleCaches."""
+    settings: Callable[[], Document] = dict
+    """A function that returns the settings of this process, without anything secret."""
     clock: Callable[[], float] = time.time
 
     def answer(self, path: str) -> tuple[int, Document]:
@@ -99,6 +103,8 @@ class QueueApi:
                 return self._reports(namespace, name, query.get("uid", ""))
             case ["v1", "status"]:
                 return self._status()
+            case ["v1", "settings"]:
+                return self.settings()
         raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
 
     def _why(self, namespace: str, name: str, uid: str) -> Document:

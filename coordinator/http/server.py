@@ -20,6 +20,7 @@ from typing import Any
 
 import orjson
 
+from coordinator import settings as settings_module
 from coordinator.autoscale import dry_run
 from coordinator.cache import autoscaled_jobs
 from coordinator.cache.views import JobView
@@ -181,6 +182,7 @@ def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
         lambda: limits(coordinator),
         queries.suppose,
         lambda: scale_plan(coordinator, queries),
+        lambda: settings_module.describe(coordinator.settings),
     )
 
 

@@ -37,9 +37,10 @@ def test_job_why_explains_a_full_pool_and_next_shows_the_order(stack: Stack, rec
     why = stack.torchq("job", "why", first)
     assert "WaitingForPool" in why
     assert "needs 2 cpu" in why
-    assert shown(stack, "next")["items"] == []
-    order = [f"default/{first}", f"default/{second}"]
-    until(lambda: [each["job"] for each in shown(stack, "next", "--roomy")["items"]], lambda found: found == order)
+    order = [(f"default/{first}", "when room is free"), (f"default/{second}", "when room is free")]
+    until(
+        lambda: [(each["job"], each["when"]) for each in shown(stack, "next")["items"]], lambda found: found == order
+    )
     wanted = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1", "pods": "1"}}
     until(lambda: figures(stack, queue), lambda status: {name: status.get(name) for name in wanted} == wanted)
     (tmp_path / "gate").touch()
@@ -131,5 +132,5 @@ def test_job_why_with_a_redis_url_reads_the_queues_directly(stack: Stack) -> Non
     until(lambda: figures(stack, queue).get("pending") == 1)
     redis = f"unix://{server.socket_path(stack.layout)}"
     until(lambda: shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld")
-    assert "fits now" in stack.try_run("--redis", redis, "next").err
+    assert "can be picked" in stack.try_run("--redis", redis, "next").err
     stack.torchq("job", "cancel", name)

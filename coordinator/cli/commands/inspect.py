@@ -90,12 +90,26 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
 @output.table_options
 @pass_session
 def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
-    """Show which jobs would be admitted next."""
+    """Show which jobs would be admitted next: those that fit now, then the others in the order in which they go when
+    room is free."""
     listing = output.parse_list_options(options)
-    document = api_client.find(session).next(count, roomy=roomy)
-    listing.show(columns.pick_columns(), document["items"])
-    if not document["items"] and document["waiting"]:
-        click.echo(f"note: none of {document['waiting']} waiting jobs fits now; --roomy shows their order", err=True)
+    queries = api_client.find(session)
+    document = queries.next(count, roomy=roomy)
+    items = document["items"] if roomy else _upcoming(queries, document, count)
+    listing.show(columns.pick_columns(), items)
+    if not items and document["waiting"]:
+        click.echo(
+            f"note: none of {document['waiting']} waiting jobs can be picked now, even with room: "
+            "torchq job why NAME says why",
+            err=True,
+        )
+
+
+def _upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
+    """Return the picks that fit now and those that follow; `document` has those that fit."""
+    fitting = document["items"]
+    is_all = len(fitting) >= min(count, document["waiting"])
+    return columns.with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
 
 
 @click.command()
@@ -193,7 +207,7 @@ def _screen(session: Session, before: Document, picks: int, listing: TableOption
         reading = api_client.find(session)
         numbers = reading.status()
         queues = reading.queues()
-        upcoming = reading.next(picks)["items"] if picks else []
+        upcoming = _upcoming(reading, reading.next(picks), picks) if picks else []
     except USER_ERRORS as error:
         return text.format_status(cluster | text.summary(lease, {"redis": str(error)}, {})), {}
     rates = text.rates(before, numbers) if before else {}

@@ -264,6 +264,14 @@ def test_lists_can_be_sorted_wide_or_without_headers(asked: Torchq) -> None:
     assert "PICK" in refused.stderr
 
 
+def test_config_shows_what_the_coordinator_uses_and_what_this_command_uses(asked: Torchq) -> None:
+    shown = json.loads(asked("config", "threads", "namespace", "-o", "json", TORCHQ_THREADS="3").stdout)
+    assert list(shown) == ["threads", "namespace"]
+    assert shown["threads"]["value"] == str(Settings().threads)
+    assert shown["threads"]["source"] == "cluster (TORCHQ_THREADS of this command is not used)"
+    assert shown["namespace"]["source"] != "cluster"
+
+
 def test_status_exits_with_0_if_there_is_no_trouble(asked: Torchq) -> None:
     text = asked("status", "--seconds", "0").stdout
     assert "1 alive, 8 threads" in text

@@ -66,8 +66,9 @@ def test_lists_objects_and_settings_can_be_printed_as_json_and_yaml(
     assert [item["metadata"]["name"] for item in jobs["items"]] == ["train"]
     shown = load(torchq("job", "show", "train", "-o", form).output)
     assert (shown["kind"], shown["metadata"]["uid"]) == ("TorchJob", job.rpartition("/")[2])
-    config = load(torchq("config", "-o", form).output)
-    assert config["threads"] == {"value": str(Settings().threads), "source": "default"}
+    config = load(torchq("config", "--own", "-o", form).output)
+    assert (config["threads"]["value"], config["threads"]["source"]) == (str(Settings().threads), "default")
+    assert config["threads"]["meaning"] == Settings.model_fields["threads"].description
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ def test_lists_objects_and_settings_can_be_printed_as_json_and_yaml(
         (("submit",), 2, ("FILE",)),
         (("submit", "/dev/null"), 1, ("/dev/null", "no TorchJob")),
         (("jobs",), 2, ("jobs",)),
+        (("config", "thread"), 2, ("did you mean threads?",)),
         (("--config", "/nowhere.toml", "config"), 1, ("/nowhere.toml", "no such file")),
         (("--context", "elsewhere", "job", "list"), 1, ("elsewhere",)),
     ],
@@ -224,9 +226,10 @@ def test_job_logs_are_those_of_a_worker_not_of_the_store(
 
 
 def test_config_masks_secrets_and_names_the_source_of_each_setting(torchq: Torchq) -> None:
-    shown = torchq("config", TORCHQ_REDIS_URL="redis://me:secret@host:6379/2", TORCHQ_THREADS="3").output
-    assert "secret" not in shown
-    rows = {row[0]: row[1:] for row in table(shown)}
+    told = torchq("config", TORCHQ_REDIS_URL="redis://me:h1dd3n@host:6379/2", TORCHQ_THREADS="3")
+    assert "h1dd3n" not in told.output
+    assert "note: all values are those of this command" in told.stderr
+    rows = {row[0]: row[1:3] for row in table(told.stdout)}
     assert rows["redis_url"] == ["redis://host:6379/2", "TORCHQ_REDIS_URL"]
     assert rows["threads"] == ["3", "TORCHQ_THREADS"]
     assert rows["batch"] == [str(Settings().batch), "default"]
