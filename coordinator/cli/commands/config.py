@@ -24,10 +24,11 @@ FROM_CLUSTER, DEFAULT = "cluster", "default"
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 @pass_session
 def config(session: Session, names: tuple[str, ...], own: bool, form: str | None) -> None:
-    """Print settings with their values, sources and meanings. Secrets are masked.
+    """Print settings, their values and meanings.
 
-    Settings of the installation have the values of the coordinator. They are set for `torchq coordinator`, `torchq
-    worker` and `torchq local up`: by a variable TORCHQ_NAME, or in a file (`torchq --config FILE local up`).
+    Secrets are masked. Settings of the installation have the values of the coordinator. They are set for `torchq
+    coordinator`, `torchq worker` and `torchq local up`: by a variable TORCHQ_NAME, or in a file (`torchq --config FILE
+    local up`).
     """
     for name in names:
         if name not in Settings.model_fields:

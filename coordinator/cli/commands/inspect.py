@@ -90,8 +90,8 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
 @output.table_options
 @pass_session
 def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
-    """Show which jobs would be admitted next: those that fit now, then the others in the order in which they go when
-    room is free."""
+    """Show which jobs would be admitted next. Those that fit now are first. The others go in this order when room is
+    free."""
     listing = output.parse_list_options(options)
     queries = api_client.find(session)
     document = queries.next(count, roomy=roomy)
