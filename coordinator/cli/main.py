@@ -21,7 +21,7 @@ COMMANDS = {
     "scale": "coordinator.cli.commands.scale:scale",
     "next": "coordinator.cli.commands.inspect:forecast",
     "status": "coordinator.cli.commands.inspect:status",
-    "top": "coordinator.cli.commands.inspect:top",
+    "top": "coordinator.cli.commands.top:top",
     "config": "coordinator.cli.commands.config:config",
     "doctor": "coordinator.cli.commands.doctor:doctor",
     "restore": "coordinator.cli.commands.restore:restore",

@@ -56,7 +56,7 @@ class TableOptions:
 
     def show(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> None:
         """Print the items. Raises UsageError for an unknown column."""
-        ordered = self._sort(shape, items)
+        ordered = self.sort(shape, items)
         if self.form in ("json", "yaml"):
             print_document({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
         elif text := self._text(shape, ordered):
@@ -64,7 +64,7 @@ class TableOptions:
 
     def table(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
         """Format the items as columns. Raises UsageError for an unknown column."""
-        return self._text(shape, self._sort(shape, items))
+        return self._text(shape, self.sort(shape, items))
 
     def _text(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
         visible = [column for column in shape if self.form == "wide" or not column.wide]
@@ -73,7 +73,8 @@ class TableOptions:
         )
         return text.partition("\n")[2] if self.no_headers else text
 
-    def _sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
+    def sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
+        """Return the items in the order that the user wants. Raises UsageError for an unknown column."""
         if not self.sort_by:
             return list(items)
         titles = {column.title: column for column in shape}

@@ -1,11 +1,10 @@
-"""`torchq next|status|top` and `torchq job why|position`: what the queues will do, and why a job waits.
+"""`torchq next|status` and `torchq job why|position`: what the queues will do, and why a job waits.
 
 One rule: these commands change nothing; the forecast uses the same picker as the coordinator.
 """
 
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,7 +12,6 @@ import click
 from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, output, text
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.job_ref import NAME
-from coordinator.cli.output import TableOptions
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document
@@ -24,7 +22,6 @@ from kube import errors
 from kube.api import Manifest
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
-CLEAR = "\x1b[2J\x1b[H"
 SILENT_SECONDS = 30.0
 """The age of a Lease at which its holder is no longer named as the leader."""
 
@@ -95,7 +92,7 @@ def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
     listing = output.parse_list_options(options)
     queries = api_client.find(session)
     document = queries.next(count, roomy=roomy)
-    items = document["items"] if roomy else _upcoming(queries, document, count)
+    items = document["items"] if roomy else upcoming(queries, document, count)
     listing.show(columns.pick_columns(), items)
     if not items and document["waiting"]:
         click.echo(
@@ -105,7 +102,7 @@ def forecast(session: Session, /, count: int, roomy: bool, all_namespaces: bool,
         )
 
 
-def _upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
+def upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
     """Return the picks that fit now and those that follow; `document` has those that fit."""
     fitting = document["items"]
     is_all = len(fitting) >= min(count, document["waiting"])
@@ -135,7 +132,7 @@ def status(session: Session, seconds: float, form: str | None) -> None:
 
 def _status(session: Session, seconds: float) -> Document:
     """Return the health of the system. A part that does not answer is named, and the rest is shown all the same."""
-    lease = _lease(session)
+    lease = read_lease(session)
     try:
         queries = api_client.find(session)
         numbers = queries.status()
@@ -152,7 +149,7 @@ def _rates(queries: Queries, before: Document, seconds: float) -> Document:
     return text.rates(before, queries.status())
 
 
-def _lease(session: Session) -> Document:
+def read_lease(session: Session) -> Document:
     """Return the leader as the Lease names it, and the error of an API server that does not answer."""
     try:
         document = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
@@ -168,52 +165,3 @@ def _lease(session: Session) -> Document:
     holder = str(spec.get("holderIdentity") or "") if alive else ""
     version = str((document["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
     return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
-
-
-@click.command()
-@click.option(
-    "--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 3600), help="seconds between screens"
-)
-@click.option("--count", default=0, type=click.IntRange(min=0), help="number of screens (default: until Ctrl-C)")
-@click.option("-n", "picks", default=5, show_default=True, type=click.IntRange(0, 50), help="next picks to show")
-@click.option("--sort-by", default="", metavar="COLUMN", help="sort queues by this column; -COLUMN sorts in reverse")
-@pass_session
-def top(session: Session, every: float, count: int, picks: int, sort_by: str) -> None:
-    """Watch queues, rates and the next picks live."""
-    before: Document = {}
-    for number, _ in enumerate(_ticks(every, count)):
-        screen, before = _screen(session, before, picks, TableOptions(sort_by=sort_by))
-        click.echo((CLEAR if sys.stdout.isatty() else "\n" * bool(number)) + screen)
-
-
-def _ticks(every: float, count: int) -> Iterator[None]:
-    """Yield at once, then every `every` seconds, until `count` ticks or Ctrl-C."""
-    count_done = 0
-    while True:
-        yield
-        count_done += 1
-        if count_done == count:
-            return
-        try:
-            time.sleep(every)
-        except KeyboardInterrupt:
-            return
-
-
-def _screen(session: Session, before: Document, picks: int, listing: TableOptions) -> tuple[str, Document]:
-    """Return the present screen and its numbers. A part that does not answer is named, and read again next time."""
-    cluster, lease = {"cluster": session.cluster_name}, _lease(session)
-    try:
-        reading = api_client.find(session)
-        numbers = reading.status()
-        queues = reading.queues()
-        upcoming = _upcoming(reading, reading.next(picks), picks) if picks else []
-    except USER_ERRORS as error:
-        return text.format_status(cluster | text.summary(lease, {"redis": str(error)}, {})), {}
-    rates = text.rates(before, numbers) if before else {}
-    parts = [
-        text.format_status(cluster | text.summary(lease, numbers, rates)),
-        listing.table(columns.queue_columns(output.now()), queues),
-        listing.table(columns.pick_columns(), upcoming) if upcoming else "",
-    ]
-    return "\n\n".join(filter(None, parts)), numbers

@@ -1,0 +1,91 @@
+"""`torchq top`: queues, rates and the next picks, live.
+
+One rule: on a terminal it is a screen that fits; elsewhere it is text, which programs and files take.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import click
+from rich.console import Console
+
+from coordinator.cli import api_client, columns, output, text
+from coordinator.cli.commands import inspect
+from coordinator.cli.output import TableOptions
+from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.cli.top import live, screen
+from coordinator.cli.top.screen import Reading
+from coordinator.query.documents import Document
+
+
+@click.command()
+@click.option(
+    "--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 3600), help="seconds between screens"
+)
+@click.option("--count", default=0, type=click.IntRange(min=0), help="number of screens (default: until Ctrl-C)")
+@click.option("-n", "picks", default=5, show_default=True, type=click.IntRange(0, 50), help="next picks to show")
+@click.option("--sort-by", default="", metavar="COLUMN", help="sort queues by this column; -COLUMN sorts in reverse")
+@pass_session
+def top(session: Session, every: float, count: int, picks: int, sort_by: str) -> None:
+    """Watch queues, rates and the next picks live. On a terminal, q quits and the arrow keys scroll the queues."""
+    if sys.stdout.isatty():
+        _run_live(session, every, count, picks, TableOptions(sort_by=sort_by))
+        return
+    before: Document = {}
+    for number, _ in enumerate(_ticks(every, count)):
+        found, before = _read(session, before, picks)
+        click.echo("\n" * bool(number) + _format(found, TableOptions(sort_by=sort_by)))
+
+
+def _run_live(session: Session, every: float, count: int, picks: int, listing: TableOptions) -> None:
+    before: Document = {}
+
+    def read() -> Reading:
+        nonlocal before
+        found, before = _read(session, before, picks)
+        ordered = listing.sort(columns.queue_columns(output.now()), found.queues)
+        return replace(found, queues=ordered if listing.sort_by else screen.busy_first(ordered))
+
+    live.run(read, every, count, Console())
+
+
+def _ticks(every: float, count: int) -> Iterator[None]:
+    """Yield at once, then every `every` seconds, until `count` ticks or Ctrl-C."""
+    count_done = 0
+    while True:
+        yield
+        count_done += 1
+        if count_done == count:
+            return
+        try:
+            time.sleep(every)
+        except KeyboardInterrupt:
+            return
+
+
+def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Document]:
+    """Return what the cluster shows now, and its numbers. A part that does not answer is named, and read again next
+    time."""
+    cluster, lease = {"cluster": session.cluster_name}, inspect.read_lease(session)
+    try:
+        reading = api_client.find(session)
+        numbers = reading.status()
+        queues = reading.queues()
+        upcoming = reading.next(max(picks, 1))
+        items = inspect.upcoming(reading, upcoming, picks) if picks else []
+    except USER_ERRORS as error:
+        return Reading(status=cluster | text.summary(lease, {"redis": str(error)}, {})), {}
+    rates = text.rates(before, numbers) if before else {}
+    status = cluster | text.summary(lease, numbers, rates)
+    return Reading(status=status, queues=queues, picks=items, pool=upcoming.get("pool")), numbers
+
+
+def _format(found: Reading, listing: TableOptions) -> str:
+    parts = [
+        text.format_status(found.status),
+        listing.table(columns.queue_columns(output.now()), found.queues) if found.queues else "",
+        listing.table(columns.pick_columns(), found.picks) if found.picks else "",
+    ]
+    return "\n\n".join(filter(None, parts))

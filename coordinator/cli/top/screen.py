@@ -1,0 +1,227 @@
+"""The screen of `torchq top` as lines of a given size.
+
+One rule: pure; a screen has at most as many lines and columns as the terminal, so that no line wraps and nothing
+scrolls.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from coordinator.cli import columns, output
+from coordinator.cli.output import Document
+from crds.resources import quantities
+
+GPU, CPU = "nvidia.com/gpu", "cpu"
+SHOWN = (GPU, CPU, "memory")
+"""The resources of the pool that have a bar."""
+BAR = 12
+"""The cells of a bar."""
+GAP = "  "
+_FULL, _EMPTY, _MARK = "█", "░", "│"
+_FEWEST_ROWS = 3
+"""The rows of a table that are shown even if the other one has to give way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one look at the cluster has found."""
+
+    status: Document
+    """The document of `coordinator.cli.text.summary`, with the name of the cluster."""
+    queues: Sequence[Document] = ()
+    picks: Sequence[Document] = ()
+    pool: Document | None = None
+    """The capacity of the pool and its usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenColumn:
+    """A column: its title, its texts by row, and whether numbers are aligned to the right."""
+
+    title: str
+    cells: Sequence[Text]
+    right: bool = False
+
+    @property
+    def width(self) -> int:
+        """The width in cells."""
+        return max(len(self.title), *(cell.cell_len for cell in self.cells), 0)
+
+
+def lines(reading: Reading, now: datetime, width: int, height: int, first_queue: int = 0) -> list[Text]:
+    """Return the lines of a screen of this size; `first_queue` is the index of the first queue that is shown."""
+    head = _head(reading, now)
+    room = height - len(head)
+    picks_room, queues_room = _share(room, len(reading.queues), len(reading.picks))
+    found = [*head]
+    if queues_room > 1:
+        found += _queue_lines(reading, queues_room, first_queue)
+    if picks_room > 1:
+        found += [Text(), *_table(_pick_columns(reading.picks[: picks_room - 2]))]
+    shown = found[: max(height, 0)]
+    for line in shown:
+        line.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def busy_first(queues: Sequence[Document]) -> list[Document]:
+    """Return the queues with those first that have jobs, so that they are seen without scrolling."""
+    return sorted(queues, key=lambda queue: not _has_jobs(queue.get("status") or {}))
+
+
+def _has_jobs(status: Document) -> bool:
+    return bool(status.get("pending") or status.get("admitted"))
+
+
+def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
+    """Return the largest useful index of the first queue."""
+    room = height - len(_head(reading, now))
+    _, queues_room = _share(room, len(reading.queues), len(reading.picks))
+    return max(0, len(reading.queues) - _rows(queues_room, len(reading.queues)))
+
+
+def _share(room: int, queues: int, picks: int) -> tuple[int, int]:
+    """Return the lines for the picks and for the queues, each with their header and the picks with a blank line."""
+    wanted = picks + 2 if picks else 0
+    left = max(room - min(wanted, _FEWEST_ROWS + 2), room // 2)
+    for_queues = min(queues + 1, left)
+    for_picks = min(wanted, max(room - for_queues, 0))
+    return for_picks, max(room - for_picks, 0)
+
+
+def _rows(room: int, queues: int) -> int:
+    """Return how many queues fit below their header; one line less if some are left out, for their number."""
+    rows = max(room - 1, 0)
+    return rows if rows >= queues else max(rows - 1, 0)
+
+
+def _head(reading: Reading, now: datetime) -> list[Text]:
+    status = reading.status
+    title = Text.assemble(
+        ("torchq top", "bold"), f" on {status.get('cluster') or 'this cluster'}{GAP}{now.astimezone():%H:%M:%S}",
+        (f"{GAP}q: quit, arrows: scroll", "dim"),
+    )  # fmt: skip
+    workers = status.get("workers")
+    parts = [f"Leader: {status.get('leader') or 'none'}", f"Workers: {'unknown' if workers is None else len(workers)}"]
+    if jobs := status.get("jobs"):
+        parts.append(f"Jobs: {jobs['waiting']} waiting, {jobs['admitted']} admitted")
+    if rates := status.get("rates"):
+        parts.append(f"{rates['picksPerSecond']} picks/s, {rates['reconcilesPerSecond']} reconciles/s")
+    trouble = [Text(f"{name}: {problem}", "bold red") for name, problem in (status.get("trouble") or {}).items()]
+    return [title, Text(GAP.join(parts)), *_pool_line(reading.pool), *trouble, Text()]
+
+
+def _pool_line(pool: Document | None) -> list[Text]:
+    capacity = (pool or {}).get("capacity")
+    if not pool or not capacity:
+        return []
+    line = Text("Pool: ")
+    for name, amount in ((name, capacity[name]) for name in SHOWN if name in capacity):
+        used = pool["used"].get(name, "0")
+        line.append_text(bar(_part(used, amount)))
+        line.append(f" {used}/{amount} {name}{GAP}")
+    return [line]
+
+
+def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:
+    rows = _rows(room, len(reading.queues))
+    shown = reading.queues[first : first + rows]
+    left = len(reading.queues) - len(shown)
+    found = _table(_queue_columns(shown, _resource(reading.queues)))
+    return [*found, Text(f"{left} more queues", "dim")] if left else found
+
+
+def _resource(queues: Sequence[Document]) -> str:
+    """Return the resource whose usage has a bar: GPUs where any queue has them, else CPUs."""
+    named = (name for queue in queues for name in (*_usage(queue), *(queue["spec"].get("quota") or {})))
+    return GPU if GPU in set(named) else CPU
+
+
+def _usage(queue: Document) -> Document:
+    return (queue.get("status") or {}).get("usage") or {}
+
+
+def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColumn]:
+    status = [queue.get("status") or {} for queue in queues]
+    return [
+        ScreenColumn("QUEUE", [Text(queue["metadata"]["name"], "bold") for queue in queues]),
+        ScreenColumn("STATE", [_state(queue) for queue in queues]),
+        ScreenColumn("WEIGHT", [Text(str(queue["spec"].get("weight", 1))) for queue in queues], right=True),
+        ScreenColumn("WAIT", [Text(str(each.get("pending", 0))) for each in status], right=True),
+        ScreenColumn("RUN", [Text(str(each.get("admitted", 0))) for each in status], right=True),
+        ScreenColumn("SHARE", [Text(each.get("share") or "-") for each in status], right=True),
+        ScreenColumn(f"OF {_MARK} TARGET", [bar(_percent(each, "share"), _percent(each, "target")) for each in status]),
+        ScreenColumn("GPUS" if resource == GPU else "CPUS", [_amount(queue, resource) for queue in queues]),
+        ScreenColumn("OLDEST", [Text(output.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
+    ]
+
+
+def _state(queue: Document) -> Text:
+    state = columns.queue_state(queue)
+    return Text(state, "" if state == "Open" else "yellow")
+
+
+def _amount(queue: Document, resource: str) -> Text:
+    used, quota = _usage(queue).get(resource, "0"), (queue["spec"].get("quota") or {}).get(resource)
+    if quota is None:
+        return Text(used)
+    return Text.assemble(bar(_part(used, quota)), f" {used}/{quota}")
+
+
+def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
+    return [
+        ScreenColumn("NEXT", [Text(str(pick["pick"])) for pick in picks], right=True),
+        ScreenColumn("JOB", [Text(pick["job"], "bold") for pick in picks]),
+        ScreenColumn("QUEUE", [Text(pick["queue"]) for pick in picks]),
+        ScreenColumn("WAITED", [Text(output.duration(pick["waitSeconds"])) for pick in picks], right=True),
+        ScreenColumn("WHEN", [_when(pick) for pick in picks]),
+        ScreenColumn("DEMAND", [Text(columns.format_amounts(pick["demand"])) for pick in picks]),
+    ]  # fmt: skip
+
+
+def _when(pick: Document) -> Text:
+    return Text(pick.get("when", ""), "green" if pick.get("when") == columns.NOW else "")
+
+
+def _table(shape: Sequence[ScreenColumn]) -> list[Text]:
+    header = _row([(Text(column.title, "dim"), column) for column in shape])
+    count = len(shape[0].cells)
+    return [header, *(_row([(column.cells[row].copy(), column) for column in shape]) for row in range(count))]
+
+
+def _row(cells: Sequence[tuple[Text, ScreenColumn]]) -> Text:
+    line = Text()
+    for number, (cell, column) in enumerate(cells):
+        space = " " * (column.width - cell.cell_len)
+        line.append(GAP if number else "")
+        line.append_text(Text.assemble(space, cell) if column.right else Text.assemble(cell, space))
+    line.rstrip()
+    return line
+
+
+def bar(part: float | None, mark: float | None = None) -> Text:
+    """Return a bar that is full to a part (from 0 to 1, more counts as 1), with a mark at another part."""
+    filled = round(BAR * min(max(part or 0.0, 0.0), 1.0))
+    cells = [_FULL] * filled + [_EMPTY] * (BAR - filled)
+    styles = ["green"] * filled + ["dim"] * (BAR - filled)
+    if mark is not None:
+        place = min(BAR - 1, int(BAR * min(max(mark, 0.0), 1.0)))
+        cells[place], styles[place] = _MARK, "bold"
+    return Text.assemble(*zip(cells, styles, strict=True))
+
+
+def _percent(status: Document, name: str) -> float | None:
+    text = str(status.get(name) or "").removesuffix("%")
+    return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
+
+
+def _part(used: Any, most: Any) -> float | None:
+    try:
+        whole = quantities.exact(most)
+        return float(quantities.exact(used) / whole) if whole else None
+    except ValueError:
+        return None
