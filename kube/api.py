@@ -33,6 +33,35 @@ class WatchEvent:
     object: Manifest
 
 
+class PieceStream(Iterator[bytes], Protocol):
+    """An open answer, read in pieces. Close it when done: it holds a connection."""
+
+    def close(self) -> None:
+        """End the stream, from any thread; a reader that waits for the next piece gets StopIteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What to send of a container's output, and in which form, as Kubernetes' PodLogOptions."""
+
+    previous: bool = False
+    """Whether to send the run before the last restart."""
+    tail: int | None = None
+    """The number of last lines to send; None for all lines."""
+    since: str = ""
+    """The time (RFC 3339) from which output is sent; empty for all output. A server may send some older output."""
+    timestamps: bool = False
+    """Whether each line begins with its time and a space."""
+    positions: bool = False
+    """Whether each line begins with `@`, the number of bytes before it in the output of the run, and a space.
+
+    Only the embedded API server knows this option. Others ignore it, and their lines begin with the time.
+    """
+
+
+ALL_OUTPUT = LogOptions()
+
+
 class Watch(Iterator[WatchEvent], Protocol):
     """An open watch. Close it when done: it holds a connection."""
 
@@ -114,5 +143,7 @@ class Cluster(Protocol):
         """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
         of the run before the last restart."""
 
-    def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Iterator[bytes]:
+    def logs(
+        self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
+    ) -> PieceStream:
         """Yield a container's output in pieces as they come; with `follow`, until the output ends."""

@@ -23,7 +23,7 @@ from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
-from kube.api import Listing, Manifest, Patch, WatchEvent
+from kube.api import ALL_OUTPUT, Listing, LogOptions, Manifest, Patch, WatchEvent
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
@@ -237,12 +237,14 @@ class KubernetesCluster:
             )
         )
 
-    def logs(self, pod: str, namespace: str, container: str = "", *, follow: bool = False) -> Stream[bytes]:
+    def logs(
+        self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
+    ) -> Stream[bytes]:
         """Yield a container's output in pieces as they come; with `follow`, until the output ends.
 
         `close` ends the stream from any thread.
         """
-        request = requests.logs(pod, namespace, container, follow=follow)
+        request = requests.logs(pod, namespace, container, options, follow=follow)
         patience = None if follow else self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
         return Stream(response, self._transport.pieces(response))
@@ -252,7 +254,7 @@ class KubernetesCluster:
     ) -> str:
         """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
         of the run before the last restart."""
-        request = requests.logs(pod, namespace, container, follow=False, lines=lines, previous=previous)
+        request = requests.logs(pod, namespace, container, LogOptions(previous=previous, tail=lines))
         patience = self._settings.read_timeout
         response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
         text = b""

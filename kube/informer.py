@@ -14,6 +14,7 @@ from crds import integers
 from crds.api_resources import Resource
 from kube.api import Cluster, Listing, Manifest, WatchEvent
 from kube.cache import Cache, CacheEntry, Change, Key
+from kube.errors import ClusterError
 from kube.object_errors import ObjectErrors
 from kube.process.turns import Turns
 from kube.reflector import ListWatch, Reflector
@@ -45,6 +46,8 @@ class Informer(Generic[T]):
     """Called once, after the first list and its changes."""
     on_resync: Callable[[list[T]], None] | None = None
     """Called with all values every `settings.resync_seconds`, in the informer's thread."""
+    on_failure: Callable[[ClusterError], None] = lambda _: None
+    """Called with each error of the API server, in the informer's thread."""
     settings: InformerSettings = field(default_factory=InformerSettings)
     clock: Callable[[], float] = time.monotonic
     errors: ObjectErrors = field(default_factory=ObjectErrors)
@@ -54,15 +57,17 @@ class Informer(Generic[T]):
         self._cache: Cache[T] = Cache()
         self._synced = threading.Event()
         source = ListWatch(self.cluster, self.resource, self.namespace, self.label_selector)
-        self._reflector = Reflector(source, _CacheWriter(self, self._cache, self._synced), self.settings, self.clock)
+        writer = _CacheWriter(self, self._cache, self._synced)
+        self._reflector = Reflector(source, writer, self.settings, self.clock, self.on_failure)
 
     def start(self, turns: Turns | None = None) -> None:
         """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
         self._reflector.start(turns)
 
-    def stop(self) -> None:
-        """End the watch and the thread. Wait until the thread has finished its present callback or request."""
-        self._reflector.stop()
+    def stop(self, timeout: float | None = None) -> None:
+        """End the watch and the thread. Wait until the thread has finished its present callback or request, at most
+        `timeout` seconds."""
+        self._reflector.stop(timeout)
 
     def __enter__(self) -> "Informer[T]":
         self.start()

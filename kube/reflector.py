@@ -73,9 +73,19 @@ class Reflector:
     """Reads one resource into a sink, in a thread of its own."""
 
     def __init__(
-        self, source: ListWatch, sink: EventSink, settings: InformerSettings, clock: Callable[[], float]
+        self,
+        source: ListWatch,
+        sink: EventSink,
+        settings: InformerSettings,
+        clock: Callable[[], float],
+        on_failure: Callable[[errors.ClusterError], None] = lambda _: None,
     ) -> None:
+        """Prepare to read. `on_failure` is called with each error of the API server, in the reflector's thread.
+
+        The thread does not keep its process alive: a process that is to end in order calls `stop`.
+        """
         self._source = source
+        self._on_failure = on_failure
         self._sink = sink
         self._settings = settings
         self._clock = clock
@@ -91,7 +101,7 @@ class Reflector:
         self._watch_began = self._watch_planned = 0.0
         self._stopping = threading.Event()
         self._turn = Turn("")
-        self._thread = threading.Thread(target=self._run, name=f"informer-{source.resource.plural}")
+        self._thread = threading.Thread(target=self._run, name=f"informer-{source.resource.plural}", daemon=True)
 
     def start(self, turns: Turns | None = None) -> None:
         """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
@@ -100,14 +110,15 @@ class Reflector:
             self._turn = turns.loop(f"watch/{resource.plural}" + (f".{resource.group}" if resource.group else ""))
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the watch and the thread. Wait until the thread has finished its present callback or request."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the watch and the thread. Wait until the thread has finished its present callback or request, at most
+        `timeout` seconds."""
         self._stopping.set()
         with self._watch_lock:
             if self._watch is not None:
                 self._watch.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         failures = 0
@@ -137,6 +148,8 @@ class Reflector:
             if not isinstance(e, _KEEP_VERSION):
                 # Expired is not the only reason: a server restored from a backup may refuse the version for others.
                 self._version = None
+            if not self._stopping.is_set():
+                self._on_failure(e)
             return self._outcome(failed=True)
         except _Stopped:
             return self._outcome(failed=False)

@@ -13,7 +13,7 @@ import orjson
 
 from crds.api_resources import PODS, SERVICES, Resource
 from kube import errors
-from kube.api import Manifest, Patch
+from kube.api import LogOptions, Manifest, Patch
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -126,16 +126,16 @@ def delete(
     return Request("DELETE", path, _action("delete", resource, namespace, name), orjson.dumps(options))
 
 
-def logs(
-    pod: str, namespace: str, container: str, *, follow: bool, lines: int | None = None, previous: bool = False
-) -> Request:
-    """Return the request that reads a container's output, or its last lines. With `previous`, it reads those of the
-    run before the last restart."""
+def logs(pod: str, namespace: str, container: str, options: LogOptions, *, follow: bool = False) -> Request:
+    """Return the request that reads a container's output."""
     query = {
         "container": container,
         "follow": "true" if follow else "",
-        "tailLines": "" if lines is None else str(lines),
-        "previous": "true" if previous else "",
+        "tailLines": "" if options.tail is None else str(options.tail),
+        "previous": "true" if options.previous else "",
+        "timestamps": "true" if options.timestamps else "",
+        "sinceTime": options.since,
+        "positions": "true" if options.positions else "",
     }
     path = _object_path(PODS, pod, namespace, "log")
     return Request("GET", path + _query(query), _action("read the log of", PODS, namespace, pod))

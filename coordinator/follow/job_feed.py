@@ -1,0 +1,297 @@
+"""The changes of TorchJobs, for any number of handles.
+
+One rule: one watch per namespace, and no polling. A connection that is lost is made again, and a watch that is too old
+lists again (`kube.reflector`). A handle has a uid, so a later job of the same name never answers for it.
+"""
+
+import math
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from coordinator.follow.inbox import Inbox, distinct
+from crds.api_resources import TORCHJOBS
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Cluster, Listing, Manifest, WatchEvent
+from kube.reflector import ListWatch, Reflector
+from kube.settings import InformerSettings
+
+SETTINGS = InformerSettings(backoff_cap=5.0)
+"""A person waits for the news, so a lost connection is tried again every 5 s at least."""
+STOP_SECONDS = 1.0
+"""The longest wait for the thread of a watch that ends. A request in progress may take longer; nobody waits for it."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_FATAL = (errors.Forbidden, errors.Unauthorized, errors.NotFound, errors.Misconfigured)
+"""Errors that another attempt does not cure. Other errors end a feed only before its first list."""
+
+
+class JobFeed:
+    """The jobs of one namespace, as its watch shows them; any number of threads may follow any number of jobs.
+
+    The manifests have neither managed fields nor pod templates: a namespace may hold ten thousand jobs.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self.namespace = namespace
+        self.resync_at = math.inf
+        self._jobs: dict[str, Manifest] = {}
+        """The jobs by uid."""
+        self._uids: dict[str, str] = {}
+        """The uids of the present jobs by name."""
+        self._readers: defaultdict[JobKey, list[Inbox]] = defaultdict(list)
+        self._unseen: dict[JobKey, int] = {}
+        """Followed jobs that exist and that the watch has not shown yet, with the number of lists begun by then."""
+        self._lists = 0
+        self._synced = False
+        self._error: errors.ClusterError | None = None
+        self._closed = False
+        self._changed = threading.Condition(threading.RLock())
+        source = ListWatch(cluster, TORCHJOBS, namespace)
+        self._reflector = Reflector(source, self, SETTINGS, time.monotonic, self._on_failure)
+        self._started = False
+
+    def changes(self, key: JobKey) -> "JobChanges":
+        """Return the states of a job: the present one, then each change, newest first seen; None once it is deleted."""
+        inbox = Inbox()
+        self.attach(inbox, [key])
+        return JobChanges(self, inbox, key)
+
+    def attach(self, inbox: Inbox, keys: Iterable[JobKey]) -> None:
+        """Put the present state of each job into an inbox, and all later ones until `detach`.
+
+        Waits for the first list. A job that the watch has not shown yet is read once. Raise any ClusterError.
+        """
+        self._wait_synced()
+        for key in distinct(keys):
+            self._attach(inbox, key)
+
+    def _attach(self, inbox: Inbox, key: JobKey) -> None:
+        with self._changed:
+            self._readers[key].append(inbox)
+            lists, known = self._lists, self._jobs.get(key.uid)
+            if self._error is not None:
+                inbox.fail(self._error)
+            if self._closed:
+                inbox.close()
+        if known is None:
+            known = self._read(key)
+        with self._changed:
+            # The watch may have shown the job since, and newer.
+            if known is not None and key.uid not in self._jobs and key not in self._unseen:
+                self._unseen[key] = lists
+            inbox.put(key, self._jobs.get(key.uid, known))
+
+    def _read(self, key: JobKey) -> Manifest | None:
+        try:
+            item = self._cluster.get(TORCHJOBS, key.name, key.namespace)
+        except errors.NotFound:
+            return None
+        return trim(item) if item["metadata"]["uid"] == key.uid else None
+
+    def detach(self, inbox: Inbox, keys: Iterable[JobKey]) -> None:
+        """End the delivery to an inbox."""
+        with self._changed:
+            for key in distinct(keys):
+                readers = self._readers.get(key, [])
+                if inbox in readers:
+                    readers.remove(inbox)
+                if not readers:
+                    self._readers.pop(key, None)
+                    self._unseen.pop(key, None)
+
+    def find(self, name: str) -> Manifest | None:
+        """Return the present job of a name, as the watch shows it. Raise any ClusterError."""
+        self._wait_synced()
+        with self._changed:
+            return self._jobs.get(self._uids.get(name, ""))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the feed has ended because of an error or `close`."""
+        return self._error is not None or self._closed
+
+    def close(self) -> None:
+        """End the watch and every iterator of `changes`."""
+        with self._changed:
+            self._closed = True
+            inboxes = self._inboxes()
+            self._changed.notify_all()
+        for inbox in inboxes:
+            inbox.close()
+        if self._started:
+            self._reflector.stop(STOP_SECONDS)
+
+    def __enter__(self) -> "JobFeed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def replace(self, pages: Iterable[Listing]) -> str:
+        """Take a whole list, from the reflector."""
+        with self._changed:
+            self._lists += 1
+            begun = self._lists
+        version, listed = "", dict[str, Manifest]()
+        for page in pages:
+            version = version or page.resource_version
+            listed |= {item["metadata"]["uid"]: trim(item) for item in page.items}
+        with self._changed:
+            gone = [uid for uid in self._jobs if uid not in listed]
+            unseen = [key for key, lists in self._unseen.items() if lists < begun and key.uid not in listed]
+            changed = [item for uid, item in listed.items() if _version(self._jobs.get(uid)) != _version(item)]
+            for uid in gone:
+                self._forget(uid)
+            for key in unseen:
+                self._tell(key, None)
+            for item in changed:
+                self._keep(item)
+            self._synced = True
+            self._changed.notify_all()
+        return version
+
+    def apply(self, event: WatchEvent) -> None:
+        """Take one event of the watch, from the reflector."""
+        with self._changed:
+            if event.kind == "DELETED":
+                self._forget(event.object["metadata"]["uid"])
+            elif event.kind != "BOOKMARK":
+                self._keep(trim(event.object))
+
+    def resync(self) -> None:
+        """Do nothing: a feed has no resync."""
+
+    def _keep(self, item: Manifest) -> None:
+        key = key_of(item)
+        before = self._uids.get(key.name, key.uid)
+        if before != key.uid:
+            self._forget(before)
+        self._jobs[key.uid] = item
+        self._uids[key.name] = key.uid
+        self._tell(key, item)
+
+    def _forget(self, uid: str) -> None:
+        item = self._jobs.pop(uid, None)
+        if item is None:
+            return
+        key = key_of(item)
+        if self._uids.get(key.name) == uid:
+            del self._uids[key.name]
+        self._tell(key, None)
+
+    def _tell(self, key: JobKey, item: Manifest | None) -> None:
+        self._unseen.pop(key, None)
+        for inbox in self._readers.get(key, ()):
+            inbox.put(key, item)
+
+    def _on_failure(self, error: errors.ClusterError) -> None:
+        with self._changed:
+            if self._closed or (self._synced and not isinstance(error, _FATAL)):
+                return
+            self._error = self._error or error
+            self._changed.notify_all()
+            inboxes = self._inboxes()
+        for inbox in inboxes:
+            inbox.fail(error)
+        self._reflector.stop()
+
+    def _inboxes(self) -> list[Inbox]:
+        return [inbox for readers in self._readers.values() for inbox in readers]
+
+    def _wait_synced(self) -> None:
+        with self._changed:
+            if not self._started and not self._closed:
+                self._started = True
+                self._reflector.start()
+            self._changed.wait_for(lambda: self._synced or self._error or self._closed)
+            if self._error is not None:
+                raise self._error
+
+
+class JobChanges(Iterator[Manifest | None]):
+    """The states of one job. `close` ends the iteration, from any thread."""
+
+    def __init__(self, feed: JobFeed, inbox: Inbox, key: JobKey) -> None:
+        self._feed = feed
+        self._inbox = inbox
+        self._key = key
+        self._deleted = False
+
+    def __next__(self) -> Manifest | None:
+        """Wait for the next state and return it; None says that the job was deleted, and is the last one."""
+        news = None if self._deleted else self._inbox.take()
+        if news is None:
+            self.close()
+            raise StopIteration
+        self._deleted = news[1] is None
+        return news[1]
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._inbox.close()
+        self._feed.detach(self._inbox, [self._key])
+
+    def __enter__(self) -> "JobChanges":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class JobFeeds:
+    """The feeds of a process: one for each namespace that somebody has asked for."""
+
+    def __init__(self, cluster: Cluster, open_feed: Callable[[Cluster, str], JobFeed] = JobFeed) -> None:
+        self._cluster = cluster
+        self._open_feed = open_feed
+        self._feeds: dict[str, JobFeed] = {}
+        self._lock = threading.Lock()
+
+    def of(self, namespace: str) -> JobFeed:
+        """Return the feed of a namespace; a new one after a failure."""
+        with self._lock:
+            feed = self._feeds.get(namespace)
+            if feed is None or feed.failed:
+                feed = self._feeds[namespace] = self._open_feed(self._cluster, namespace)
+            return feed
+
+    def close(self) -> None:
+        """End all feeds."""
+        with self._lock:
+            feeds = list(self._feeds.values())
+            self._feeds.clear()
+        for feed in feeds:
+            feed.close()
+
+    def __enter__(self) -> "JobFeeds":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def key_of(item: Manifest) -> JobKey:
+    """Return the key of a job."""
+    metadata = item["metadata"]
+    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def trim(item: Manifest) -> Manifest:
+    """Return a job without its managed fields and pod templates."""
+    metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
+    notes = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
+    spec = item.get("spec") or {}
+    tasks = {name: _without_template(task) for name, task in (spec.get("torchTaskSpecs") or {}).items()}
+    return {**item, "metadata": {**metadata, "annotations": notes}, "spec": {**spec, "torchTaskSpecs": tasks}}
+
+
+def _without_template(task: dict[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (task or {}).items() if name != "template"}
+
+
+def _version(item: Manifest | None) -> str:
+    return "" if item is None else str(item["metadata"]["resourceVersion"])
