@@ -59,3 +59,12 @@ NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGr
 """The PodGroups of Kubernetes, from version 1.37."""
 ALPHA_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """The PodGroups of Kubernetes 1.36."""
+
+
+def job_logs_path(namespace: str, job_uid: str, run: str = "") -> str:
+    """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or that of the log
+    of one run.
+
+    No other API server has it (`embedded/apiserver/http/job_logs.py` describes the answers).
+    """
+    return "/".join(filter(None, ["/torchq/logs", namespace, job_uid, run]))
