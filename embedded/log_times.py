@@ -107,24 +107,31 @@ def _notes(path: Path) -> tuple[list[float], list[int]]:
 
 
 class Stamper:
-    """Puts the time before each line of a log that arrives in pieces."""
+    """Puts the position and the time, or one of them, before each line of a log that arrives in pieces."""
 
-    def __init__(self, times: LogTimes) -> None:
+    def __init__(self, times: LogTimes | None, *, positions: bool = False) -> None:
+        """Stamp lines with their times, unless `times` is None, and with their positions."""
         self._times = times
+        self._positions = positions
         self._open = False
 
     def stamp_lines(self, piece: bytes, position: int) -> bytes:
-        """Return a piece that begins at a position, with the time before each line."""
+        """Return a piece that begins at a position, with the stamp before each line."""
         return b"".join(self._parts(piece, position))
 
     def _parts(self, piece: bytes, position: int) -> Iterator[bytes]:
-        self._times.read()
+        if self._times is not None:
+            self._times.read()
         for line in _lines(piece):
             if not self._open:
-                yield stamp(self._times.of(position)).encode() + b" "
+                yield self._stamp(position)
             yield line
             position += len(line)
             self._open = not line.endswith(b"\n")
+
+    def _stamp(self, position: int) -> bytes:
+        place = f"@{position} " if self._positions else ""
+        return (place + (f"{stamp(self._times.of(position))} " if self._times else "")).encode()
 
 
 def _lines(piece: bytes) -> list[bytes]:

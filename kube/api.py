@@ -147,3 +147,14 @@ class Cluster(Protocol):
         self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
     ) -> PieceStream:
         """Yield a container's output in pieces as they come; with `follow`, until the output ends."""
+
+    def job_runs(self, namespace: str, uid: str) -> Sequence[Manifest]:
+        """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
+
+        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        """
+
+    def job_log(
+        self, namespace: str, uid: str, run: str, *, follow: bool = False, options: LogOptions = ALL_OUTPUT
+    ) -> PieceStream:
+        """Yield the output of one of these runs, as `logs` does."""

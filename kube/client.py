@@ -23,11 +23,11 @@ from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
-from kube.api import ALL_OUTPUT, Listing, LogOptions, Manifest, Patch, WatchEvent
+from kube.api import Listing, Manifest, Patch, WatchEvent
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
-from kube.streams import Stream
+from kube.streams import LogStreams, Stream
 from kube.transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ def _entry(path: str, name: str) -> dict[str, Any]:
     return entry
 
 
-class KubernetesCluster:
+class KubernetesCluster(LogStreams):
     """`kube.api.Cluster` over HTTP; safe to share between threads.
 
     A request without an answer is sent again if that is safe (kube.retries). A create may therefore raise
@@ -124,8 +124,7 @@ class KubernetesCluster:
     """
 
     def __init__(self, transport: Transport, settings: ConnectionSettings) -> None:
-        self._transport = transport
-        self._settings = settings
+        super().__init__(transport, settings)
 
     @property
     def server(self) -> str:
@@ -236,32 +235,6 @@ class KubernetesCluster:
                 resource, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds, dry_run=dry_run
             )
         )
-
-    def logs(
-        self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
-    ) -> Stream[bytes]:
-        """Yield a container's output in pieces as they come; with `follow`, until the output ends.
-
-        `close` ends the stream from any thread.
-        """
-        request = requests.logs(pod, namespace, container, options, follow=follow)
-        patience = None if follow else self._settings.read_timeout
-        response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
-        return Stream(response, self._transport.pieces(response))
-
-    def log_end(
-        self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
-    ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
-        of the run before the last restart."""
-        request = requests.logs(pod, namespace, container, LogOptions(previous=previous, tail=lines))
-        patience = self._settings.read_timeout
-        response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
-        text = b""
-        with Stream(response, self._transport.pieces(response)) as pieces:
-            for piece in pieces:
-                text = (text + piece)[-most:]
-        return text.decode(errors="replace")
 
     def service(self, namespace: str, name: str, path: str) -> Any:
         """Return the JSON that a service answers at a path. The request goes through the API server's proxy, and

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from crds.api_resources import PODS, SERVICES, Resource
+from crds.api_resources import PODS, SERVICES, Resource, job_logs_path
 from kube import errors
 from kube.api import LogOptions, Manifest, Patch
 
@@ -128,17 +128,34 @@ def delete(
 
 def logs(pod: str, namespace: str, container: str, options: LogOptions, *, follow: bool = False) -> Request:
     """Return the request that reads a container's output."""
-    query = {
-        "container": container,
+    query = {"container": container, "previous": "true" if options.previous else ""} | _log_query(options, follow)
+    path = _object_path(PODS, pod, namespace, "log")
+    return Request("GET", path + _query(query), _action("read the log of", PODS, namespace, pod))
+
+
+def job_runs(namespace: str, uid: str) -> Request:
+    """Return the request that lists the runs of a TorchJob's containers, which only the embedded API server knows."""
+    path = job_logs_path(_segment(namespace, "metadata.namespace"), _segment(uid, "metadata.uid"))
+    return Request("GET", path, f"list the logs of job {uid} in namespace {namespace}")
+
+
+def job_log(namespace: str, uid: str, run: str, options: LogOptions, *, follow: bool = False) -> Request:
+    """Return the request that reads the output of one of these runs."""
+    path = job_logs_path(
+        _segment(namespace, "metadata.namespace"), _segment(uid, "metadata.uid"), _segment(run, "the run")
+    )
+    action = f"read the log of run {run} of job {uid} in namespace {namespace}"
+    return Request("GET", path + _query(_log_query(options, follow)), action)
+
+
+def _log_query(options: LogOptions, follow: bool) -> dict[str, str]:
+    return {
         "follow": "true" if follow else "",
         "tailLines": "" if options.tail is None else str(options.tail),
-        "previous": "true" if options.previous else "",
         "timestamps": "true" if options.timestamps else "",
         "sinceTime": options.since,
         "positions": "true" if options.positions else "",
     }
-    path = _object_path(PODS, pod, namespace, "log")
-    return Request("GET", path + _query(query), _action("read the log of", PODS, namespace, pod))
 
 
 def service(namespace: str, name: str, path: str) -> Request:

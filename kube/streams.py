@@ -13,9 +13,10 @@ import orjson
 
 from crds import excerpts
 from crds.torchjob.size_limits import LargeObject
-from kube import errors, jsontext, status
-from kube.api import WatchEvent
-from kube.transport import Response
+from kube import errors, jsontext, requests, status
+from kube.api import ALL_OUTPUT, LogOptions, Manifest, WatchEvent
+from kube.settings import ConnectionSettings
+from kube.transport import Response, Transport
 
 T = TypeVar("T")
 
@@ -88,6 +89,53 @@ class Stream(Generic[T]):
 
     def __del__(self) -> None:
         self.close()
+
+
+class LogStreams:
+    """The part of a cluster's client that reads the output of containers (`kube.api.Cluster`)."""
+
+    def __init__(self, transport: Transport, settings: ConnectionSettings) -> None:
+        self._transport = transport
+        self._settings = settings
+
+    def logs(
+        self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
+    ) -> Stream[bytes]:
+        """Yield a container's output in pieces as they come; with `follow`, until the output ends.
+
+        `close` ends the stream from any thread.
+        """
+        return self._open(requests.logs(pod, namespace, container, options, follow=follow), follow)
+
+    def log_end(
+        self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
+    ) -> str:
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
+        of the run before the last restart."""
+        text = b""
+        with self.logs(pod, namespace, container, options=LogOptions(previous=previous, tail=lines)) as pieces:
+            for piece in pieces:
+                text = (text + piece)[-most:]
+        return text.decode(errors="replace")
+
+    def job_runs(self, namespace: str, uid: str) -> list[Manifest]:
+        """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
+
+        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        """
+        runs: list[Manifest] = self._transport.send(requests.job_runs(namespace, uid))["runs"]
+        return runs
+
+    def job_log(
+        self, namespace: str, uid: str, run: str, *, follow: bool = False, options: LogOptions = ALL_OUTPUT
+    ) -> Stream[bytes]:
+        """Yield the output of one of these runs, as `logs` does."""
+        return self._open(requests.job_log(namespace, uid, run, options, follow=follow), follow)
+
+    def _open(self, request: requests.Request, follow: bool) -> Stream[bytes]:
+        patience = None if follow else self._settings.read_timeout
+        response = self._transport.open(request, first_timeout=patience, idle_timeout=patience)
+        return Stream(response, self._transport.pieces(response))
 
 
 def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:

@@ -40,6 +40,9 @@ class PodLogOptions:
     """The time of the first output to send, in seconds since the epoch; None for all output."""
     stamped: bool = False
     """Whether each line begins with its time."""
+    positions: bool = False
+    """Whether each line begins with `@`, the number of bytes before it in the output of the run, and a space. No line
+    marks removed output then: the positions show it. Kubernetes has no such option."""
 
 
 def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOptions:
@@ -55,6 +58,7 @@ def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOpti
         most=_number(query, "limitBytes"),
         since=_since(query),
         stamped=options.flag(query, "timestamps"),
+        positions=options.flag(query, "positions"),
     )
 
 
@@ -146,7 +150,7 @@ async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.Str
 
 async def _send(response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions) -> None:
     remaining = log_options.most
-    lines = _Lines(reader, Stamper(LogTimes(log_options.folder)) if log_options.stamped else None)
+    lines = _Lines(reader, log_options)
     while True:
         exited = _is_over(log_options.folder)
         while text := lines.read():
@@ -163,9 +167,12 @@ async def _send(response: web.StreamResponse, reader: LogReader, log_options: Po
 class _Lines:
     """The text to send of a log, with timestamps and with lines that mark removed output."""
 
-    def __init__(self, reader: LogReader, stamper: Stamper | None) -> None:
+    def __init__(self, reader: LogReader, log_options: PodLogOptions) -> None:
         self._reader = reader
-        self._stamper = stamper
+        times = LogTimes(log_options.folder) if log_options.stamped else None
+        stamps = log_options.stamped or log_options.positions
+        self._stamper = Stamper(times, positions=log_options.positions) if stamps else None
+        self._marks = not log_options.positions
         self._line_is_open = False
 
     def read(self) -> bytes:
@@ -185,6 +192,8 @@ class _Lines:
 
     def _gap(self, count: int) -> bytes:
         end = "\n" if self._line_is_open else ""
+        if not self._marks:
+            return end.encode()
         return f"{end}[torchq: {count} bytes of older output were removed: see container-log-max-size]\n".encode()
 
 

@@ -1,0 +1,246 @@
+"""The output of a job: as it is now, or followed to the end of the job.
+
+One rule: every line once. Restarts, replaced pods and lost connections end nothing; only the end of the job does.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from coordinator.errors import CoordinatorError
+from coordinator.follow import endings, log_source, pod_runs, present_logs, wait_reasons
+from coordinator.follow.job_feed import JobFeed
+from coordinator.follow.log_lines import LogLine, LogSelection
+from coordinator.follow.log_source import LogSource
+from coordinator.follow.pod_runs import PodRuns
+from coordinator.follow.present_logs import Member, NoOutput
+from coordinator.follow.slot_reader import SlotReader
+from crds.api_resources import PODS, TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob import torchjob
+from kube import errors
+from kube.api import Cluster, Manifest
+from kube.informer import Informer
+from kube.settings import InformerSettings
+
+MOST_MEMBERS = 512
+"""The most pods that are followed at once; each takes a connection and a thread."""
+_BUFFERED = 1_000
+"""The most lines that wait for a slow reader. Then the servers wait, too."""
+_LOOK_SECONDS = 0.2
+"""How often a reader looks whether it is to stop; no request is made for that."""
+_STOP_SECONDS = 1.0
+_SETTINGS = InformerSettings(backoff_cap=5.0)
+
+Explain = Callable[[Manifest], str]
+"""A function that says why a job waits, in words."""
+
+
+def follow(
+    cluster: Cluster,
+    feed: JobFeed,
+    key: JobKey,
+    selection: LogSelection,
+    stop: threading.Event,
+    *,
+    explain: Explain = wait_reasons.explain,
+) -> Iterator[LogLine]:
+    """Yield the output of a job, line by line; a line without a pod is a note of torchq about the job.
+
+    Without `selection.follow`, the iteration ends with the present end of the output. With it, it ends with the job,
+    or once `stop` is set. A slow reader slows the reading down.
+
+    Raise NoOutput for a job that has no output, and with `follow` only if it never will have; and any ClusterError.
+    """
+    job = torchjob.parse(_get(cluster, key))
+    member = None if selection.all else present_logs.find_member(job, selection)
+    if selection.follow and not job.is_finished:
+        yield from _Following(cluster, feed, key, selection, member, stop, explain).lines()
+        return
+    source = LogSource(cluster, key)
+    chosen = present_logs.select([pod for pod in source.all_pods() if _is_selected(pod, member)], selection)
+    if not chosen:
+        raise NoOutput(_why_nothing(cluster, key, selection, member))
+    yield from present_logs.read(source, chosen, selection, stop)
+
+
+def _get(cluster: Cluster, key: JobKey) -> Manifest:
+    item = cluster.get(TORCHJOBS, key.name, key.namespace)
+    if item["metadata"]["uid"] != key.uid:
+        raise errors.NotFound(f"job {key} is gone; {key.namespace}/{key.name} is another job now")
+    return item
+
+
+def _is_selected(pod: PodRuns, member: Member | None) -> bool:
+    return member is None or (pod.task, pod.index) == (member.task, member.number)
+
+
+def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member: Member | None) -> str:
+    item = _get(cluster, key)
+    what = f"pod {member.pod}" if member is not None else f"job {key.namespace}/{key.name}"
+    if selection.previous:
+        return f"{what} has no output of an earlier run"
+    return f"{what} has no output yet: the job is {_state(item)}"
+
+
+def _state(item: Manifest) -> str:
+    phase = (item.get("status") or {}).get("phase") or "Pending"
+    reason = wait_reasons.explain(item)
+    return reason if reason.startswith(phase) else f"{phase}, {reason}" if wait_reasons.is_waiting(item) else phase
+
+
+class _Following:
+    """The threads that follow one job: one for the job, one for its pods, and one for each member that is selected."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        feed: JobFeed,
+        key: JobKey,
+        selection: LogSelection,
+        member: Member | None,
+        stop: threading.Event,
+        explain: Explain,
+    ) -> None:
+        self._feed = feed
+        self._key = key
+        self._selection = selection
+        self._asked_to_stop = stop
+        self._explain = explain
+        self._source = LogSource(cluster, key)
+        self._lines: queue.Queue[LogLine | Exception | None] = queue.Queue(_BUFFERED)
+        self._stop = threading.Event()
+        self._readers: dict[str, SlotReader] = {}
+        self._lock = threading.Lock()
+        self._member = member
+        self._told = ""
+        self._earlier: set[str] = set()
+        """The uids of pods that were gone before."""
+        self._changes = feed.changes(key)
+        self._pods: Informer[PodRuns | None] = Informer(
+            cluster,
+            PODS,
+            trim=lambda pod: pod_runs.read(pod) if log_source.belongs(pod) else None,
+            on_change=self._on_pod,
+            namespace=key.namespace,
+            label_selector=self._source.selector,
+            on_failure=self._on_failure,
+            settings=_SETTINGS,
+        )
+        self._director = threading.Thread(target=self._direct, name="log-job", daemon=True)
+
+    def lines(self) -> Iterator[LogLine]:
+        """Yield the lines until the job has ended."""
+        try:
+            self._director.start()
+            while not self._asked_to_stop.is_set():
+                try:
+                    line = self._lines.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    continue
+                if line is None:
+                    return
+                if isinstance(line, Exception):
+                    raise line
+                yield line
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._changes.close()
+        for reader in list(self._readers.values()):
+            reader.cancel()
+        self._pods.stop(_STOP_SECONDS)
+
+    def _emit(self, line: LogLine | Exception | None) -> None:
+        while not self._stop.is_set():
+            try:
+                self._lines.put(line, timeout=_LOOK_SECONDS)
+                return
+            except queue.Full:
+                continue
+
+    def _direct(self) -> None:
+        """Follow the state of the job to its end, then let the readers finish."""
+        try:
+            self._follow_job()
+        except (errors.ClusterError, CoordinatorError) as error:
+            self._emit(error)
+
+    def _follow_job(self) -> None:
+        self._pods.start()
+        while not self._pods.wait_synced(_LOOK_SECONDS):
+            if self._stop.is_set():
+                return
+        known = self._known()
+        self._earlier = {pod.uid for pod in self._source.listed() if pod.uid not in known}
+        item = next(self._changes, None)
+        while item is not None and not endings.is_finished(item):
+            self._tell(item)
+            item = next(self._changes, None)
+        if not self._stop.is_set():
+            self._finish(item)
+
+    def _tell(self, item: Manifest) -> None:
+        """Say why the job waits. Raise NoOutput if it can never run."""
+        if not wait_reasons.is_waiting(item):
+            return
+        if wait_reasons.never_runs(item) and not self._has_read():
+            raise NoOutput(f"job {_name(item)} can never run: {wait_reasons.explain(item)}")
+        reason = wait_reasons.explain(item)
+        if reason != self._told:
+            self._told = reason
+            self._emit(LogLine("", f"waiting: {self._explain(item)}"))
+
+    def _finish(self, item: Manifest | None) -> None:
+        for pod in self._last_pods():
+            self._take(pod)
+        readers = list(self._readers.values())
+        for reader in readers:
+            reader.finish()
+        for reader in readers:
+            reader.thread.join()
+        if not self._has_read() and not self._stop.is_set():
+            reason = wait_reasons.explain(item) if item is not None else "it was deleted"
+            raise NoOutput(f"job {self._key.namespace}/{self._key.name} has no output: {reason}")
+        self._emit(None)
+
+    def _last_pods(self) -> Iterable[PodRuns]:
+        """Return the pods that exist, and those that came and went while the watch did not show them."""
+        earlier = self._earlier | self._known()
+        return [pod for pod in self._source.all_pods() if not pod.is_gone or pod.uid not in earlier]
+
+    def _known(self) -> set[str]:
+        return {uid for reader in list(self._readers.values()) for uid in reader.known}
+
+    def _has_read(self) -> bool:
+        return any(reader.has_read for reader in self._readers.values())
+
+    def _on_pod(self, before: PodRuns | None, after: PodRuns | None) -> None:
+        if after is not None:
+            self._take(after, first=not self._pods.synced)
+        elif before is not None:
+            self._take(pod_runs.gone(before))
+
+    def _on_failure(self, error: errors.ClusterError) -> None:
+        if not self._pods.synced or isinstance(error, errors.Forbidden | errors.Unauthorized | errors.Misconfigured):
+            self._emit(error)
+
+    def _take(self, pod: PodRuns, *, first: bool = False) -> None:
+        if not _is_selected(pod, self._member):
+            return
+        with self._lock:
+            reader = self._readers.get(pod.label)
+            if reader is None:
+                if len(self._readers) >= MOST_MEMBERS:
+                    self._emit(NoOutput(f"more than {MOST_MEMBERS} pods cannot be followed at once: choose a task"))
+                    return
+                reader = SlotReader(pod.label, self._source, self._selection, self._emit, self._stop)
+                self._readers[pod.label] = reader
+                reader.thread.start()
+        reader.update(pod, first=first)
+
+
+def _name(item: Manifest) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

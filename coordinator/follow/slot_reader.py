@@ -1,0 +1,212 @@
+"""Reads all output of one member of a job (such as master-0), through restarts and replaced pods.
+
+One rule: a run is read to its end before the next one begins, and a run is at its end only when an answer that was
+asked for after the end of the run has come to its own end.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+
+from coordinator.follow import log_source
+from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
+from coordinator.follow.log_source import Lines, LogSource, NotKept, OtherRun
+from coordinator.follow.pod_runs import PodRuns
+from kube import errors, retries
+
+LOOK_SECONDS = 1.0
+"""The longest wait for news of a pod whose output has ended although its container runs."""
+_BACKOFF_SECONDS = (0.2, 5.0)
+_ATTEMPTS = 8
+"""How often output is asked for that nobody writes any more, before the answer is given up: its node may be lost."""
+_FATAL = (errors.Forbidden, errors.Unauthorized, errors.Misconfigured)
+
+
+class SlotReader:
+    """The thread that reads one member of a job. The feed of pods calls `update`, and `finish` at the job's end."""
+
+    def __init__(
+        self,
+        label: str,
+        source: LogSource,
+        selection: LogSelection,
+        emit: Callable[[LogLine | Exception], None],
+        stop: threading.Event,
+    ) -> None:
+        self.label = label
+        self._source = source
+        self._selection = selection
+        self._emit = emit
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._pods: dict[str, PodRuns] = {}
+        """The pods by uid, in the order in which they were seen."""
+        self._begin: dict[tuple[str, str], int] = {}
+        """The next run to read, by pod and container."""
+        self._known: set[str] = set()
+        self._finished = False
+        self._lines: Lines | None = None
+        self._delivered = False
+        """Whether the present answer has brought a new line."""
+        self.has_read = False
+        """Whether any output was there to read."""
+        self.thread = threading.Thread(target=self._run, name=f"log-{label}", daemon=True)
+
+    def update(self, pod: PodRuns, *, first: bool = False) -> None:
+        """Note the state of a pod. Of a pod that was there `first`, only the present run is read."""
+        with self._changed:
+            before = self._pods.get(pod.uid)
+            if before is not None and before.is_gone and not pod.is_gone:
+                return
+            if before is None and pod.uid in self._known:
+                return  # it was read to its end
+            self._known.add(pod.uid)
+            self._pods[pod.uid] = pod
+            for name, runs in pod.containers.items() if first and before is None else ():
+                self._begin[pod.uid, name] = max(0, runs.last)
+            self._changed.notify_all()
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The uids of the pods that were seen."""
+        return frozenset(self._known)
+
+    def finish(self) -> None:
+        """Read what there is, then end: the job has ended, so no pod of it is made any more."""
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
+            self._close_unless_terminating()
+
+    def cancel(self) -> None:
+        """End at once."""
+        with self._changed:
+            if self._lines is not None:
+                self._lines.close()
+            self._changed.notify_all()
+
+    def _close_unless_terminating(self) -> None:
+        # A pod that is being deleted says its last words; another one may run on for ever (cleanPodPolicy None).
+        pod = next(iter(self._pods.values()), None)
+        if self._lines is not None and pod is not None and not pod.terminating and not pod.is_gone:
+            self._lines.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set() and self._read_next_pod():
+                pass
+        except errors.ClusterError as error:
+            self._emit(error)
+
+    def _read_next_pod(self) -> bool:
+        """Read the oldest pod that is known to its end. Return whether there may be another one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pods or self._finished or self._stop.is_set())
+            if self._stop.is_set() or not self._pods:
+                return False
+            uid = next(iter(self._pods))
+        complete = False
+        while not self._stop.is_set():
+            pod = self._pods[uid]
+            selected = pod.selected(self._selection.container)
+            container = next((each for each in selected if self._has_more(each, pod)), "")
+            if container:
+                self._read_run(uid, container)
+            elif pod.is_gone and not complete:
+                complete = True  # runs may have come and gone unseen
+                self.update(self._source.last_runs(pod))
+            elif not self._wait_for_more(uid, pod):
+                break
+        with self._changed:
+            del self._pods[uid]
+        return True
+
+    def _has_more(self, container: str, pod: PodRuns) -> bool:
+        return self._begin.get((pod.uid, container), 0) <= pod.of(container).last
+
+    def _wait_for_more(self, uid: str, pod: PodRuns) -> bool:
+        """Wait for a change of a pod whose runs are all read; return False once there is nothing more to come."""
+        with self._changed:
+            over = pod.is_finished or self._finished or len(self._pods) > 1
+            if over and self._pods[uid] is pod:
+                return False
+            self._changed.wait_for(
+                lambda: self._pods[uid] is not pod or self._finished or len(self._pods) > 1 or self._stop.is_set()
+            )
+            return True
+
+    def _read_run(self, uid: str, container: str) -> None:
+        number = self._begin.get((uid, container), 0)
+        tail = self._selection.tail if not self.has_read else None
+        overlap, failures = Overlap(whole=tail is None), 0
+        while not self._stop.is_set():
+            pod = self._pods[uid]
+            over = pod.is_over(container, number) or (self._finished and not pod.terminating)
+            try:
+                if self._read_answer(pod, container, number, overlap, follow=not over, tail=tail) and over:
+                    break
+                failures = 0
+            except (NotKept, errors.NotFound, errors.Invalid) as error:
+                if over:
+                    self._note_loss(error, pod, overlap)
+                    break
+            except OtherRun:
+                pass
+            except _FATAL:
+                raise
+            except errors.ClusterError as error:
+                failures = 1 if self._delivered else failures + 1
+                if over and failures >= _ATTEMPTS:
+                    self._note_loss(error, pod, overlap)
+                    break
+            self._wait_for_change(uid, pod, failures)
+        self._begin[uid, container] = number + 1
+
+    def _read_answer(
+        self, pod: PodRuns, container: str, number: int, overlap: Overlap, *, follow: bool, tail: int | None
+    ) -> bool:
+        """Deliver the new lines of one answer; return whether it came to its end."""
+        again = bool(overlap.since)
+        lines = self._source.open(
+            pod, container, number, follow=follow, since=overlap.since, tail=None if again else tail
+        )
+        with self._changed:
+            self._lines = lines
+            if self._stop.is_set():
+                lines.close()
+            if self._finished and follow:
+                self._close_unless_terminating()
+        self.has_read, self._delivered = True, False
+        try:
+            for line, removed in log_source.new_lines(lines, overlap):
+                self._deliver(line, removed)
+            rest = None if follow or lines.closed else lines.rest()
+            if rest is not None and overlap.admit(rest)[0]:
+                self._deliver(rest, 0)
+            return not lines.closed
+        finally:
+            self._lines = None
+            lines.close()
+
+    def _deliver(self, line: RawLine, removed: int) -> None:
+        self._delivered = True
+        if removed:
+            self._emit(LogLine(self.label, f"[torchq: {removed} bytes of output were removed here]"))
+        self._emit(LogLine(self.label, line.text, line.time))
+
+    def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
+        """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""
+        if pod.is_gone and overlap.since:
+            return
+        self._emit(LogLine("", f"{self.label}: {error}"))
+
+    def _wait_for_change(self, uid: str, pod: PodRuns, failures: int) -> None:
+        seconds = LOOK_SECONDS
+        if failures:
+            base, cap = _BACKOFF_SECONDS
+            seconds = retries.backoff(base, cap, attempt=failures, jitter=random.random())
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stop.is_set() or (not failures and (self._pods[uid] is not pod or self._finished)),
+                seconds,
+            )

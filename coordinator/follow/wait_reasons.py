@@ -1,0 +1,50 @@
+"""Why a job has no pods, from its status.
+
+One rule: pure. The words are those that the coordinator and the workers have written.
+"""
+
+from typing import Any
+
+from crds.torchjob.conditions import FINISHED
+from kube.api import Manifest
+
+NEVER = ("ExceedsQuota", "QueueNotFound", "NotAllowed", "ClaimsNotCounted", "PriorityClassNotFound")
+"""Reasons of a job that can never run, unless an admin changes something."""
+
+
+def is_waiting(item: Manifest) -> bool:
+    """Return whether a job has not ended and holds no room."""
+    status = item.get("status") or {}
+    return status.get("phase") not in FINISHED and not status.get("admission")
+
+
+def never_runs(item: Manifest) -> bool:
+    """Return whether a waiting job can never run as things are."""
+    return is_waiting(item) and _queue(item).get("reason") in NEVER
+
+
+def explain(item: Manifest) -> str:
+    """Return why a job waits, or why it has ended."""
+    status, spec = item.get("status") or {}, item.get("spec") or {}
+    phase, queue = status.get("phase") or "", _queue(item)
+    if phase in FINISHED:
+        return f"{phase}: {_condition(item, phase) or 'it has ended'}"
+    if spec.get("suspend"):
+        return "it is suspended (torchq job resume starts it)"
+    policy = spec.get("schedulingPolicy") or {}
+    if policy.get("hold"):
+        return "it is held (torchq job resume lets it go)"
+    if queue.get("reason"):
+        return f"{queue.get('message') or 'it waits'} ({queue['reason']})"
+    return _condition(item, "Queued") or f"in queue {policy.get('queue') or item['metadata']['namespace']}"
+
+
+def _queue(item: Manifest) -> dict[str, Any]:
+    return (item.get("status") or {}).get("queue") or {}
+
+
+def _condition(item: Manifest, kind: str) -> str:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next(
+        (str(each.get("message") or "") for each in conditions if (each["type"], each["status"]) == (kind, "True")), ""
+    )
