@@ -156,7 +156,7 @@ class SlotReader:
                 raise
             except errors.ClusterError as error:
                 failures = 1 if self._delivered else failures + 1
-                if over and failures >= _ATTEMPTS:
+                if over and failures >= _ATTEMPTS and not isinstance(error, errors.Unreachable):
                     self._note_loss(error, pod, overlap)
                     break
             self._wait_for_change(uid, pod, failures)

@@ -186,7 +186,7 @@ class Cutting(KubernetesCluster):
 
         def some() -> Iterator[bytes]:
             for number, piece in enumerate(values):
-                if number == 1 and self.cuts < 30:
+                if number == 1 + self.cuts % 4:
                     self.cuts += 1
                     yield piece[: len(piece) // 2]
                     raise errors.Unreachable("the connection is cut")
@@ -224,7 +224,7 @@ def test_a_job_that_fails_twice_and_is_then_replaced_is_followed_to_its_end_and_
     follower.end()
     assert len(scene.written("master-0")) == 900
     assert follower.of("master-0") == scene.written("master-0")
-    assert not cut or client.cuts > 5  # type: ignore[attr-defined]
+    assert not cut or client.cuts >= 2  # type: ignore[attr-defined]
 
 
 def test_all_pods_of_a_job_are_followed_each_line_with_its_pod(
