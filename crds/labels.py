@@ -26,6 +26,9 @@ GANG_SIZE = f"{GROUP}/gang-size"
 SUBMIT_DIRECTORY = f"{GROUP}/submit-directory"
 """Annotation on a TorchJob and its pods: the folder the job was submitted from; on the embedded node, containers run
 in it."""
+PYTHON_FOLDER = f"{GROUP}/python-folder"
+"""Annotation on a TorchJob and its pods: a folder that the embedded node puts first on PATH, so that `python` is the
+caller's own."""
 FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
 """Type of a condition of a pod on the embedded node: a container failed because its working folder lacks a file.
 

@@ -8,6 +8,15 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
+class JobKey:
+    """The identity of a TorchJob, as the names of its folders."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The files of one embedded cluster under one folder."""
 
@@ -59,3 +68,16 @@ class Layout:
         It holds `output` (the log), the shim's `started` and `exited` files, and the container's `message`, if any.
         """
         return self.pod(uid) / "containers" / container / str(restart)
+
+    def output(self, job: JobKey) -> Path:
+        """Return the folder of a TorchJob that outlives its pods and the job itself: nothing here removes it."""
+        return self.root / "outputs" / job.namespace / f"{job.name}-{job.uid}"
+
+    @property
+    def job_logs(self) -> Path:
+        """The folder with the logs of TorchJobs; it has a folder for each namespace."""
+        return self.root / "job-logs"
+
+    def logs_of_job(self, job: JobKey) -> Path:
+        """Return the folder with the ends of the logs of a TorchJob's pods that are gone; it goes with the job."""
+        return self.job_logs / job.namespace / f"{job.name}-{job.uid}"

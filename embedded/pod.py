@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crds import integers, labels, timestamps
+from crds import integers, labels, owners, timestamps
 from crds.resources.amounts import PODS, Amounts
 from crds.torchjob.demand import HostPort, host_ports, pod_demand
+from embedded.layout import JobKey
 from kube.api import Manifest
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
@@ -112,6 +113,12 @@ class LocalPod:
         """The pod's annotations."""
         annotations: Mapping[str, str] = self.manifest["metadata"].get("annotations") or {}
         return annotations
+
+    @property
+    def job(self) -> JobKey | None:
+        """The TorchJob that owns the pod; None if none does."""
+        uid, name = owners.job_uid(self.manifest["metadata"]), self.labels.get(labels.JOB_NAME)
+        return JobKey(self.namespace, name, uid) if uid and name else None
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crds.resources.amounts import Amounts
-from embedded import downward
+from embedded import config_sources, downward
 from embedded.pod import INVALID_SPEC_ERRORS, PodFailure
 
 SHARED_MEMORY = "/dev/shm"
+OUTPUT_VOLUME, OUTPUT = "torchq-output", "TORCHQ_OUTPUT"
+"""The volume and the variable of the folder of a TorchJob that outlives its pods."""
+_SOURCES = ("emptyDir", "hostPath", "downwardAPI", "configMap")
 _FIELDS = (
     "metadata.name",
     "metadata.namespace",
@@ -73,8 +76,10 @@ def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
         yield f"{path}.hostPath.path: must be a path"
     if isinstance(volume.get("downwardAPI"), dict):
         yield from downward.problems(volume["downwardAPI"], f"{path}.downwardAPI")
-    if sources and sources[0] not in ("emptyDir", "hostPath", "downwardAPI"):
-        yield f"{path}.{sources[0]}: only emptyDir, hostPath and downwardAPI volumes exist here"
+    if isinstance(volume.get("configMap"), dict):
+        yield from config_sources.volume_problems(volume["configMap"], f"{path}.configMap")
+    if sources and sources[0] not in _SOURCES and not is_output(volume):
+        yield f"{path}.{sources[0]}: only {', '.join(_SOURCES[:-1])} and {_SOURCES[-1]} volumes exist here"
 
 
 def _container_problems(
@@ -95,14 +100,16 @@ def _container_problems(
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount["name"] not in volumes:
             yield f"{path}.volumeMounts[{index}].name: there is no volume {mount['name']!r}"
-        elif mounts.get(variable(mount["name"])) != mount and not is_satisfied(mount, volumes[mount["name"]]):
+        elif not _is_found(mount, mounts, volumes) and not is_satisfied(mount, volumes[mount["name"]]):
             yield _mount_problem(mount, f"{path}.volumeMounts[{index}]")
 
 
 def _variable_problems(variable: Mapping[str, Any], path: str) -> Iterator[str]:
     source = variable.get("valueFrom") or {}
     for kind in source:
-        if kind not in ("fieldRef", "resourceFieldRef"):
+        if kind in config_sources.REFERENCES:
+            yield from config_sources.variable_problems(source[kind], f"{path}.valueFrom.{kind}")
+        elif kind not in ("fieldRef", "resourceFieldRef"):
             yield f"{path}.valueFrom.{kind} is not supported; give {variable['name']} a value"
     field = (source.get("fieldRef") or {}).get("fieldPath")
     if field and field not in _FIELDS and not field.startswith(_MAPS):
@@ -125,17 +132,38 @@ def mounts_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, A
     """
     declared = {entry["name"]: entry.get("value") for entry in container.get("env") or ()}
     return {
-        variable(mount["name"]): mount
+        name: mount
         for mount in container.get("volumeMounts") or ()
-        if declared.get(variable(mount["name"])) == mount["mountPath"]
-        and not (mount.get("subPath") or mount.get("subPathExpr"))
+        for name in _variables(mount["name"])
+        if declared.get(name) == mount["mountPath"] and (mount["name"] == OUTPUT_VOLUME or not _is_partial(mount))
     }
+
+
+def _is_found(
+    mount: Mapping[str, Any], mounts: Mapping[str, Mapping[str, Any]], volumes: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Return whether a container finds a mount by a variable. A claim's folder is that of the job, whatever part of the
+    claim a cluster would mount."""
+    return mount in mounts.values() and (not _is_partial(mount) or is_output(volumes[mount["name"]]))
+
+
+def _is_partial(mount: Mapping[str, Any]) -> bool:
+    return bool(mount.get("subPath") or mount.get("subPathExpr"))
+
+
+def _variables(volume: str) -> list[str]:
+    return [variable(volume), *([OUTPUT] if volume == OUTPUT_VOLUME else [])]
+
+
+def is_output(volume: Mapping[str, Any]) -> bool:
+    """Return whether a volume is the folder of a TorchJob that outlives its pods; its claim need not exist here."""
+    return bool(volume.get("name") == OUTPUT_VOLUME and volume.get("persistentVolumeClaim"))
 
 
 def is_satisfied(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     """Return whether the machine already has at the mount's path what the mount would put there."""
     where = mount["mountPath"].rstrip("/") or "/"
-    if mount.get("subPath") or mount.get("subPathExpr"):
+    if _is_partial(mount):
         return False
     if "hostPath" in volume:
         return bool(where == (volume["hostPath"]["path"].rstrip("/") or "/"))

@@ -25,6 +25,7 @@ from embedded.layout import Layout
 from embedded.node import registration
 from embedded.node.kubelet import Kubelet
 from embedded.node.pods import environment
+from embedded.node.pods.config_reader import ConfigReader
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.registration import Heartbeat
@@ -86,6 +87,7 @@ class LocalNode:
         self.errors = ObjectErrors()
         """The objects that could not be handled, with the error of each."""
         self._reporter = Reporter(cluster, self.errors)
+        self._config_reader = ConfigReader(cluster)
         runs = ContainerRuns(layout, settings.log_bytes, cgroups.find())
         self._memory = MemoryWatch(runs.record_oom, self.errors)
         ground = NodeContext(
@@ -93,6 +95,7 @@ class LocalNode:
             runs=runs,
             devices=Devices(layout, settings.machine.gpus),
             reporter=self._reporter,
+            config_reader=self._config_reader,
             base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
             allocatable=self._node.allocatable,
             memory=self._memory,
@@ -127,6 +130,7 @@ class LocalNode:
                 resource, reason = cache.resource.plural, cache.failing
                 raise NodeFailed(f"the API server did not list {resource} in {_SYNC_SECONDS:.0f} s: {reason}")
         self._reporter.start()
+        self._config_reader.start()
         self._heartbeat.start()
         self._memory.start()
         if not self._runs_pods:
@@ -166,6 +170,7 @@ class LocalNode:
         self._memory.stop()
         self._heartbeat.stop()
         self._stop_caches()
+        self._config_reader.stop()
         self._reporter.stop()
 
     def _stop_scheduler(self) -> None:

@@ -6,7 +6,19 @@ One rule: a table; a schema lists the fields that torchq and its users write, an
 import base64
 from typing import Any
 
-from crds.api_resources import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from crds.api_resources import (
+    CONFIG_MAPS,
+    CRDS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 from embedded.apiserver.kinds import (
     config_data,
     definitions,
@@ -36,8 +48,6 @@ from embedded.apiserver.kinds.pod_schema import (
 from embedded.apiserver.schema.schema import compile_schema
 from kube.api import Manifest
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 

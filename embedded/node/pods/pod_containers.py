@@ -6,16 +6,19 @@ it and does no restart twice.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from crds.torchjob import demand
+from embedded import config_sources, pod_requirements
+from embedded.config_sources import ConfigKey, ConfigObjects, NotReady
 from embedded.layout import Layout
 from embedded.node.pods import environment
 from embedded.node.pods.environment import ContainerContext
 from embedded.node.pods.node_context import NodeContext
+from embedded.node.pods.pod_objects import PodObjects
 from embedded.node.pods.volumes import Volumes
 from embedded.node.resources import devices
 from embedded.node.resources.machine import GPU
@@ -31,11 +34,16 @@ from embedded.node.status.lifecycle import (
     StartContainer,
     TerminateContainer,
 )
+from embedded.node.status.pod_status import StartProblem
 from embedded.pod import LocalPod
 
 logger = logging.getLogger(__name__)
 
 _RESTART_FILE = "restart"
+_CONFIG_ERROR = "CreateContainerConfigError"
+"""The reason of a container whose variables refer to what does not exist, as in the kubelet."""
+_VOLUMES = "volumes"
+"""The step in which the pod's volumes are set up."""
 
 
 class PodContainers:
@@ -44,16 +52,33 @@ class PodContainers:
     def __init__(self, pod: LocalPod, context: NodeContext, signalled: frozenset[tuple[str, int]]) -> None:
         self._context = context
         self._uid = pod.uid
-        self._volumes = Volumes(context.layout, pod.uid)
+        self._volumes = Volumes(context.layout, pod)
+        self._volumes_are_ready = False
+        self._objects = PodObjects(context.config_reader)
         restart = read_restart(context.layout, pod.uid)
         self.spec: Containers = replace(lifecycle.containers(pod.spec, context.backoff), restart=restart)
         self.histories: dict[str, tuple[Run, ...]] = {name: () for name in self.spec.all}
         """The runs of each container, as of the last `observe`."""
         self.signalled = signalled
         """Container and restart of the runs that were sent SIGTERM."""
-        self.start_problems: dict[str, str] = {}
-        """The reason why a container that is to start cannot start yet, by its name."""
+        self.forget_problems()
         self._log_lengths: dict[tuple[str, int], int] = {}
+
+    def forget_problems(self) -> None:
+        """Forget what kept containers from starting: the next attempt shows it anew."""
+        self.start_problems: dict[str, StartProblem] = {}
+        """The reason why a container that is to start cannot start yet, by its name."""
+        self.volume_problem = ""
+        """What the pod's volumes wait for; empty if they are set up."""
+        self.awaits_answer = False
+        """Whether a container starts as soon as the API server has answered."""
+
+    @property
+    def lack_objects(self) -> bool:
+        """Whether a container cannot start because an object or a key does not exist."""
+        return bool(self.volume_problem) or any(
+            problem.reason == _CONFIG_ERROR for problem in self.start_problems.values()
+        )
 
     def observe(self) -> None:
         """Read the runs' folders."""
@@ -124,19 +149,54 @@ class PodContainers:
 
     def _start(self, pod: LocalPod, name: str, restart: int) -> None:
         """Start a run, or record why it cannot start yet."""
+        container = next(container for container in _containers(pod) if container["name"] == name)
         try:
+            if not self._set_up_volumes(pod):
+                return
             self._volumes.publish(pod)
-            order = self._order(pod, name, restart)
+            objects = self._gather((name, restart), config_sources.variable_keys(container, pod.namespace))
+            if objects is None:
+                return
+            order = self._order(pod, container, restart, objects)
             if order is None:
-                self.start_problems[name] = "the node's GPUs are not free yet"
+                self.start_problems[name] = StartProblem("the node's GPUs are not free yet")
                 return
             self._context.runs.start(self._key(name, restart), order)
             self._context.runs.prune(self._uid, name)
+            self._objects.end((name, restart))
+        except NotReady as e:
+            self._objects.reject((name, restart), e.key)
+            self.start_problems[name] = StartProblem(str(e), _CONFIG_ERROR)
         except OSError as e:
             logger.warning("container %s of pod %s cannot start yet: %s", name, pod, e)
-            self.start_problems[name] = f"the machine cannot start it: {e}"
+            self.start_problems[name] = StartProblem(f"the machine cannot start it: {e}")
 
-    def _order(self, pod: LocalPod, name: str, restart: int) -> Order | None:
+    def _set_up_volumes(self, pod: LocalPod) -> bool:
+        """Write the volumes that are made of ConfigMaps, once for the whole life of a pod; return whether that is done.
+
+        Raise OSError if the machine refuses.
+        """
+        if self._volumes_are_ready or self.have_run():
+            return True
+        objects = self._gather(_VOLUMES, config_sources.volume_keys(pod.spec, pod.namespace))
+        if objects is None:
+            return False
+        try:
+            self._volumes.set_up(pod, objects)
+        except NotReady as e:
+            self._objects.reject(_VOLUMES, e.key)
+            self.volume_problem = str(e)
+            return False
+        self._objects.end(_VOLUMES)
+        self._volumes_are_ready = True
+        return True
+
+    def _gather(self, step: Hashable, keys: Iterable[ConfigKey]) -> ConfigObjects | None:
+        objects = self._objects.gather(step, keys)
+        self.awaits_answer = self.awaits_answer or objects is None
+        return objects
+
+    def _order(self, pod: LocalPod, container: Mapping[str, Any], restart: int, objects: ConfigObjects) -> Order | None:
         """Return what a container is to execute; None while not enough GPUs are free."""
         node = self._context
         folder = node.layout.pod(pod.uid)
@@ -144,6 +204,7 @@ class PodContainers:
         assigned = node.devices.assign(pod.uid, devices.count(pod.spec))
         if assigned is None:
             return None
+        name = container["name"]
         context = ContainerContext(
             base=node.base,
             volumes={volume["name"]: str(self._volumes.folder(volume)) for volume in pod.spec.get("volumes") or ()},
@@ -152,8 +213,9 @@ class PodContainers:
             gpus=devices.share(pod.spec, name, assigned),
             machine_gpus=GPU in node.allocatable,
             allocatable=node.allocatable,
+            output=str(self._volumes.output(pod_requirements.OUTPUT)) if pod.job else "",
+            objects=objects,
         )
-        container = next(container for container in _containers(pod) if container["name"] == name)
         return environment.order(pod, container, context)
 
     def _key(self, container: str, restart: int) -> RunKey:

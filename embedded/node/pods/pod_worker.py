@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 2.0
 """The interval of syncs of a running pod without changed files: its shims may have been killed."""
+_OBJECT_SECONDS = 0.5
+"""The interval of syncs of a pod that waits for a ConfigMap or Secret. Not each of them reads the object."""
+_ANSWER_SECONDS = 0.02
+"""The interval of syncs of a pod whose container starts as soon as the API server answers."""
 
 
 class PodWorker:
@@ -97,7 +101,7 @@ class PodWorker:
         containers = self._containers
         termination = self._termination or self._restart_termination
         plan = lifecycle.plan(containers.spec, containers.histories, now, termination)
-        containers.start_problems = {}
+        containers.forget_problems()
         if not self.pod.is_finished or self._termination:
             for action in plan.actions:
                 self._apply(action)
@@ -107,8 +111,16 @@ class PodWorker:
                 self._shutdown.record_signalled(self._termination.since, containers.signalled)
         self._report(now)
         containers.watch_memory(self.pod)
-        check_at = now + _CHECK_SECONDS if containers.start_problems or containers.alive_runs() else plan.wake_at
-        self.wake_at = min(plan.wake_at, check_at, self._deadline())
+        self.wake_at = min(plan.wake_at, now + self._check_seconds(), self._deadline())
+
+    def _check_seconds(self) -> float:
+        """Return the time after which the pod is synced in any case; infinity if only the API server changes it."""
+        containers = self._containers
+        if containers.awaits_answer:
+            return _ANSWER_SECONDS
+        if containers.lack_objects:
+            return _OBJECT_SECONDS
+        return _CHECK_SECONDS if containers.start_problems or containers.alive_runs() else float("inf")
 
     def _reject(self, now: float) -> bool:
         """Fail a pod that cannot run here, before any of its containers has run; return whether it was failed."""
@@ -199,7 +211,7 @@ class PodWorker:
         """Write the pod's status and release what the pod no longer needs."""
         runs = self._containers.alive_runs()
         # A run that is just beginning is reported once it has begun, a moment later: that saves one write.
-        beginning = any(run.started_at is None for _, run in runs)
+        beginning = self._containers.awaits_answer or any(run.started_at is None for _, run in runs)
         deleted_before_start = self.pod.is_deleting and not self._containers.have_run()
         if not (beginning or self.pod.is_finished or deleted_before_start):
             status = pod_status.running_status(self._state(), self._status.with_other_conditions(self.pod), now)
@@ -219,6 +231,7 @@ class PodWorker:
             histories=histories,
             last_output=messages(pod, histories, node.runs),
             start_problems=self._containers.start_problems,
+            volume_problem=self._containers.volume_problem,
             stopping=self._termination is not None or self._failure is not None,
             failure=self._failure,
             missing_file=missing_file(pod, histories, node.runs, node.layout.pod(pod.uid)),

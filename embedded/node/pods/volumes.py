@@ -4,36 +4,67 @@ One rule: a file is replaced as a whole, so that a reader sees the old content o
 """
 
 import os
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from embedded import downward
-from embedded.downward import File
+from embedded import config_sources, downward, pod_requirements
+from embedded.config_sources import ConfigObjects
 from embedded.layout import Layout
 from embedded.pod import LocalPod
+from embedded.volume_files import File
 
-_DRAFT = ".downward"
+_DRAFT = ".draft"
 
 
 class Volumes:
     """The volumes of one pod."""
 
-    def __init__(self, layout: Layout, uid: str) -> None:
+    def __init__(self, layout: Layout, pod: LocalPod) -> None:
         self._layout = layout
-        self._uid = uid
+        self._uid = pod.uid
+        self._job = pod.job
         self._published: dict[Path, File] = {}
 
     def folder(self, volume: Mapping[str, Any]) -> Path:
         """Return the folder of a volume on this machine; create it if it belongs to the pod.
 
-        Raise OSError if that fails.
+        Raise OSError if that fails, and ValueError if the pod cannot have the volume.
         """
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
+        if pod_requirements.is_output(volume):
+            return self.output(volume["name"])
         folder = self._layout.volume(self._uid, volume["name"])
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
+
+    def output(self, volume: str) -> Path:
+        """Return the folder of the pod's job that outlives the pod; create it.
+
+        Raise OSError if that fails, and ValueError if the pod belongs to no TorchJob.
+        """
+        if self._job is None:
+            raise ValueError(f"volume {volume} exists for pods of TorchJobs only")
+        folder = self._layout.output(self._job)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def set_up(self, pod: LocalPod, objects: ConfigObjects) -> None:
+        """Write the files of configMap volumes, which stay as they are as long as the pod exists.
+
+        Raise NotReady if an object or key is missing, and OSError if the machine refuses.
+        """
+        volumes = [volume for volume in pod.spec.get("volumes") or () if volume.get("configMap")]
+        contents = [(volume, config_sources.files(volume, pod.namespace, objects)) for volume in volumes]
+        for volume, files in contents:
+            with suppress(FileNotFoundError):  # an earlier node process may have written files of an older ConfigMap
+                shutil.rmtree(self._layout.volume(self._uid, volume["name"]))
+            folder = self.folder(volume)
+            for file in files:
+                self._write(folder / file.path, file)
 
     def publish(self, pod: LocalPod) -> None:
         """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError if that fails."""
@@ -44,11 +75,12 @@ class Volumes:
             for file in downward.files(volume, pod.manifest["metadata"]):
                 if self._published.get(folder / file.path) != file:
                     self._write(folder / file.path, file)
+                    self._published[folder / file.path] = file
 
     def _write(self, path: Path, file: File) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = self._layout.pod(self._uid) / _DRAFT  # outside the volume, so that no container lists it
-        draft.write_text(file.text, encoding="utf-8")
+        draft.unlink(missing_ok=True)  # a mode without write access would keep the next file from being written
+        draft.write_bytes(file.content)
         os.chmod(draft, file.mode)
         draft.rename(path)
-        self._published[path] = file

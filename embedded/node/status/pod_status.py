@@ -27,6 +27,14 @@ _BACKING_OFF = "restarting the failed container after a wait"
 
 
 @dataclass(frozen=True, slots=True)
+class StartProblem:
+    """The reason why a container cannot start yet, in the terms of the kubelet."""
+
+    message: str
+    reason: str = "CreateContainerError"
+
+
+@dataclass(frozen=True, slots=True)
 class PodState:
     """Everything from which a pod's status is computed."""
 
@@ -35,9 +43,11 @@ class PodState:
     histories: Histories
     last_output: Mapping[tuple[str, int], str]
     """By container and restart: the end of the output of a failed run whose message it becomes."""
-    start_problems: Mapping[str, str]
+    start_problems: Mapping[str, StartProblem]
     """The reason why a container that is to start cannot start yet, by its name."""
     stopping: bool
+    volume_problem: str = ""
+    """What the pod's volumes wait for, so that no container starts; empty if they are set up."""
     failure: PodFailure | None = None
     missing_file: str = ""
     """The file that a failed container did not find in the empty folder of a pod that names no folder."""
@@ -164,6 +174,8 @@ def _state(pod: PodState, name: str, history: Sequence[Run]) -> dict[str, Any]:
         return _waiting(pod, name)
     last = history[-1]
     if last.ending is not None:
+        if name in pod.start_problems and not pod.stopping:
+            return _waiting(pod, name)
         if last.restart < pod.containers.first(name) and not pod.stopping:
             return _RESTARTING
         restart_at = None if pod.stopping else lifecycle.restart_at(pod.containers, name, history)
@@ -179,13 +191,14 @@ def _back_off(pod: PodState) -> dict[str, Any]:
 
 
 def _waiting(pod: PodState, name: str) -> dict[str, Any]:
-    message = pod.start_problems.get(name)
-    if message:
-        return {"waiting": {"reason": "CreateContainerError", "message": message}}
+    problem = pod.start_problems.get(name)
+    if problem:
+        return {"waiting": {"reason": problem.reason, "message": problem.message}}
     initializing = name in pod.containers.main and not all(
         lifecycle.has_succeeded(pod.histories[init]) for init in pod.containers.init
     )
-    return {"waiting": {"reason": "PodInitializing" if initializing else "ContainerCreating"}}
+    reason = {"reason": "PodInitializing" if initializing else "ContainerCreating"}
+    return {"waiting": {**reason, "message": pod.volume_problem} if pod.volume_problem else reason}
 
 
 def _last_state(pod: PodState, name: str, history: Sequence[Run], state: Mapping[str, Any]) -> dict[str, Any]:

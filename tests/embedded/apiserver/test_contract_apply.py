@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crds.api_resources import PODS, SERVICES
-from embedded.apiserver.kinds.builtins import CONFIG_MAPS, kinds
+from crds.api_resources import CONFIG_MAPS, PODS, SERVICES
+from embedded.apiserver.kinds.builtins import kinds
 from embedded.apiserver.schema import field_sets, server_side_apply
 from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, pod, widget

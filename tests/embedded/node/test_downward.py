@@ -11,11 +11,11 @@ from crds import labels
 from crds.api_resources import PODS, Resource
 from embedded import downward, pod_requirements
 from embedded import pod as pod_fields
-from embedded.downward import File
 from embedded.layout import Layout
 from embedded.node.pods import environment
 from embedded.node.pods.volumes import Volumes
 from embedded.node.runs import processes
+from embedded.volume_files import File
 from tests.embedded.node.test_environment import ALLOCATABLE, container, place, pod
 from tests.support.embedded.stage import Stage, terminated
 from tests.support.waiting import until
@@ -122,7 +122,7 @@ def manifest(**annotations: str) -> dict[str, Any]:
 
 def test_publish_replaces_changed_files_atomically_and_keeps_the_others(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    volumes, folder = Volumes(layout, "u"), layout.volume("u", "v")
+    volumes, folder = Volumes(layout, pod_fields.read(manifest())), layout.volume("u", "v")
     volumes.publish(pod_fields.read(manifest(x="1")))
     assert ((folder / "notes/x").read_text(), (folder / "all").read_text()) == ("1", 'x="1"')
     assert (folder / "all").stat().st_mode & 0o777 == 0o600
@@ -151,7 +151,7 @@ def test_publish_replaces_changed_files_atomically_and_keeps_the_others(tmp_path
 
 def test_files_have_the_mode_of_their_item_or_of_the_volume() -> None:
     volume = {"name": "v", "downwardAPI": {"defaultMode": 0o640, "items": [item("a"), item("b", mode=0o600)]}}
-    assert list(downward.files(volume, METADATA)) == [File("a", "p", 0o640), File("b", "p", 0o600)]
+    assert list(downward.files(volume, METADATA)) == [File("a", b"p", 0o640), File("b", b"p", 0o600)]
     assert list(downward.files({"name": "v", "emptyDir": {}}, METADATA)) == []
 
 

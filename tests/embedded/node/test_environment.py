@@ -123,6 +123,70 @@ def test_order_expands_the_command_and_chooses_the_working_directory() -> None:
     assert environment.order(submitted, wanted | {"workingDir": "/w"}, place()).directory == "/w"
 
 
+def said(volume: str, path: str) -> dict[str, str]:
+    return {"name": f"TORCHQ_VOLUME_{volume.upper()}", "value": path}
+
+
+@pytest.mark.parametrize(
+    ("directory", "expected"),
+    [
+        ("/work/code", "/pods/code"),
+        ("/work/code/", "/pods/code"),
+        ("/work/code/src/../lib", "/pods/code/lib"),
+        ("/work/code/deep/er", "/pods/deep/er"),
+        ("/work/codes", "/work/codes"),
+        ("/work/code/../..", "/work/code/../.."),
+        ("/work", "/work"),
+        ("/work/silent", "/work/silent"),
+    ],
+)
+def test_a_working_folder_below_a_declared_mount_is_in_the_folder_of_its_volume(directory: str, expected: str) -> None:
+    mounts = {"code": "/work/code", "deep": "/work/code/deep", "silent": "/work/silent"}
+    wanted = container(
+        workingDir=directory,
+        volumeMounts=[{"name": name, "mountPath": path} for name, path in mounts.items()],
+        env=[said(name, path) for name, path in mounts.items() if name != "silent"],
+    )
+    folders = {name: f"/pods/{name}" for name in mounts}
+    assert environment.order(pod(wanted), wanted, place(volumes=folders)).directory == expected
+
+
+def test_the_folder_of_the_python_of_a_pod_is_first_on_path() -> None:
+    annotations = {"train.distributed.io/python-folder": "/home/me/venv/bin"}
+    wanted = container()
+    found = environment.environment(pod(wanted, annotations=annotations), wanted, place())
+    assert found["PATH"] == "/home/me/venv/bin:/venv/bin:/usr/bin"
+
+
+@pytest.mark.parametrize("folder", ["venv/bin", "/a:/b"])
+def test_a_folder_that_path_cannot_hold_is_refused(folder: str) -> None:
+    wanted = container()
+    with pytest.raises(ValueError, match="python-folder must be an absolute path"):
+        environment.order(pod(wanted, annotations={"train.distributed.io/python-folder": folder}), wanted, place())
+
+
+CLAIM = {"claimName": "results"}
+OUTPUT_MOUNT = {"name": "torchq-output", "mountPath": "/torchq/output", "subPath": "ns/job-1"}
+
+
+def test_the_output_of_a_job_is_a_folder_whatever_a_cluster_would_mount() -> None:
+    wanted = container(volumeMounts=[OUTPUT_MOUNT], env=[{"name": "TORCHQ_OUTPUT", "value": "/torchq/output"}])
+    spec = {"containers": [wanted], "volumes": [{"name": "torchq-output", "persistentVolumeClaim": CLAIM}]}
+    assert pod_requirements.refusal(spec, {}, ALLOCATABLE) is None
+    found = environment.environment(pod(wanted), wanted, place(volumes={"torchq-output": "/out"}, output="/out"))
+    assert found["TORCHQ_OUTPUT"] == "/out"
+    assert variables(container(), output="/out")["TORCHQ_OUTPUT"] == "/out"
+    assert "TORCHQ_OUTPUT" not in variables(container())
+
+
+def test_a_part_of_another_volume_is_no_output() -> None:
+    wanted = container(volumeMounts=[OUTPUT_MOUNT], env=[{"name": "TORCHQ_OUTPUT", "value": "/torchq/output"}])
+    spec = {"containers": [wanted], "volumes": [{"name": "torchq-output", "emptyDir": {}}]}
+    verdict = pod_requirements.refusal(spec, {}, ALLOCATABLE)
+    assert verdict is not None
+    assert "cannot be mounted" in verdict.message
+
+
 MOUNT = {"name": "v", "mountPath": "/data"}
 
 
@@ -144,7 +208,9 @@ MOUNT = {"name": "v", "mountPath": "/data"}
             "'/data' cannot be mounted",
         ),
         ({"containers": [container(volumeMounts=[MOUNT])]}, "there is no volume 'v'"),
-        ({"volumes": [{"name": "v", "configMap": {"name": "m"}}]}, "spec.volumes[0].configMap"),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}, "spec.volumes[0].secret"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": CLAIM}]}, "spec.volumes[0].persistentVolumeClaim"),
+        ({"volumes": [{"name": "torchq-output", "persistentVolumeClaim": CLAIM}]}, None),
         ({"initContainers": [container(restartPolicy="Always")]}, "spec.initContainers[0].restartPolicy"),
         ({"containers": [container(command=[])]}, "spec.containers[0].command is required"),
         ({"containers": [container(envFrom=[{"secretRef": {"name": "s"}}])]}, "envFrom[0]: secretRef"),

@@ -10,6 +10,7 @@ import pytest
 from embedded import pod as pod_fields
 from embedded.layout import Layout
 from embedded.node.kubelet import Kubelet
+from embedded.node.pods.config_reader import ConfigReader
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Report, Reporter
 from embedded.node.resources.devices import Devices
@@ -22,6 +23,7 @@ from embedded.node.shutdown.shutdown_record import EndingPod, Mark
 from embedded.node.status import lifecycle
 from embedded.node.status.lifecycle import Containers
 from embedded.pod import LocalPod
+from kube.api import Cluster
 from kube.object_errors import ObjectErrors
 from tests.support.waiting import until
 
@@ -141,6 +143,7 @@ def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_pa
         runs=runs,
         devices=Devices(layout, ()),
         reporter=cast(Reporter, recorder),
+        config_reader=ConfigReader(cast(Cluster, None)),
         base={"PATH": os.environ["PATH"]},
         allocatable={"pods": 10, "cpu": 1000},
         memory=MemoryWatch(runs.record_oom, errors),
