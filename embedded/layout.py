@@ -6,14 +6,7 @@ One rule: every path is made here, so that the API server, the node and the shim
 from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class JobKey:
-    """The identity of a TorchJob, as the names of its folders."""
-
-    namespace: str
-    name: str
-    uid: str
+from crds.keys import JobKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds import integers, labels, owners, timestamps
+from crds.keys import JobKey
 from crds.resources.amounts import PODS, Amounts
 from crds.torchjob.demand import HostPort, host_ports, pod_demand
-from embedded.layout import JobKey
 from kube.api import Manifest
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"

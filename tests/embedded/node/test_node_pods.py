@@ -190,8 +190,8 @@ def test_gpus_are_exclusive(stage: Stage) -> None:
         ({}, {"livenessProbe": {"exec": {"command": ["true"]}}}, ("spec.containers[0].livenessProbe",)),
         (
             {},
-            {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
-            ("spec.containers[0].env[0].valueFrom.secretKeyRef", "KEY"),
+            {"env": [{"name": "KEY", "valueFrom": {"fileKeyRef": {"path": "f", "key": "k"}}}]},
+            ("spec.containers[0].env[0].valueFrom.fileKeyRef", "KEY"),
         ),
     ],
 )
