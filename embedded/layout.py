@@ -55,12 +55,16 @@ class Layout:
         """Return the folder of a volume that belongs to the pod."""
         return self.pod(uid) / "volumes" / volume
 
+    def containers(self, uid: str) -> Path:
+        """Return the folder with a folder for each container of a pod."""
+        return self.pod(uid) / "containers"
+
     def container(self, uid: str, container: str, restart: int) -> Path:
         """Return the folder of one run of one container.
 
         It holds `output` (the log), the shim's `started` and `exited` files, and the container's `message`, if any.
         """
-        return self.pod(uid) / "containers" / container / str(restart)
+        return self.containers(uid) / container / str(restart)
 
     def output(self, job: JobKey) -> Path:
         """Return the folder of a TorchJob that outlives its pods and the job itself: nothing here removes it."""

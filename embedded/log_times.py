@@ -25,6 +25,8 @@ NOTE_SECONDS = 1.0
 _NOTE = re.compile(r"(\d{1,11}\.\d{6}) (\d{1,18})")
 _LONGEST = 512 * 1024
 """The size in bytes above which notes are dropped."""
+_MOST_COPIED = 2048
+"""The most notes that are copied for a log of which only the end is kept."""
 _LONGEST_NOTE = 32
 """The size of one note in bytes, roughly."""
 
@@ -59,6 +61,20 @@ def _thin(path: Path, first: int) -> None:
     draft = path.with_name(".times")
     draft.write_text("".join(f"{moment:.6f} {length}\n" for moment, length in notes), "ascii")
     draft.rename(path)
+
+
+def copy_notes(source: Path, target: Path, position: int) -> None:
+    """Write the notes about the output from a position on into another folder; of many notes every second one goes.
+
+    Raise OSError if that fails.
+    """
+    with suppress(FileNotFoundError):
+        moments, lengths = _notes(source / "times")
+        begin = bisect.bisect_right(lengths, position)
+        notes = list(zip(moments, lengths, strict=True))[begin:]
+        while len(notes) > _MOST_COPIED:
+            notes = notes[::-2][::-1]  # the last note stays: it is about the end
+        (target / "times").write_text("".join(f"{moment:.6f} {length}\n" for moment, length in notes), "ascii")
 
 
 class LogTimes:

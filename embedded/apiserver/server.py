@@ -31,6 +31,7 @@ from embedded.apiserver.http import (
     certificates,
     client_guard,
     discovery,
+    job_logs,
     metrics,
     openapi_protobuf,
     pod_logs,
@@ -106,6 +107,8 @@ class ApiServer:
         self._openapi = OpenApi(self._catalog)
         self._handlers = Handlers(self._store, self._catalog)
         self._store.subscribe(self._follow_definitions)
+        self._job_logs = job_logs.JobLogs(self._layout, self._store)
+        self._job_logs.remove_leftovers()
         GarbageCollector(self._store, self._catalog, self._handlers.deleter).start()
         for resource, manifest in builtins.initial_objects():
             kind = self._catalog.by_storage(storage(resource))
@@ -139,6 +142,7 @@ class ApiServer:
         await self._runner.cleanup()
         await self._connections.hang_up()
         self._store.flush()
+        await self._job_logs.finish()
         self._disk.close()
 
     def _follow_definitions(self, resource: str, change: Change) -> None:
@@ -184,14 +188,24 @@ class ApiServer:
         if not token.admits(request.headers.get("Authorization", ""), self.token):
             raise status_errors.unauthorized()
         client_guard.trust(request)
+        page = await self._page(request, path)
+        return await self._route_resource(request, path) if page is None else page
+
+    async def _page(self, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
+        """Return the answer at a path that is not one of a resource; None for any other path."""
         if path == "/metrics":
             return web.Response(text=self._metrics_text())
         if path.startswith("/openapi/"):
             return _compress(request, self._openapi_document(request))
+        if self._job_logs.serves(path):
+            return await self._job_logs.answer(request, path)
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
         if reviews.serves(path):
             return _json(reviews.answer(request.method, path), 201)
+        return None
+
+    async def _route_resource(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         target = wire_request.target(path, self._catalog)
         self._count(request, target)
         if request.method == "GET" and target.subresource == "log":

@@ -250,6 +250,7 @@ class Kubelet:
         if runs.may_have_processes(uid) and (processes.kill_marked(f"{uid}/") or runs.has_live_shim(uid)):
             return False
         self._context.devices.release(uid)
+        self._context.kept_logs.keep(uid)
         shutil.rmtree(self._context.layout.pod(uid), ignore_errors=True)
         return True
 

@@ -26,6 +26,7 @@ from embedded.node import registration
 from embedded.node.kubelet import Kubelet
 from embedded.node.pods import environment
 from embedded.node.pods.config_reader import ConfigReader
+from embedded.node.pods.kept_logs import KeptLogs
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.registration import Heartbeat
@@ -96,6 +97,7 @@ class LocalNode:
             devices=Devices(layout, settings.machine.gpus),
             reporter=self._reporter,
             config_reader=self._config_reader,
+            kept_logs=KeptLogs(layout),
             base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
             allocatable=self._node.allocatable,
             memory=self._memory,

@@ -20,12 +20,100 @@ run. A RUN has
                 the container's name, whether it is an init container, and the number of its run, from 0
     startedAt   when the run began, as Kubernetes writes times with microseconds; null if it did not begin
     endedAt     when it ended; null while it runs, and if its end is not known
-    exitCode    the exit code; null with `endedAt`
+    exitCode    the exit code; null if `endedAt` is
     start       the position of the first byte that is kept, in everything that the run has printed
     bytes       the number of bytes that are kept, from `start` on
-    kept        true if the pod is gone, so that only the end of its output remains (`embedded.job_logs`)
+    kept        true if the pod is gone, so that only the end of its output remains (`embedded.job_logs`); a pod can be
+                gone a moment before that
 
 The second takes the parameters of the subresource `log` of a pod: follow, tailLines, sinceSeconds, sinceTime,
-limitBytes and timestamps. With `follow` it ends with the run. A line marks output that was removed, as in that
-subresource.
+limitBytes and timestamps. With `follow` it ends with the run. It has no text if nothing of the output is left. A line
+marks output that was removed, as in that subresource.
 """
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import orjson
+from aiohttp import web
+
+from crds.api_resources import TORCHJOBS, job_logs_path
+from crds.keys import JobKey
+from embedded import job_logs, log_files
+from embedded.apiserver import status_errors
+from embedded.apiserver.http import pod_logs
+from embedded.apiserver.kinds.catalog import storage
+from embedded.apiserver.storage.journal import Change
+from embedded.apiserver.storage.store import Store
+from embedded.layout import Layout
+
+_ROOT = job_logs_path("", "")
+
+
+class JobLogs:
+    """The logs of TorchJobs in one data folder. Only one event loop may call its methods."""
+
+    def __init__(self, layout: Layout, store: Store) -> None:
+        self._layout = layout
+        self._store = store
+        self._removals: set[asyncio.Future[None]] = set()
+        store.subscribe(self._follow_deletions)
+
+    def serves(self, path: str) -> bool:
+        """Return whether a path is one of this module."""
+        return path.startswith(f"{_ROOT}/")
+
+    async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        """Return the list of runs, or send the log of one. Raise StatusError if there is no such job or run."""
+        if request.method != "GET":
+            raise status_errors.method_not_allowed()
+        match path.removeprefix(f"{_ROOT}/").split("/"):
+            case [namespace, uid]:
+                runs = await asyncio.to_thread(job_logs.runs, self._layout, self._job(namespace, uid))
+                return web.Response(body=orjson.dumps({"runs": runs}), content_type="application/json")
+            case [namespace, uid, run_id]:
+                return await self._serve_log(request, self._job(namespace, uid), run_id)
+            case _:
+                raise status_errors.no_such_path()
+
+    async def _serve_log(self, request: web.BaseRequest, job: JobKey, run_id: str) -> web.StreamResponse:
+        run = job_logs.find(self._layout, job, run_id)
+        if run is None:
+            raise status_errors.StatusError(404, "NotFound", f"TorchJob {job.namespace}/{job.name} has no run {run_id}")
+        if not log_files.files(run.folder):  # it has not begun, or its output had to make room for that of a later run
+            return web.Response(text="")
+        options = pod_logs.options_of(run.folder, request.query)
+        return await pod_logs.serve(request, pod_logs.of_kept_run(options) if run.kept else options)
+
+    def _job(self, namespace: str, uid: str) -> JobKey:
+        found = self._store.key_of(uid)
+        if found is None or (found.resource, found.namespace) != (storage(TORCHJOBS), namespace):
+            raise status_errors.not_found(TORCHJOBS, uid)
+        return JobKey(namespace, found.name, uid)
+
+    def _follow_deletions(self, resource: str, change: Change) -> None:
+        """Remove the logs of a job that was deleted."""
+        if resource == storage(TORCHJOBS) and change.kind == "DELETED":
+            job = JobKey(change.object.namespace, change.object.name, change.object.uid)
+            self._remove(self._layout.logs_of_job(job))
+
+    def _remove(self, folder: Path) -> None:
+        removal = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, folder, True)
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+
+    def remove_leftovers(self) -> None:
+        """Remove the logs of jobs that do not exist: they were deleted while no API server ran, or their pods started
+        last."""
+        jobs = {
+            self._layout.logs_of_job(JobKey(job.namespace, job.name, job.uid))
+            for job in self._store.items(storage(TORCHJOBS))
+        }
+        for folder in self._layout.job_logs.glob("*/*"):
+            if folder not in jobs:
+                self._remove(folder)
+
+    async def finish(self) -> None:
+        """Wait for the removals that have begun."""
+        await asyncio.gather(*self._removals, return_exceptions=True)

@@ -7,7 +7,7 @@ of output that was removed because the log has a size limit.
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,8 @@ class PodLogOptions:
     """The time of the first output to send, in seconds since the epoch; None for all output."""
     stamped: bool = False
     """Whether each line begins with its time."""
-    positions: bool = False
-    """Whether each line begins with `@`, the number of bytes before it in the output of the run, and a space. No line
-    marks removed output then: the positions show it. Kubernetes has no such option."""
+    bound: str = "container-log-max-size"
+    """The bound for which output was removed."""
 
 
 def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOptions:
@@ -51,8 +50,16 @@ def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOpti
     Raise StatusError (BadRequest) if the container does not exist or has not started.
     """
     container = _container(pod, query.get("container", ""))
+    return options_of(_run(pod, container, layout, previous=options.flag(query, "previous")), query)
+
+
+def options_of(folder: Path, query: Mapping[str, str]) -> PodLogOptions:
+    """Return the options of a request for the log of a run in a folder.
+
+    Raise StatusError (BadRequest) if one of them is invalid.
+    """
     return PodLogOptions(
-        folder=_run(pod, container, layout, previous=options.flag(query, "previous")),
+        folder=folder,
         follow=options.flag(query, "follow"),
         tail=_number(query, "tailLines"),
         most=_number(query, "limitBytes"),
@@ -60,6 +67,11 @@ def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOpti
         stamped=options.flag(query, "timestamps"),
         positions=options.flag(query, "positions"),
     )
+
+
+def of_kept_run(log_options: PodLogOptions) -> PodLogOptions:
+    """Return the options for the log of a run of which only the end is kept: nobody writes to it any more."""
+    return replace(log_options, follow=False, bound="the bounds of the logs of pods that are gone")
 
 
 def _since(query: Mapping[str, str]) -> float | None:
@@ -150,7 +162,8 @@ async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.Str
 
 async def _send(response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions) -> None:
     remaining = log_options.most
-    lines = _Lines(reader, log_options)
+    stamper = Stamper(LogTimes(log_options.folder)) if log_options.stamped else None
+    lines = _Lines(reader, stamper, log_options.bound)
     while True:
         exited = _is_over(log_options.folder)
         while text := lines.read():
@@ -167,12 +180,10 @@ async def _send(response: web.StreamResponse, reader: LogReader, log_options: Po
 class _Lines:
     """The text to send of a log, with timestamps and with lines that mark removed output."""
 
-    def __init__(self, reader: LogReader, log_options: PodLogOptions) -> None:
+    def __init__(self, reader: LogReader, stamper: Stamper | None, bound: str) -> None:
         self._reader = reader
-        times = LogTimes(log_options.folder) if log_options.stamped else None
-        stamps = log_options.stamped or log_options.positions
-        self._stamper = Stamper(times, positions=log_options.positions) if stamps else None
-        self._marks = not log_options.positions
+        self._stamper = stamper
+        self._bound = bound
         self._line_is_open = False
 
     def read(self) -> bytes:
@@ -192,9 +203,7 @@ class _Lines:
 
     def _gap(self, count: int) -> bytes:
         end = "\n" if self._line_is_open else ""
-        if not self._marks:
-            return end.encode()
-        return f"{end}[torchq: {count} bytes of older output were removed: see container-log-max-size]\n".encode()
+        return f"{end}[torchq: {count} bytes of older output were removed: see {self._bound}]\n".encode()
 
 
 def _is_over(folder: Path) -> bool:

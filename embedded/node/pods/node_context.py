@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from crds.resources.amounts import Amounts
 from embedded.layout import Layout
 from embedded.node.pods.config_reader import ConfigReader
+from embedded.node.pods.kept_logs import KeptLogs
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
@@ -26,6 +27,7 @@ class NodeContext:
     devices: Devices
     reporter: Reporter
     config_reader: ConfigReader
+    kept_logs: KeptLogs
     base: Mapping[str, str]
     """The variables from which the environment of every container starts."""
     allocatable: Amounts

@@ -161,6 +161,7 @@ class PodContainers:
             if order is None:
                 self.start_problems[name] = StartProblem("the node's GPUs are not free yet")
                 return
+            self._context.kept_logs.register(pod)
             self._context.runs.start(self._key(name, restart), order)
             self._context.runs.prune(self._uid, name)
             self._objects.end((name, restart))

@@ -172,11 +172,11 @@ class ContainerRuns:
 
     def has_live_shim(self, uid: str) -> bool:
         """Return whether the shim of any of a pod's runs is alive."""
-        return any(not _is_free(folder) for folder in (self._layout.pod(uid) / "containers").glob("*/*"))
+        return any(not _is_free(folder) for folder in self._layout.containers(uid).glob("*/*"))
 
     def may_have_processes(self, uid: str) -> bool:
         """Return whether processes of a pod's runs may exist: a run has begun and its end is not recorded."""
-        folders = (self._layout.pod(uid) / "containers").glob("*/*")
+        folders = self._layout.containers(uid).glob("*/*")
         return any(
             not (folder / "exited").exists() and ((folder / "started").exists() or not _is_free(folder))
             for folder in folders

@@ -11,6 +11,7 @@ from embedded import pod as pod_fields
 from embedded.layout import Layout
 from embedded.node.kubelet import Kubelet
 from embedded.node.pods.config_reader import ConfigReader
+from embedded.node.pods.kept_logs import KeptLogs
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Report, Reporter
 from embedded.node.resources.devices import Devices
@@ -144,6 +145,7 @@ def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_pa
         devices=Devices(layout, ()),
         reporter=cast(Reporter, recorder),
         config_reader=ConfigReader(cast(Cluster, None)),
+        kept_logs=KeptLogs(layout),
         base={"PATH": os.environ["PATH"]},
         allocatable={"pods": 10, "cpu": 1000},
         memory=MemoryWatch(runs.record_oom, errors),
