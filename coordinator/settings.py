@@ -185,6 +185,10 @@ class Settings(NodeRules, PortSettings):
         description="how long a pod that a worker deletes may take to end, whatever its terminationGracePeriodSeconds; "
         "pods of a job that its owner deletes keep theirs until their queue is drained",
     )
+    cancelled_ttl_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
+        default=86_400,
+        description="how long after its end a cancelled job is deleted that has no ttlSecondsAfterFinished",
+    )
     parallel_writes: int = Field(
         default=8, ge=1, le=256, description="pods that one worker process creates, patches or deletes at the same time"
     )

@@ -65,6 +65,8 @@ class ReconcileSettings:
     the node."""
     longest_grace: float = 3600.0
     """The longest grace of a pod that a worker deletes, whatever the pod template requests."""
+    cancelled_ttl_seconds: int = 86_400
+    """How long after its end a cancelled job without a `ttlSecondsAfterFinished` is deleted."""
     most_writes: int = 1_000
     """The number of API writes after which a reconcile lets another key run. The limit is high because each new look at
     a job costs as much as dozens of its pods; a large job usually runs into `most_seconds` first."""

@@ -113,6 +113,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         topology_labels=settings.topology,
         dead_node_grace=settings.dead_node_grace,
         longest_grace=settings.longest_grace,
+        cancelled_ttl_seconds=settings.cancelled_ttl_seconds,
         most_writes=settings.most_writes,
         parallel=settings.parallel_writes,
         reports=_report_access(settings),

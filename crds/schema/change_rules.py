@@ -1,9 +1,9 @@
 """The fields of a TorchJob's spec that may change in each state of the job.
 
-One rule: this table alone decides, with three exceptions: the size of an elastic job (`_resizes_workers`), an earlier
-deadline (`_lowers_deadline`), and the end of the suspension of a finished job (`_ends_suspension`). The CEL rule at the
-root, where the status is readable, is generated from the table. The row of the elastic policy is about those of its
-fields that have no row of their own.
+One rule: this table alone decides, with four exceptions: the size of an elastic job (`_resizes_workers`), an earlier
+deadline (`_lowers_deadline`), the end of the suspension of a finished job (`_ends_suspension`), and a cancellation,
+which is never taken back (`one_way`). The CEL rule at the root, where the status is readable, is generated
+from the table. The row of the elastic policy is about those of its fields that have no row of their own.
 
 A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. It is admitted while
 it has `status.admission`. It is finished in phase Succeeded or Failed. The state before the change counts.
@@ -64,6 +64,8 @@ TABLE = (
     SpecField("ttlSecondsAfterFinished", True, True, True),
     SpecField("cleanPodPolicy", True, True, False),
     SpecField("suspend", True, True, False),
+    SpecField("cancel", True, True, False),
+    SpecField("outputs", True, False, False),
 )
 """Every field of the spec; of the elastic policy, also the fields for autoscaling."""
 ELASTIC = "torchElasticPolicy"
@@ -75,6 +77,9 @@ SUSPENSION = "suspend"
 finished jobs suspended."""
 DEADLINE = "activeDeadlineSeconds"
 """The field that may be set or lowered while a job is queued or admitted."""
+CANCELLATION = "cancel"
+"""The field that never changes from true to false."""
+NOT_TAKEN_BACK = f"{CANCELLATION} may not change back to false, because the job ends: submit a new job"
 
 _STATES: dict[_FieldState, tuple[str, str]] = {
     "finished": (
@@ -118,6 +123,14 @@ def transition() -> Rule:
     messages = _by_state({state: _message_expression(state) for state in _STATES}, repr(CHANGE_REFUSED))
     rule = cel_rules.rule(f"!has(oldSelf.status) || self.spec == oldSelf.spec || ({allowed})", CHANGE_REFUSED, ".spec")
     return rule | {"messageExpression": messages}
+
+
+def one_way() -> Rule:
+    """Return the transition rule for the root of a TorchJob that a cancellation stays. The table says the same of a
+    finished job."""
+    before, after = f"oldSelf.spec.{CANCELLATION}", f"self.spec.{CANCELLATION}"
+    stays = f"!has({before}) || !{before} || (has({after}) && {after})"
+    return cel_rules.rule(f"{stays} || {_STATES['finished'][0]}", NOT_TAKEN_BACK, ".spec")
 
 
 def _immutable_paths(state: _FieldState) -> list[str]:

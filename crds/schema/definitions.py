@@ -39,7 +39,7 @@ def torchjob() -> dict[str, Any]:
     for path in ("spec.nprocPerNode", "spec.torchElasticPolicy.nprocPerNode"):
         cel_rules.attach(root, path, cel_rules.nproc_per_node())
     cel_rules.attach(root, "spec", [*cel_rules.spec(), *cel_rules.worker_bounds()])
-    cel_rules.attach(root, "", [*cel_rules.torchjob(), change_rules.transition()])
+    cel_rules.attach(root, "", [*cel_rules.torchjob(), change_rules.transition(), change_rules.one_way()])
     structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)
     scale = {
         "specReplicasPath": f".spec.torchTaskSpecs.{WORKER}.numTasks",

@@ -53,6 +53,8 @@ NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
 """The phases that may follow each phase."""
 
 FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")
+CANCELLED = "Cancelled"
+"""The reason of the condition Failed of a job that its owner has cancelled."""
 
 
 class Condition(LenientModel):

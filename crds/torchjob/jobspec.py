@@ -27,6 +27,8 @@ MAX_BACKOFF_LIMIT = 1_000
 DEFAULT_MAX_RESTARTS = 10
 DEFAULT_GRACE = 30
 """The grace period in seconds of a pod whose template has none, as in Kubernetes."""
+CLAIM_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""RFC 1123: the name of a PersistentVolumeClaim."""
 SHUTDOWN_MARGIN = 5
 """The number of seconds between the end of a pod's processes and the end of its grace period."""
 
@@ -118,6 +120,14 @@ class Health(StrictModel):
     """The number of seconds that the job has for its first step after a start or a restart."""
 
 
+class Outputs(StrictModel):
+    """Where the files stay that the job writes."""
+
+    claim_name: Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
+    """The PersistentVolumeClaim with a folder of the job, which all its pods see at /torchq/output. It has to allow
+    access from all nodes that run pods of the job."""
+
+
 class TorchJobSpec(StrictModel):
     """A distributed PyTorch job."""
 
@@ -143,6 +153,11 @@ class TorchJobSpec(StrictModel):
     clean_pod_policy: Literal["Running", "All", "None"] = "Running"
     """The pods that are deleted when the job ends."""
     suspend: bool = False
+    cancel: bool = False
+    """If true, the job ends for good: its pods are ended, and it fails with the reason Cancelled. It cannot be set to
+    false again."""
+    outputs: Outputs | None = None
+    """Where the files stay that the job writes; the variable TORCHQ_OUTPUT of its containers names the folder."""
 
     @model_validator(mode="before")
     @classmethod

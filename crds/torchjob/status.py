@@ -30,6 +30,8 @@ LabelName = Annotated[str, Field(max_length=317)]
 MOST_LEVELS = 8
 """The number of labels that order the places of pods."""
 MOST_AT_ONCE = 1000
+MOST_RESULT = 3500
+"""The number of bytes of a job's result."""
 MOST_LEFT = 64
 """The number of nodes that a pod avoids because others have left them."""
 IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
@@ -310,6 +312,8 @@ class TorchJobStatus(LenientModel):
     """The number of failures of pods of this admission, for each node."""
     excluded_nodes: Annotated[tuple[NodeName, ...], Field(max_length=64)] = ()
     """The nodes on which pods of this job are not placed, because its pods failed there repeatedly."""
+    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
+    """What rank 0 gave as the result of the finished job, as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""
     """The id of the latest request for a restart that was carried out."""
     selector: Annotated[str, Field(max_length=1024)] = ""

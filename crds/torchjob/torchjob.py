@@ -16,7 +16,7 @@ from crds.keys import JobKey
 from crds.metadata import Metadata, NamedMetadata
 from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
-from crds.torchjob import checks, demand, memory_growth, size_limits, submission_order
+from crds.torchjob import checks, conditions, demand, memory_growth, size_limits, submission_order
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission, Hang, Target, TorchJobStatus
 
@@ -175,6 +175,12 @@ class TorchJob(StrictModel):
     def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
         return self.status.is_finished
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job ended because its owner has cancelled it."""
+        condition = conditions.find(self.status.conditions, "Failed") if self.status.phase == "Failed" else None
+        return condition is not None and condition.reason == conditions.CANCELLED
 
     @property
     def retry_at(self) -> datetime | None:

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from crds.schema.change_rules import DEADLINE, ELASTIC, RESIZABLE, SUSPENSION, TABLE, SpecField, State
+from crds.schema.change_rules import (
+    CANCELLATION,
+    DEADLINE,
+    ELASTIC,
+    NOT_TAKEN_BACK,
+    RESIZABLE,
+    SUSPENSION,
+    TABLE,
+    SpecField,
+    State,
+)
 from crds.torchjob import checks
 from crds.torchjob.jobspec import SchedulingPolicy, TorchJobSpec
 from tests.support.crds import served
@@ -39,6 +49,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "ttlSecondsAfterFinished": (1, 2),
     "cleanPodPolicy": ("All", "None"),
     "suspend": (False, True),
+    "cancel": (False, True),
+    "outputs": ({"claimName": "a"}, {"claimName": "b"}),
 }
 CELLS = [
     pytest.param(field, state, status, id=f"{field.path}-{state}-{index}")
@@ -127,6 +139,15 @@ def test_field_changes_only_in_the_states_of_the_table(
             assert refusal.startswith("spec: Invalid value")
             assert f": {named(field, state)} may not change" in refusal
             assert ("spec.suspend" if state == "admitted" else "submit a new job") in refusal
+
+
+@pytest.mark.parametrize("after", [None, False])
+@pytest.mark.parametrize("status", [each for statuses in STATUS.values() for each in statuses])
+def test_cancellation_is_never_taken_back(status: dict[str, Any] | None, after: bool | None) -> None:
+    old = with_field(CANCELLATION, True, status)
+    (refusal,) = served.refusals(with_field(CANCELLATION, after, status), old)
+    is_over = (status or {}).get("phase") in ("Succeeded", "Failed")
+    assert ("cancel may not change after the job has finished" if is_over else NOT_TAKEN_BACK) in refusal
 
 
 @pytest.mark.parametrize(("field", "state", "status"), CELLS)
