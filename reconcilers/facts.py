@@ -43,7 +43,7 @@ def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -
         queue = str(admission.get("queue", ""))
         yield Fact(metrics.ADMISSIONS, (queue,))
         yield Fact(metrics.WAIT_SECONDS, (queue,), max(0.0, now - _waits_since(job)))
-    queue = before.admission.queue if before.admission else before.tenant_queue
+    queue = before.admission.queue if before.admission else before.tenant_queue or str(status.get("tenantQueue", ""))
     yield from _restarts(before, status, queue)
     if before.admission is not None and phase == "Queued" and not admission:
         reason = _reason(status, "Queued")

@@ -61,4 +61,4 @@ def _competes(job: JobView) -> bool:
     """Return whether a job holds room, or could be picked without an edit by its owner."""
     if job.finished or job.deleting or job.invalid:
         return False
-    return job.admission is not None or not (job.held or job.suspended or (job.waits and job.waits.parked))
+    return job.admission is not None or not (job.held or job.stopped or (job.waits and job.waits.parked))

@@ -30,5 +30,6 @@ def of(job: TorchJob) -> JobHealth | None:
     if not job.spec.health.hang_timeout_seconds:
         return None
     status = job.status
-    may_step = status.phase == "Running" and not (job.spec.suspend or job.is_deleting or status.is_changing_size)
+    is_leaving = job.spec.suspend or job.spec.cancel or job.is_deleting
+    may_step = status.phase == "Running" and not (is_leaving or status.is_changing_size)
     return JobHealth(job.spec.health, status.run, may_step, status.reported, job.hang)

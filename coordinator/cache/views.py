@@ -65,11 +65,12 @@ class JobView:
     admission: Admission | None = None
     phase: str = ""
     suspended: bool = False
+    cancelled: bool = False
     held: bool = False
     finished: bool = False
     deleting: bool = False
     expires: bool = False
-    """Whether the job is deleted some time after its end."""
+    """Whether the finished job is deleted some time after its end."""
     wants_port: bool = False
     """Whether a port of a node is reserved for it while it is admitted."""
     invalid: bool = False
@@ -98,10 +99,16 @@ class JobView:
         return self.charge if self.workers is None else self.workers.least_charge
 
     @property
+    def stopped(self) -> bool:
+        """Whether its owner lets the job have no pods: it is suspended or cancelled."""
+        return self.suspended or self.cancelled
+
+    @property
     def at_rest(self) -> bool:
         """Whether the job is suspended and holds nothing, and its status says so. No worker has to reconcile such a
         job."""
-        idle = self.suspended and self.admission is None and not (self.deleting or self.invalid)
+        gone = self.cancelled or self.deleting or self.invalid
+        idle = self.suspended and self.admission is None and not gone
         return idle and self.phase == "Suspended" and self.observed
 
     @property
@@ -212,11 +219,12 @@ def job_view(manifest: Manifest) -> JobView:
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
+        cancelled=job.spec.cancel,
         held=job.spec.scheduling_policy.hold,
         wants_port=job.spec.wants_port,
         claims=sys.intern(job.spec.claims),
         finished=job.is_finished,
-        expires=job.spec.ttl_seconds_after_finished is not None,
+        expires=job.spec.ttl_seconds_after_finished is not None or job.is_cancelled,
         deleting=job.is_deleting,
         waits=job_waits.of(job),
         reason=job.status.queue.reason if job.status.queue else "",

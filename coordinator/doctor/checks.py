@@ -325,6 +325,7 @@ def _state(job: JobView | None) -> str:
         f"has ended ({job.phase})": job.finished,
         "is invalid": job.invalid,
         "is admitted": job.admission is not None,
+        "is cancelled": job.cancelled,
         "is suspended": job.suspended,
         "is on hold": job.held,
     }

@@ -134,8 +134,8 @@ class QueueApi:
     def _absent(self, job: JobView) -> Document:
         """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""
         eligibility = self.eligibility_of(job)
-        document = {} if job.suspended else supposition.describe_unqueued(job, eligibility)
-        if job.invalid or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
+        document = {} if job.stopped else supposition.describe_unqueued(job, eligibility)
+        if job.invalid or job.cancelled or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
             return document
         resumed = self._with_limits(lambda job, limits: supposition.describe_if_resumed(job, limits, self.suppose), job)
         return document | ({"ifResumed": resumed} if resumed else {})

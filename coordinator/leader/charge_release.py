@@ -128,4 +128,4 @@ class ChargeRelease:
 
 
 def _waits(job: JobView) -> bool:
-    return job.admission is None and not (job.finished or job.deleting or job.suspended or job.invalid)
+    return job.admission is None and not (job.finished or job.deleting or job.stopped or job.invalid)

@@ -83,7 +83,7 @@ def statuses(
             except Exception as error:
                 if errors is not None:
                     errors.record(f"the charge of TorchJob {job.key.namespace}/{job.key.name}", error)
-        elif not (job.finished or job.suspended or job.invalid):
+        elif not (job.finished or job.stopped or job.invalid):
             pending[job.queue] += 1
     limits = [(queue.metadata.name, queue.spec.weight, queue.spec.quota_amounts) for queue in queues]
     costs = {name: amount.get(cost, 0) for name, amount in usage.items()}

@@ -131,7 +131,7 @@ def _wait(turn: Turn, stop: threading.Event, seconds: float) -> bool:
 
 
 def _is_waiting(job: JobView) -> bool:
-    return job.admission is None and not (job.finished or job.deleting or job.suspended)
+    return job.admission is None and not (job.finished or job.deleting or job.stopped)
 
 
 def _describe(job: JobView) -> tuple[str, str, bool]:

@@ -11,6 +11,7 @@ from queues.resizing.values import ElasticJob, Kept, Plan, Resize
 
 SENTENCES = {
     "NotRunning": "the job does not run",
+    "Cancelled": "its owner cancels it",
     "Suspended": "its owner suspends it",
     "Resizing": "its number of workers changes",
     "Restarting": "pods of it restart, or wait to be restarted",

@@ -5,6 +5,7 @@ giving back.
 
     code            the job is not changed while
     NotRunning      it does not run
+    Cancelled       its owner cancels it
     Suspended       its owner suspends it
     Resizing        its number of workers changes
     Restarting      pods of it restart, or wait to be restarted
@@ -200,6 +201,7 @@ def _busy(found: _Elastic, circumstances: Circumstances) -> str:
     """Return the code of what keeps a job from any change now; empty if nothing does."""
     job, scaling, now = found.job, found.scaling, circumstances.now
     codes = {
+        "Cancelled": job.cancelled,
         "Suspended": job.suspended,
         "QueueDrained": eligibility.is_draining(found.admission.queue, circumstances.rules),
         "LeavesLate": job.key in circumstances.late,

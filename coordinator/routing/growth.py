@@ -147,7 +147,7 @@ def missing(job: JobView) -> int:
 def _payment(job: JobView) -> _Payment | None:
     """Return the workers for which the job's queue is to pay; None while some of its workers leave."""
     counts, admission = job.workers, job.admission
-    over = job.suspended or job.finished or job.deleting
+    over = job.stopped or job.finished or job.deleting
     if counts is None or counts.autoscaling is None or admission is None or admission.workers is None or over:
         return None
     scaling = counts.autoscaling
@@ -162,7 +162,7 @@ def _payment(job: JobView) -> _Payment | None:
 
 def _request(job: JobView) -> _Request | None:
     counts, admission = job.workers, job.admission
-    over = job.suspended or job.finished or job.deleting
+    over = job.stopped or job.finished or job.deleting
     if counts is None or counts.growth is None or admission is None or over:
         return None
     return _Request(admission, counts, counts.growth)

@@ -136,7 +136,7 @@ def _with(used: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
 
 
 def _waits(job: JobView) -> bool:
-    over = job.finished or job.deleting or job.suspended or job.invalid or job.held
+    over = job.finished or job.deleting or job.stopped or job.invalid or job.held
     return job.admission is None and not over
 
 

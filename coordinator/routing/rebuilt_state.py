@@ -141,7 +141,7 @@ def _rebuild_job(
 
 def waits(job: JobView, rules: RoutingRules, now: float) -> bool:
     """Return whether a job without a charge has its place in the order of a queue."""
-    over = job.finished or job.deleting or job.suspended or job.invalid or job.admission is not None
+    over = job.finished or job.deleting or job.stopped or job.invalid or job.admission is not None
     return not over and eligibility.of(job, rules, now).ordered
 
 

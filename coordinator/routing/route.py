@@ -10,6 +10,8 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     finished, pods occupy               -         keep      yes (cleans up)
     finished, no pod occupies           remove    free      yes (cleans up)
     finished, nothing to clean up       remove    free      no
+    cancelled, admitted or occupied     -         keep      yes (writes Failed, deletes the pods)
+    cancelled, otherwise                remove    free      yes (writes Failed)
     suspended, admitted or occupied     -         keep      yes (deletes the pods)
     suspended, otherwise                remove    free      yes (writes Suspended)
     invalid, pods occupy                -         keep      yes (writes Failed, deletes the pods)
@@ -27,8 +29,8 @@ The entry of a growth (`coordinator.routing.growth`) is withdrawn in every state
 wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written yet and
 what is to be freed: the table does not depend on it.
 
-A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid job)
-waits for its tenant's turn (`coordinator.leader.queued_limiter`).
+A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid or
+cancelled job) waits for its tenant's turn (`coordinator.leader.queued_limiter`).
 
 The charge of an attempt that is over is freed once the job waits again. A charge for a newer attempt is a pick that a
 worker has yet to write.
@@ -86,7 +88,7 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
         return Route(offer=offer, remove=not pods.occupy, withdraw=may_grow and pods.occupy)
     if job.invalid:
         return Route(offer=offer, remove=not pods.occupy, withdraw=pods.occupy, in_turn=not pods.exist)
-    if job.suspended:
+    if job.stopped:
         idle, free = job.admission is None and not pods.exist, job.admission is None and not pods.occupy
         return Route(offer=offer, remove=free, withdraw=may_grow and not free, in_turn=idle)
     if job.admission is not None:

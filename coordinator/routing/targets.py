@@ -56,7 +56,7 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
     if scaling is None or scaling.void or job.finished or job.deleting:
         return NOTHING_TO_DO
     if job.admission is None or job.admission.workers is None:
-        return Decision(writes=True) if scaling.target is not None and not job.suspended else NOTHING_TO_DO
+        return Decision(writes=True) if scaling.target is not None and not job.stopped else NOTHING_TO_DO
     if scaling.change == "Resizing":
         return NOTHING_TO_DO
     if resize is not None and not _is_written(scaling.target, resize, job.admission.workers):

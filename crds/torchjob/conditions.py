@@ -10,7 +10,7 @@ two conditions can contradict each other. A condition's time moves only when its
     Running    Admitted, Running  every task has its least number of pods    Admitted Queued Suspended Succeeded Failed
     Suspended  Suspended          its owner paused it and its pods are gone  Queued Admitted Failed
     Succeeded  Succeeded          it is done                                 -
-    Failed     Failed             it failed for good, or cannot be run       -
+    Failed     Failed             it failed, was cancelled, or cannot run  -
 """
 
 from collections.abc import Iterable, Mapping

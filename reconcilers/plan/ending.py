@@ -16,6 +16,7 @@ from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.pods import task_members
 from reconcilers.pods.grants import Grant
+from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
     DeleteJob,
@@ -56,7 +57,8 @@ def finish(
     to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
     uids = {pod.uid for pod in to_delete}
     remaining = tuple(pod for pod in pods if pod.uid not in uids)
-    services = delete_all_services(job, pods) if job.spec.clean_pod_policy != "None" else ()
+    may_have_services = job.spec.clean_pod_policy != "None" and (pods or job.status.attempt > 0)
+    services = delete_all_services(job, pods) if may_have_services else ()
     groups = gangs.delete_groups(observation.groups)
     return Plan(
         before
@@ -73,15 +75,20 @@ def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
     while."""
     condition = conditions.find(after.conditions, "Failed")
     return (
-        (EmitEvent(condition.reason, condition.message, warning=True),)
+        (EmitEvent(condition.reason, condition.message, warning=condition.reason != conditions.CANCELLED),)
         if condition is not None and after.phase == "Failed"
         else ()
     )
 
 
-def plan_finished(job: TorchJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+def plan_finished(
+    job: TorchJob, observation: Observation, deletion: PodDeletion, settings: ReconcileSettings, now: datetime
+) -> Plan:
     """Clean up after a finished job, and delete the job itself when its time to live is over."""
-    remaining = _seconds_left(job.status.completion_time, job.spec.ttl_seconds_after_finished, now)
+    time_to_live = job.spec.ttl_seconds_after_finished
+    if time_to_live is None and job.is_cancelled:
+        time_to_live = settings.cancelled_ttl_seconds
+    remaining = _seconds_left(job.status.completion_time, time_to_live, now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
     # In a drained queue, and beyond activeDeadlineSeconds, no pod keeps its resources, even if the job's owner wants

@@ -17,6 +17,7 @@ from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finishe
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
 from reconcilers.plan.scale_requests import current, steps
+from reconcilers.plan.scale_requests.request_status import RequestPlan
 from reconcilers.plan.scaling import growth
 from reconcilers.plan.scaling.resize import find_resize
 from reconcilers.plan.scaling.steps import next_step
@@ -41,11 +42,19 @@ TRY_AGAIN = 60.0
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
-    requests = steps.plan_requests(observation, settings, now)
+    requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
     result = _plan_job(observation, settings, now)
     return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after)))
+
+
+def _plan_requests(observation: Observation, settings: ReconcileSettings, now: datetime) -> RequestPlan:
+    """Return the next actions for scale requests. A cancelled job ends first; requests that are left fail then."""
+    job = observation.job
+    if isinstance(job, TorchJob) and job.spec.cancel and not job.is_finished:
+        return RequestPlan()
+    return steps.plan_requests(observation, settings, now)
 
 
 def _plan_job(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
@@ -60,11 +69,15 @@ def _plan_job(observation: Observation, settings: ReconcileSettings, now: dateti
         if ending.has_succeeded(job, observation.pods):
             after = status.finish(granted, "Succeeded", "Succeeded", "all is done", now)
             return ending.finish(granted, observation, after, deletion)
-        # 2. The API server refuses the pods as they are.
+        # 2. A cancelled job ends in any phase: its pods are deleted once the status says so.
+        if job.spec.cancel:
+            after = status.finish(granted, "Failed", "Cancelled", "cancelled by its owner", now)
+            return ending.finish(granted, observation, after, deletion)
+        # 3. The API server refuses the pods as they are.
         if observation.refused:
             after = status.finish(granted, "Failed", "InvalidTemplate", observation.refused, now)
             return ending.finish(granted, observation, after, deletion)
-    # 3. Everything else depends on the state of the job.
+    # 4. Everything else depends on the state of the job.
     result = _plan_by_state(observation, settings, deletion, now)
     actions = result.actions + deletion.grace_events(result.actions)
     return Plan(actions, earliest((result.requeue_after, deletion.next_change(observation.pods))), result.unexplained)
@@ -79,7 +92,7 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
         case Invalid(invalid):
             return ending.plan_invalid(invalid, observation, deletion, now)
         case Finished(ended):
-            return ending.plan_finished(ended, observation, deletion, now)
+            return ending.plan_finished(ended, observation, deletion, settings, now)
         case DeletePodsFirst(in_the_way, deletion_cause):
             if deletion_cause is None:
                 deletions = deletion.delete(in_the_way, shorten=True)

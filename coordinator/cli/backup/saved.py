@@ -160,7 +160,8 @@ def _job(source: str, body: Manifest) -> SavedJob:
     kept = {key: value for key, value in annotations.items() if key not in _REQUESTS} | {labels.RESTORED: uid}
     new = _manifest(body, {"name": name, "namespace": namespace}, kept, source)
     if end is not None:
-        new["spec"] = spec | {"suspend": True}
+        # A job that is created cancelled would end as cancelled, however the old one ended.
+        new["spec"] = {name: value for name, value in spec.items() if name != "cancel"} | {"suspend": True}
     sequence = submission_order.read(annotations.get(labels.SUBMITTED))
     return SavedJob(
         source=source,

@@ -45,6 +45,7 @@ def test_a_job_that_does_not_fit_or_cannot_go_delays_no_other_job() -> None:
         {"cpu": 9000},
         {"held": True},
         {"suspended": True},
+        {"cancelled": True},
         {"deleting": True},
         {"finished": True},
         {"refusal": {"until": NOW + 1, "hard": (("cpu", "10"),)}},

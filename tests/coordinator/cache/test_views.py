@@ -32,6 +32,23 @@ def test_the_view_of_a_job_has_its_charge() -> None:
     assert view.charge == {"jobs": 1, "pods": 3, "cpu": 1500, "memory": 3 << 30}
 
 
+@pytest.mark.parametrize(("reason", "expires"), [("Cancelled", True), ("PodFailed", False)])
+def test_a_cancelled_job_expires_without_a_time_to_live(reason: str, expires: bool) -> None:
+    condition = {"type": "Failed", "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    body = stored(requests(cpu="1"), {"phase": "Failed", "conditions": [condition]})
+    body["spec"]["cancel"] = True
+    view = views.job_view(body)
+    assert (view.stopped, view.expires) == (True, expires)
+
+
+def test_a_suspended_job_that_is_cancelled_is_not_at_rest() -> None:
+    body = stored(requests(cpu="1"), {"phase": "Suspended"})
+    body["spec"]["suspend"] = True
+    assert views.job_view(body).at_rest
+    body["spec"]["cancel"] = True
+    assert not views.job_view(body).at_rest
+
+
 @pytest.mark.parametrize(
     "template",
     [

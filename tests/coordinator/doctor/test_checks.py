@@ -246,7 +246,14 @@ def test_a_pick_that_is_not_offered_as_work_is_an_unseen_pick() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", [{"suspended": True}, {"held": True}, {"deleting": True}, {"phase": "Failed", "finished": True}]
+    "state",
+    [
+        {"suspended": True},
+        {"cancelled": True},
+        {"held": True},
+        {"deleting": True},
+        {"phase": "Failed", "finished": True},
+    ],
 )
 def test_an_entry_of_a_job_that_may_not_wait_is_a_stray_entry(state: dict[str, Any]) -> None:
     admitted = {KEY: job(admission=admission(), attempt=1)}

@@ -68,7 +68,7 @@ USED = {"cpu": "2", "jobs": "1"}
             id="amounts as people write them",
         ),
         pytest.param(
-            [job(finished=True, admission=admission()), job(suspended=True), job(invalid=True)],
+            [job(finished=True, admission=admission()), job(suspended=True), job(cancelled=True), job(invalid=True)],
             status(),
             status(),
             id="neither waiting nor admitted",

@@ -89,6 +89,7 @@ def test_other_jobs_are_in_no_plan(view: JobView) -> None:
     [
         (elastic(view={"phase": "Admitted"}), {}, "NotRunning"),
         (elastic(view={"suspended": True}), {}, "Suspended"),
+        (elastic(view={"cancelled": True}), {}, "Cancelled"),
         (elastic(change="Resizing"), {}, "Resizing"),
         (elastic(), {"held": held(size=6, grown=4)}, "Resizing"),
         (elastic(change="Restarting"), {}, "Restarting"),

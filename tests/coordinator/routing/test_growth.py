@@ -140,6 +140,7 @@ def test_a_growth_is_judged_beside_what_the_job_holds() -> None:
         pytest.param(growing(), True, False, id="growing"),
         pytest.param(growing(not_before=NOW + 1), False, True, id="backing off"),
         pytest.param(growing(suspended=True), False, True, id="suspended"),
+        pytest.param(growing(cancelled=True), False, True, id="cancelled"),
         pytest.param(growing(deleting=True), False, True, id="deleting"),
         pytest.param(growing(finished=True), False, True, id="finished"),
         pytest.param(growing(admission=None), False, True, id="sent back"),

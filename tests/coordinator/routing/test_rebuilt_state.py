@@ -48,8 +48,8 @@ def test_pods_of_a_deleted_job_are_charged_for_their_requests() -> None:
     assert found.reservations == (Reservation(key=KEY, queue="a", attempt=2, epoch=0, charge={"cpu": 2000, "jobs": 1}),)
 
 
-def test_suspended_deleting_invalid_and_finished_jobs_do_not_wait() -> None:
-    for state in (job(suspended=True), job(deleting=True), job(invalid=True), job(finished=True)):
+def test_suspended_cancelled_deleting_invalid_and_finished_jobs_do_not_wait() -> None:
+    for state in (job(suspended=True), job(cancelled=True), job(deleting=True), job(invalid=True), job(finished=True)):
         assert take([state], [], {}) == RebuiltState((), ())
 
 

@@ -1,11 +1,13 @@
 """Scenarios in which jobs wait, are admitted, moved, sent back and deleted."""
 
 from tests.faults.scenarios import people
-from tests.faults.scenarios.scenario import NAMESPACE, ONE, Scenario, task
+from tests.faults.scenarios.scenario import NAMESPACE, ONE, Scenario, pair, task
 
 BIGGER = {"Worker": {"numTasks": 2}}
 ELASTIC = {"torchElasticPolicy": {"numMaxReplicas": 2}, "cleanPodPolicy": "All"}
 THREE = {"torchTaskSpecs": {"Master": task(), "Worker": task(2, dependsOn=[])}}
+CANCELLED = ("runs", "starts", "new", "waits", "held", "paused")
+"""The jobs that are cancelled, each in another phase. They are deleted after their time to live."""
 SCENARIOS = (
     Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
     Scenario(
@@ -86,6 +88,34 @@ SCENARIOS = (
             (people.phase("one", "Admitted", "Running"), people.change("one", suspend=True)),
             (people.at_once, people.change("one", suspend=False)),
         ),
+    ),
+    Scenario(
+        name="cancel",
+        loose=True,
+        queues={"a": {"quota": {"jobs": "2"}}},
+        jobs={
+            "runs": {"schedulingPolicy": {"priority": 9}},
+            "starts": {"schedulingPolicy": {"priority": 9}, "torchTaskSpecs": {**pair(), "Slow": task(dependsOn=[])}},
+            "new": {},
+            "waits": {},
+            "held": {"schedulingPolicy": {"hold": True}},
+            "paused": {"suspend": True},
+            "next": {},
+        },
+        ends={"next": "Succeeded"},
+        steps=(
+            (people.at_once, people.change("new", cancel=True)),
+            (people.phase("waits", "Queued"), people.change("waits", cancel=True)),
+            (people.said("held", "Held"), people.change("held", cancel=True)),
+            (people.phase("paused", "Suspended"), people.change("paused", cancel=True)),
+            (people.phase("starts", "Admitted"), people.change("starts", cancel=True)),
+            (people.phase("runs", "Running"), people.change("runs", cancel=True)),
+        ),
+        stalls=lambda task_type, *_: task_type == "slow",
+        until=lambda jobs: all(name not in jobs or people.phase(name, "Failed")(jobs) for name in CANCELLED),
+        never=lambda jobs: any(people.phase(name, "Succeeded")(jobs) for name in CANCELLED),
+        settings={"cancelled_ttl_seconds": 20},
+        patience=25.0,
     ),
     Scenario(
         name="delete",

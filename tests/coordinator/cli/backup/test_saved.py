@@ -46,6 +46,14 @@ def test_a_new_object_gets_nothing_that_belongs_to_the_old_cluster() -> None:
     assert job.body["spec"] == body["spec"] | {"suspend": True}, "a finished job must never run"
 
 
+def test_a_finished_job_is_not_created_cancelled_because_it_would_end_as_cancelled() -> None:
+    finished, waiting = old_job("train"), old_job("later", "2026-01-01T00:00:02Z", "Queued")
+    for body in (finished, waiting):
+        body["spec"]["cancel"] = True
+    ended, waits = read(finished, waiting).jobs
+    assert ("cancel" in ended.body["spec"], "cancel" in waits.body["spec"]) == (False, True)
+
+
 def test_jobs_are_in_the_order_of_their_old_creation_and_submission() -> None:
     second = {"created": "2026-01-01T00:00:01Z", "phase": "Queued"}
     names = [
