@@ -9,7 +9,7 @@ The client sends no secret to the coordinator, and uses an answer for output onl
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -67,6 +67,11 @@ class RemoteQueries:
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks; with `roomy`, as if the pool had room for all jobs."""
         return parse_document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
+
+    def places(self, queues: Collection[str]) -> list[Document]:
+        """Return the places of the first waiting jobs of some queues."""
+        names = quote(",".join(sorted(queues)), safe=",")
+        return [parse_document(item) for item in parse_document(self.fetch(f"/v1/places?queues={names}"))["items"]]
 
     def job(self, key: JobKey) -> Document:
         """Return the position of a job, or why it is not in the order."""

@@ -4,6 +4,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
 
     /v1/queues                      every queue: settings, figures, first job
     /v1/queues/NAME                 one queue
+    /v1/places?queues=A,B           the places of the first waiting jobs of these queues
     /v1/jobs/NAMESPACE/NAME/why     position of a job and why it waits; ?uid= asks for the job of that uid only
     /v1/jobs/NAMESPACE/NAME/report  what the pods of a job have reported last; ?uid= as above
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
@@ -38,8 +39,8 @@ LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = (
-    "try /v1/queues, /v1/next, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan, /v1/status "
-    "or /v1/settings"
+    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan or "
+    "/v1/status"
 )
 
 
@@ -95,6 +96,8 @@ class QueueApi:
                 return feasibility.document(feasibility.judge(_parse_job(query), self.limits()))
             case ["v1", "next"]:
                 return self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1")
+            case ["v1", "places"]:
+                return {"items": self.queries.places([*filter(None, query.get("queues", "").split(","))])}
             case ["v1", "jobs", namespace, name, "why"]:
                 return self._why(namespace, name, query.get("uid", ""))
             case ["v1", "scale", "plan"]:

@@ -4,7 +4,7 @@ One rule: pure; names are written as in Kubernetes. A document is the same wheth
 that read the store itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from coordinator.query import figures
@@ -116,6 +116,23 @@ def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
             "waitSeconds": round(max(0.0, now - pick.waiting.entry.submitted), 3),
         }
         for number, pick in enumerate(picks, start=1)
+    ]
+
+
+def places(snapshot: Snapshot, queues: Collection[str]) -> list[Document]:
+    """Return the places of the first waiting jobs of some queues, in the order of each queue."""
+    return [
+        {
+            "job": job_name(waiting.entry.key),
+            "uid": waiting.entry.key.uid,
+            "queue": view.spec.name,
+            "position": number,
+            "of": view.waiting,
+        }
+        for view in snapshot.queues
+        if view.spec.name in queues
+        for number, waiting in enumerate(view.heads, start=1)
+        if waiting.entry.kind == "admit"
     ]
 
 

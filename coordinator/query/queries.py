@@ -48,6 +48,9 @@ class Queries(Protocol):
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
 
+    def places(self, queues: Collection[str]) -> list[Document]:
+        """Return the places of the first waiting jobs of some queues, in the order of each queue."""
+
     def job(self, key: JobKey) -> Document:
         """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
         position and why they wait."""
@@ -117,6 +120,12 @@ class StoreQueries:
         snapshot, picks = self._snapshots.forecast(self.rules, count, roomy=roomy)
         items = documents.next_picks(picks, self.clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.waiting_count(snapshot)}
+
+    def places(self, queues: Collection[str]) -> list[Document]:
+        """See `Queries`."""
+        self.check_owner()
+        snapshot = self._snapshots.read(read_depth.per_queue(len(queues)), queues)
+        return documents.places(snapshot, queues)
 
     def job(self, key: JobKey) -> Document:
         """See `Queries`."""
