@@ -1,0 +1,77 @@
+"""Queue and run distributed PyTorch training from Python: `torchq.run(["python", "train.py"], nodes=4, gpus=1)`.
+
+One rule: standard library only; everything else is the program `torchq`, to which this package speaks.
+"""
+
+from __future__ import annotations
+
+from torchq._errors import (
+    AlreadyExists,
+    Disconnected,
+    Failed,
+    Forbidden,
+    Invalid,
+    NoCluster,
+    NoProgram,
+    NotFound,
+    Refused,
+    TimedOut,
+    TorchqError,
+    Unauthorized,
+    Unavailable,
+    VersionMismatch,
+)
+from torchq._sync_calls import Client, Job
+from torchq._values import Ending, LogLine, Role
+from torchq._version import VERSION
+
+__version__ = VERSION
+
+_client = Client()
+
+run = _client.run
+submit = _client.submit
+job = _client.job
+jobs = _client.jobs
+wait = _client.wait
+as_completed = _client.as_completed
+queues = _client.queues
+queue = _client.queue
+next_picks = _client.next_picks
+status = _client.status
+command = _client.command
+close = _client.close
+
+__all__ = [
+    "AlreadyExists",
+    "Client",
+    "Disconnected",
+    "Ending",
+    "Failed",
+    "Forbidden",
+    "Invalid",
+    "Job",
+    "LogLine",
+    "NoCluster",
+    "NoProgram",
+    "NotFound",
+    "Refused",
+    "Role",
+    "TimedOut",
+    "TorchqError",
+    "Unauthorized",
+    "Unavailable",
+    "VersionMismatch",
+    "as_completed",
+    "close",
+    "command",
+    "job",
+    "jobs",
+    "next_picks",
+    "queue",
+    "queues",
+    "run",
+    "status",
+    "submit",
+    "wait",
+]

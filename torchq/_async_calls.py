@@ -1,0 +1,370 @@
+"""The client of asyncio, and its jobs.
+
+One rule: written by `python -m deploy.client.calls` from `torchq/_calls.py`; change that table instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from torchq._async import AsyncCalls, AsyncJob
+from torchq._values import Ending, LogLine, Role
+
+
+class Job(AsyncJob):
+    """A job. Nothing ends it but its own end, `cancel` and `delete`: not the end of this program."""
+
+    @property
+    async def phase(self) -> str:
+        """The phase of the job, Pending before it has one.
+
+        Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name.
+        """
+        answer: str = await self._call("job.phase", {})
+        return answer
+
+    async def why(self) -> dict[str, Any]:
+        """Return why the job waits, or what it does instead: `code`, `message` and numbers."""
+        answer: dict[str, Any] = await self._call("job.why", {})
+        return answer
+
+    async def position(self) -> int | None:
+        """Return the job's place in its queue, from 1; None if it does not wait in a queue."""
+        answer: int | None = await self._call("job.position", {})
+        return answer
+
+    async def pods(self) -> list[dict[str, Any]]:
+        """Return the pods of the job: name, task, index, phase, ready, node, restarts."""
+        answer: list[dict[str, Any]] = await self._call("job.pods", {})
+        return answer
+
+    async def details(self) -> dict[str, Any]:
+        """Return the whole TorchJob with all that `torchq job show` knows."""
+        answer: dict[str, Any] = await self._call("job.details", {})
+        return answer
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        task: str | None = None,
+        index: int | None = None,
+        container: str | None = None,
+        tail: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[LogLine]:
+        """Yield the lines that the pods of the job print.
+
+        Every line comes once, with its pod. The stream ends when the caller leaves the loop. `follow` goes on to the
+        end of the job, through restarts. `task` is a task type; without one, the lines of all pods come. `tail` is the
+        number of lines of each pod to begin with. `previous` gives the run before the last restart.
+        """
+        return self._stream(
+            "job.logs",
+            {
+                "follow": follow,
+                "task": task,
+                "index": index,
+                "container": container,
+                "tail": tail,
+                "previous": previous,
+            },
+        )
+
+    def reports(self, *, follow: bool = True) -> AsyncIterator[dict[str, Any]]:
+        """Yield what training code reports with `torchq.report`, with `pod` and `time`.
+
+        It ends with the job. Without `follow`, it ends after the reports so far.
+        """
+        return self._stream("job.reports", {"follow": follow})
+
+    async def wait(self, *, timeout: float | None = None, goal: str = "Finished") -> Ending:
+        """Wait until the job has ended, and return how: Succeeded, Failed, Cancelled or Deleted.
+
+        Raises TimedOut; the job goes on. `timeout` is in seconds; without one, the call waits as long as needed. `goal`
+        is Finished or Running.
+        """
+        answer: Ending = await self._call("job.wait", {"timeout": timeout, "goal": goal})
+        return answer
+
+    async def result(self, *, timeout: float | None = None) -> dict[str, Any] | None:
+        """Wait until the job has succeeded, and return what rank 0 gave to `torchq.result`; None if it gave nothing.
+
+        Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on. `timeout` is in
+        seconds; without one, the call waits as long as needed.
+        """
+        answer: dict[str, Any] | None = await self._call("job.result", {"timeout": timeout})
+        return answer
+
+    async def outputs(self) -> dict[str, Any]:
+        """Return where the files are that the job writes to `torchq.output()`."""
+        answer: dict[str, Any] = await self._call("job.outputs", {})
+        return answer
+
+    async def download(self, pattern: str = "**", *, to: str | os.PathLike[str] = ".") -> list[str]:
+        """Copy the output files that match a pattern into a folder, and return their names.
+
+        Raises Refused, which says where the files are, if they cannot be read from here.
+        """
+        answer: list[str] = await self._call("job.download", {"pattern": pattern, "to": to})
+        return answer
+
+    async def suspend(self, *, reason: str = "") -> None:
+        """Delete the job's pods and free its charge. The job keeps its age.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.suspend", {"reason": reason})
+
+    async def resume(self, *, reason: str = "") -> None:
+        """Resume a suspended, held or delayed job.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.resume", {"reason": reason})
+
+    async def restart(
+        self,
+        *,
+        task: str | None = None,
+        index: int | None = None,
+        how: str | None = None,
+        reason: str = "",
+    ) -> None:
+        """Restart the job, a task or one pod. The job keeps its room and its code.
+
+        `how` is InPlace or Recreate. `reason` is recorded in the event of the change.
+        """
+        await self._call(
+            "job.restart",
+            {
+                "task": task,
+                "index": index,
+                "how": how,
+                "reason": reason,
+            },
+        )
+
+    async def cancel(self, *, reason: str = "") -> None:
+        """End the job for good. Its status and its logs stay for a while.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.cancel", {"reason": reason})
+
+    async def delete(self, *, reason: str = "") -> None:
+        """Delete the job, its pods and its status.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.delete", {"reason": reason})
+
+    async def hold(self, *, reason: str = "") -> None:
+        """Keep a waiting job out of the order until it is resumed.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.hold", {"reason": reason})
+
+    async def bump(self, *, reason: str = "") -> None:
+        """Move a waiting job to the head of its queue.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.bump", {"reason": reason})
+
+    async def move(self, queue: str, *, reason: str = "") -> None:
+        """Move a waiting job to another queue.
+
+        `reason` is recorded in the event of the change.
+        """
+        await self._call("job.move", {"queue": queue, "reason": reason})
+
+    async def scale(self, workers: int) -> None:
+        """Change the number of workers of an elastic job."""
+        await self._call("job.scale", {"workers": workers})
+
+
+class Client(AsyncCalls):
+    """The calls to a cluster."""
+
+    def _make_job(self, handle: str) -> Job:
+        return Job(handle, self)
+
+    async def run(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        roles: Mapping[str, Role] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        nodes: int | None = None,
+        gpus: int | None = None,
+        cpus: float | None = None,
+        memory: str | None = None,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
+        folder: str | os.PathLike[str] = ".",
+        exclude: Iterable[str] | None = None,
+        namespace: str | None = None,
+        priority: int | None = None,
+        if_exists: str | None = None,
+        in_place: bool | None = None,
+        outputs: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        ttl_seconds: int | None = None,
+    ) -> Job:
+        """Run a command on the cluster, in a copy of this folder as it is now, and return the job's handle.
+
+        The job does not depend on this program: it goes on when this program ends. What is not given comes from
+        [tool.torchq] in the folder's pyproject.toml. Raises Invalid for a wrong value, AlreadyExists for a name that is
+        taken, and Refused for a job that could never run. `command` is a list of words. `roles` takes the place of a
+        command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod. `memory`
+        of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
+        {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
+        attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
+        on Kubernetes. `ttl_seconds` is how long the job stays after its end.
+        """
+        answer: Job = await self._call(
+            "run",
+            {
+                "command": command,
+                "roles": roles,
+                "name": name,
+                "queue": queue,
+                "nodes": nodes,
+                "gpus": gpus,
+                "cpus": cpus,
+                "memory": memory,
+                "image": image,
+                "env": env,
+                "secret_env": secret_env,
+                "folder": folder,
+                "exclude": exclude,
+                "namespace": namespace,
+                "priority": priority,
+                "if_exists": if_exists,
+                "in_place": in_place,
+                "outputs": outputs,
+                "labels": labels,
+                "ttl_seconds": ttl_seconds,
+            },
+        )
+        return answer
+
+    async def submit(
+        self,
+        manifests: Iterable[Mapping[str, Any]],
+        *,
+        anyway: bool = False,
+        dry_run: bool = False,
+    ) -> list[Job]:
+        """Submit TorchJobs as `torchq submit` does: all of them or none. Each runs in the present folder.
+
+        With `anyway`, jobs that can never run are submitted, too. With `dry_run`, they are only checked.
+        """
+        answer: list[Job] = await self._call(
+            "submit",
+            {
+                "manifests": manifests,
+                "anyway": anyway,
+                "dry_run": dry_run,
+            },
+        )
+        return answer
+
+    async def job(self, name: str) -> Job:
+        """Return the job of a name, a namespace/name or a handle.
+
+        Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name.
+        """
+        answer: Job = await self._call("job", {"name": name})
+        return answer
+
+    async def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        phase: str | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> list[Job]:
+        """Return the jobs of a namespace in the order of submission.
+
+        `phase` is Queued, Admitted, Running, Suspended, Succeeded or Failed.
+        """
+        answer: list[Job] = await self._call(
+            "jobs",
+            {
+                "queue": queue,
+                "phase": phase,
+                "namespace": namespace,
+                "all_namespaces": all_namespaces,
+            },
+        )
+        return answer
+
+    async def wait(
+        self,
+        jobs: Iterable[Job | str],
+        *,
+        first: bool = False,
+        timeout: float | None = None,
+        goal: str = "Finished",
+    ) -> list[Ending]:
+        """Wait until all jobs have ended; with `first`, until one has. Return the ends in the order of the jobs.
+
+        A cancelled or deleted job ends the wait, too. Raises TimedOut; the jobs go on. `timeout` is in seconds; without
+        one, the call waits as long as needed. `goal` is Finished or Running.
+        """
+        answer: list[Ending] = await self._call(
+            "wait",
+            {
+                "jobs": jobs,
+                "first": first,
+                "timeout": timeout,
+                "goal": goal,
+            },
+        )
+        return answer
+
+    def as_completed(self, jobs: Iterable[Job | str], *, timeout: float | None = None) -> AsyncIterator[Job]:
+        """Yield each job as it ends. Raises TimedOut; the jobs go on.
+
+        `timeout` is in seconds; without one, the call waits as long as needed.
+        """
+        return self._stream("as_completed", {"jobs": jobs, "timeout": timeout})
+
+    async def queues(self) -> list[dict[str, Any]]:
+        """Return all queues with their shares and usage, as TenantQueues."""
+        answer: list[dict[str, Any]] = await self._call("queues", {})
+        return answer
+
+    async def queue(self, name: str) -> dict[str, Any]:
+        """Return one queue with its shares and usage, as a TenantQueue."""
+        answer: dict[str, Any] = await self._call("queue", {"name": name})
+        return answer
+
+    async def next_picks(self, *, count: int = 20, roomy: bool = False) -> list[dict[str, Any]]:
+        """Return the jobs that would be admitted next, in that order.
+
+        `roomy` shows the order as if all jobs had room.
+        """
+        answer: list[dict[str, Any]] = await self._call("next_picks", {"count": count, "roomy": roomy})
+        return answer
+
+    async def status(self) -> dict[str, Any]:
+        """Return the health of the whole system, as `torchq status` shows it."""
+        answer: dict[str, Any] = await self._call("status", {})
+        return answer
+
+    async def command(self, *arguments: str) -> str:
+        """Run any other command of `torchq` that ends by itself, and return what it prints.
+
+        As in `command("queue", "pause", "team-a")`. Raises the error that the command would print.
+        """
+        answer: str = await self._call("command", {"arguments": arguments})
+        return answer

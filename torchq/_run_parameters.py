@@ -1,0 +1,32 @@
+"""The parameters of `run`.
+
+One rule: a parameter that is not given is not sent; its default is that of the project or of the cluster.
+"""
+
+from __future__ import annotations
+
+from torchq._table import Parameter
+
+RUN = (
+    Parameter("command", "command", "None", first=True, note="is a list of words"),
+    Parameter("roles", "roles", "None", note="takes the place of a command in a job with several"),
+    Parameter("name", "text", "None"),
+    Parameter("queue", "text", "None"),
+    Parameter("nodes", "whole", "None", note="is the number of pods"),
+    Parameter("gpus", "whole", "None", note="of each pod"),
+    Parameter("cpus", "number", "None", note="of each pod"),
+    Parameter("memory", "text", "None", note="of each pod, as in 16Gi"),
+    Parameter("image", "text", "None"),
+    Parameter("env", "map", "None", note="are variables; a secret is refused here"),
+    Parameter("secret_env", "map", "None", note='has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}'),
+    Parameter("folder", "path", '"."'),
+    Parameter("exclude", "texts", "None", note="are patterns of files to leave out"),
+    Parameter("namespace", "text", "None"),
+    Parameter("priority", "whole", "None"),
+    Parameter("if_exists", "text", "None", note="is fail, replace or attach"),
+    Parameter("in_place", "flag", "None", note="runs in the folder itself, on one machine only"),
+    Parameter("outputs", "text", "None", note="is the claim for `torchq.output()`, on Kubernetes"),
+    Parameter("labels", "map", "None"),
+    Parameter("ttl_seconds", "whole", "None", note="is how long the job stays after its end"),
+)
+"""See the table of calls."""
