@@ -42,12 +42,13 @@ def hello() -> bytes:
     return encode({"method": "hello", "params": {"version": VERSION, "protocol": PROTOCOL}})
 
 
-def misfit(program: str, version: str, protocol: object) -> str:
-    """Return the message about two sides that do not understand each other."""
+def misfit(program: str, at_program: tuple[str, object], at_package: tuple[str, object]) -> str:
+    """Return the message about two sides that do not understand each other; each has a version and a protocol."""
     return (
-        f"this Python has torchq {VERSION} (protocol {PROTOCOL}), and the program {program} is torchq {version} "
-        f"(protocol {protocol}): install the same version of both, as with "
-        f"`pip install {CLIENT_PACKAGE}=={version}` here or `pip install {PROGRAM_PACKAGE}=={VERSION}` there"
+        f"the package torchq {at_package[0]} (protocol {at_package[1]}) and the program {program} {at_program[0]} "
+        f"(protocol {at_program[1]}) do not understand each other: install the same version of both, with "
+        f"`pip install {CLIENT_PACKAGE}=={at_program[0]}` for the package "
+        f"or `pip install {PROGRAM_PACKAGE}=={at_package[0]}` for the program"
     )
 
 
@@ -55,18 +56,15 @@ def check_hello(line: bytes, program: str) -> None:
     """Check the first line of a program. Raises NoProgram for another program, VersionMismatch for another version."""
     try:
         message = json.loads(line)
-        is_hello = message["method"] == "hello"
         params = message["params"]
         version, protocol = str(params["version"]), params["protocol"]
     except (ValueError, KeyError, TypeError):
-        is_hello = False
-    if not is_hello:
         raise NoProgram(
             f"the program {program} does not answer as `torchq rpc` does, but with {line[:80]!r}: "
             f"put the `torchq` of `pip install {PROGRAM_PACKAGE}` first on PATH"
-        )
+        ) from None
     if protocol != PROTOCOL:
-        raise VersionMismatch(misfit(program, version, protocol))
+        raise VersionMismatch(misfit(program, (version, protocol), (VERSION, PROTOCOL)))
 
 
 class Lines:

@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "coordinator.cli.commands.doctor:doctor",
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
+    "rpc": "coordinator.cli.commands.rpc:rpc",
     "rbac": "coordinator.cli.commands.rbac:rbac",
     "fill-secrets": "coordinator.cli.commands.fill_secrets:fill_secrets",
 }

@@ -8,7 +8,7 @@ of an embedded cluster say whether each job could ever run (`coordinator.cli.out
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,7 +55,12 @@ class ValidatedJob(NamedTuple):
 
 def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submission]:
     """Read all TorchJobs of the files; `-` is standard input. Raises BadManifest with file and document."""
-    return [document for path in paths for document in _documents(path, namespace, directory)]
+    return parse((each for path in paths for each in manifest_files.documents(path)), namespace, directory)
+
+
+def parse(bodies: Iterable[tuple[str, Any]], namespace: str, directory: str) -> list[Submission]:
+    """Return documents as submissions; each comes with its source for messages. Raises BadManifest."""
+    return [_submission(source, body, namespace, directory) for source, body in bodies]
 
 
 def folder() -> str:
@@ -276,19 +281,17 @@ def _try_pod(
     cluster.create(PODS, body, job.key.namespace, dry_run=True)
 
 
-def _documents(path: str, namespace: str, directory: str) -> Iterator[Submission]:
-    for source, body in manifest_files.documents(path):
-        if (
-            not isinstance(body, dict)
-            or body.get("kind") != TORCHJOBS.kind
-            or body.get("apiVersion") != TORCHJOBS.api_version
-        ):
-            expected = f"not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})"
-            raise BadManifest(f"{source}: {'; '.join(filter(None, (expected, foreign.advise_on_kind(body))))}")
-        metadata = _map(body.get("metadata"), f"{source}: metadata")
-        annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
-        body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
-        yield Submission(source, str(metadata.get("namespace") or namespace), manifest_files.as_json(body, source))
+def _submission(source: str, body: Any, namespace: str, directory: str) -> Submission:
+    if (
+        not isinstance(body, dict)
+        or body.get("kind") != TORCHJOBS.kind
+        or body.get("apiVersion") != TORCHJOBS.api_version
+    ):
+        raise BadManifest(f"{source}: not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})")
+    metadata = _map(body.get("metadata"), f"{source}: metadata")
+    annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
+    body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
+    return Submission(source, str(metadata.get("namespace") or namespace), manifest_files.as_json(body, source))
 
 
 def _map(value: Any, what: str) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""The commands of `torchq` as calls: what a command prints becomes the answer.
+
+One rule: each thread has its own output. Nothing that a command prints reaches the standard output of the process,
+which belongs to the protocol.
+"""
+
+import contextlib
+import io
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import click
+import orjson
+
+from coordinator.cli.main import main
+from coordinator.cli.session import Session
+
+NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
+"""Commands that run for long, need a terminal or the caller's folder, or have a call of their own."""
+
+
+@dataclass(slots=True)
+class CommandOutput:
+    """What a command has printed."""
+
+    out: str = ""
+    notes: str = ""
+    """What it printed to standard error."""
+
+    def parse(self) -> Any:
+        """Return the JSON document that the command has printed."""
+        return orjson.loads(self.out)
+
+
+class _ThreadStream(io.TextIOBase):
+    """A standard stream whose text goes to the output of the thread that writes it, if that has one."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, field: str, other: TextIO) -> None:
+        super().__init__()
+        self._field = field
+        self._other = other
+        self.buffer = _ThreadBuffer(self)
+
+    def write(self, text: str) -> int:
+        """Write to the output of this thread, else to the other stream."""
+        output: CommandOutput | None = getattr(_OUTPUTS, "present", None)
+        if output is None:
+            return self._other.write(text)
+        setattr(output, self._field, getattr(output, self._field) + text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the other stream; an output needs no flush."""
+        self._other.flush()
+
+
+class _ThreadBuffer(io.RawIOBase):
+    """The same stream, for commands that print bytes."""
+
+    def __init__(self, stream: _ThreadStream) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, content: Any) -> int:
+        """Write bytes as text."""
+        self._stream.write(bytes(content).decode(errors="replace"))
+        return len(content)
+
+
+_OUTPUTS = threading.local()
+
+
+@contextlib.contextmanager
+def thread_streams() -> Iterator[None]:
+    """Replace the standard streams by those of threads. What else is printed goes to standard error."""
+    out, err = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _ThreadStream("out", err), _ThreadStream("notes", err)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def run(session: Session, *words: str) -> CommandOutput:
+    """Run a command as the command line does, and return what it has printed.
+
+    Raises the command's own errors: UsageError for wrong options, and those of the cluster.
+    """
+    output = CommandOutput()
+    _OUTPUTS.present = output
+    try:
+        with click.Context(main, info_name="torchq", obj=session) as context:
+            name, command, rest = main.resolve_command(context, list(words))
+            if command is None:
+                raise click.UsageError(f"there is no command {name}", context)
+            with command.make_context(name, rest, parent=context) as inner:
+                command.invoke(inner)
+    except (click.exceptions.Exit, SystemExit):
+        pass  # the exit code repeats what the output says
+    finally:
+        _OUTPUTS.present = None
+    return output
+
+
+def check_callable(words: Sequence[str]) -> None:
+    """Raise UsageError for a command that is not run as a call."""
+    name = words[0] if words else ""
+    if not name or name.startswith("-"):
+        raise click.UsageError('name a command, as in command("queue", "list")')
+    if name in NOT_CALLED:
+        raise click.UsageError(f"`torchq {name}` is no call: run it in a shell, or use the function of that name")

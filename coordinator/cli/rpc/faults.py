@@ -1,0 +1,82 @@
+"""The errors of calls as the protocol has them: a kind, which selects the class in Python, and the message for people.
+
+One rule: one table; the message is the one that the command would print.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from coordinator.cli import api_client, session
+from coordinator.cli.manifest_files import BadManifest
+from coordinator.errors import CoordinatorError, LocalError, SettingsError
+from coordinator.query.queries import UnknownObject
+from crds.errors import InvalidObject
+from kube import errors
+from queues.errors import QueueError
+from torchq import _errors as client_errors
+
+logger = logging.getLogger(__name__)
+
+SERVER_ERROR = -32_000
+UNKNOWN_METHOD = -32_601
+KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (errors.Unreachable, "NoCluster"),
+    (errors.Misconfigured, "NoCluster"),
+    (LocalError, "NoCluster"),
+    (errors.Unauthorized, "Unauthorized"),
+    (errors.Forbidden, "Forbidden"),
+    (errors.NotFound, "NotFound"),
+    (UnknownObject, "NotFound"),
+    (errors.AlreadyExists, "AlreadyExists"),
+    (errors.Invalid, "Invalid"),
+    (InvalidObject, "Invalid"),
+    (BadManifest, "Invalid"),
+    (SettingsError, "Invalid"),
+    (click.UsageError, "Invalid"),
+    (errors.Conflict, "Refused"),
+    (errors.ClusterError, "Unavailable"),
+    (api_client.NoCoordinator, "Unavailable"),
+    (QueueError, "Unavailable"),
+    (CoordinatorError, "Refused"),
+    (click.ClickException, "Refused"),
+)
+"""The kind of each error; the first row that fits counts."""
+RECONNECTING = ("NoCluster", "Unauthorized")
+"""The kinds after which the next call reads the kubeconfig again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error of a call."""
+
+    kind: str
+    message: str
+    code: int = SERVER_ERROR
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The error as the protocol has it."""
+        return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.more}}
+
+
+def fault_of(error: Exception) -> Fault:
+    """Return the fault of an exception. One that is not expected is logged with its traceback."""
+    if isinstance(error, client_errors.Failed):
+        return Fault("Failed", str(error), more={"outcome": error.outcome})
+    if isinstance(error, client_errors.TorchqError):
+        return Fault(type(error).__name__, str(error))
+    for kind, name in KINDS:
+        if isinstance(error, kind):
+            return Fault(name, _message(error))
+    logger.error("a call failed", exc_info=error)
+    return Fault("Bug", f"torchq rpc failed with {type(error).__name__}: {error}; its standard error has more")
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, errors.Invalid):
+        return session.format_invalid(error)
+    return error.format_message() if isinstance(error, click.ClickException) else str(error)

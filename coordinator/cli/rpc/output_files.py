@@ -1,0 +1,84 @@
+"""Calls about the files that a job writes to `torchq.output()`.
+
+One rule: files are copied only from the folder of the job; a link that leads out of it is left out.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coordinator.cli import job_ref
+from coordinator.cli.rpc.cluster_access import ClusterAccess
+from coordinator.cli.rpc.open_call import OpenCall
+from kube.api import Manifest
+from torchq._errors import Invalid, NotFound, Refused
+
+Params = Mapping[str, Any]
+FOLDER = "outputs"
+"""The folder in the data folder of a local cluster that has the files of all jobs."""
+
+
+def outputs(access: ClusterAccess, params: Params, _call: OpenCall) -> dict[str, Any]:
+    """Return where the files of a job are: the folder here, or the claim and the path in it."""
+    return place_of(access, job_ref.find(access.session, params["job"]))
+
+
+def place_of(access: ClusterAccess, item: Manifest) -> dict[str, Any]:
+    """Return where the files of a job are. Raises Refused for a job that has no such place."""
+    key = job_ref.key(item)
+    own = f"{key.namespace}/{key.name}-{key.uid}"
+    data = access.session.target.data
+    if data is not None:
+        return {"folder": str(data / FOLDER / own)}
+    claim = (item["spec"].get("outputs") or {}).get("claimName")
+    if not claim:
+        raise Refused(
+            f"job {key.namespace}/{key.name} has no place for files: name a PersistentVolumeClaim with `outputs` "
+            "when it is submitted"
+        )
+    return {"claim": claim, "namespace": key.namespace, "path": own}
+
+
+def download(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]:
+    """Copy the files that match a pattern, and return their names. Raises Refused if they cannot be read from here."""
+    place = place_of(access, job_ref.find(access.session, params["job"]))
+    if "folder" not in place:
+        raise Refused(
+            f"the files are in the claim {place['claim']} of namespace {place['namespace']}, under {place['path']}, "
+            "which cannot be read from here: mount the claim in a pod, as kubectl cp needs it"
+        )
+    source, target = Path(place["folder"]), Path(params.get("to", "."))
+    copied = []
+    for path in _matching(source, params.get("pattern", "**")):
+        if call.is_cancelled:
+            break
+        name = path.relative_to(source)
+        _copy(path, target / name)
+        copied.append(str(name))
+    return copied
+
+
+def _matching(source: Path, pattern: str) -> Iterator[Path]:
+    """Yield the regular files of a folder that match; a folder that matches stands for all files in it."""
+    if not source.is_dir():
+        raise NotFound(f"the job has no files: {source} does not exist")
+    if not pattern or pattern.startswith("/") or ".." in Path(pattern).parts:
+        raise Invalid(f"pattern: must be a pattern inside the job's folder, as in '**/*.pt', not {pattern!r}")
+    root = source.resolve()
+    found = set()
+    for path in source.glob(pattern):
+        found |= {each for each in path.rglob("*") if each.is_file()} if path.is_dir() else {path}
+    yield from sorted(each for each in found if each.is_file() and each.resolve().is_relative_to(root))
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a file so that its name never shows a part of it."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, part)
+        os.replace(part, target)
+    except OSError as error:
+        raise Refused(f"{target} cannot be written: {error.strerror}") from error

@@ -1,0 +1,156 @@
+"""The server of `torchq rpc`: reads requests, runs each on a thread, and writes answers.
+
+One rule: the thread that reads never waits for a call, and every line is written whole. The end of standard input ends
+the server, after the changes that are being made.
+"""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
+
+from coordinator.cli.rpc import faults, methods
+from coordinator.cli.rpc.cluster_access import ClusterAccesses
+from coordinator.cli.rpc.faults import Fault
+from coordinator.cli.rpc.open_call import OpenCall
+from torchq import _protocol
+from torchq._calls import CALLS
+from torchq._outbox import Outbox
+from torchq._parameters import check
+from torchq._protocol import LONGEST_LINE, encode
+from torchq._table import Call
+from torchq._version import PROTOCOL, VERSION
+
+logger = logging.getLogger(__name__)
+
+SHORT_CALLS = 32
+"""Calls that do not wait for jobs, at the same time; more of them take turns."""
+LONG_CALLS = 2_000
+"""Streams and waits at the same time; more of them are refused."""
+CHANGE_SECONDS = 10.0
+"""How long the server goes on after its client has ended, to complete the changes that it is making."""
+
+
+class Server:
+    """A server for one client."""
+
+    def __init__(self, accesses: ClusterAccesses, requests: IO[bytes], answers: int) -> None:
+        """Create a server that reads `requests` and writes to the file descriptor `answers`."""
+        self._accesses = accesses
+        self._requests = requests
+        self._outbox = Outbox(answers)
+        self._pool = ThreadPoolExecutor(SHORT_CALLS, thread_name_prefix="call")
+        self._open: dict[Any, OpenCall] = {}
+        self._changing = 0
+        self._changed = threading.Condition()
+        self._misfit = ""
+
+    def run(self) -> None:
+        """Answer until the client ends."""
+        self._outbox.send(_protocol.hello())
+        for line in self._lines():
+            self._receive(line)
+        for call in list(self._open.values()):
+            call.cancel()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._changing, CHANGE_SECONDS)
+
+    def _lines(self) -> Iterator[bytes]:
+        while line := self._requests.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE or not line.endswith(b"\n"):
+                logger.error("the client sent a line without an end")
+                return
+            yield line
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            method, params, number = message["method"], message.get("params") or {}, message.get("id")
+            known = self._open.get(params.get("id"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._fail(None, Fault("Invalid", "this is no request of JSON-RPC 2.0", -32_600))
+            return
+        if method == "hello":
+            self._check(params)
+        elif method == "cancel" and known is not None:
+            known.cancel()
+        elif method == "more" and known is not None:
+            known.allow(int(params["count"]))
+        elif number is not None:
+            self._begin(number, method, params)
+
+    def _check(self, params: Mapping[str, Any]) -> None:
+        """Note a client that does not understand this server; each of its calls is refused."""
+        if params.get("protocol") != PROTOCOL:
+            package = (str(params.get("version")), params.get("protocol"))
+            self._misfit = _protocol.misfit("torchq", (VERSION, PROTOCOL), package)
+
+    def _begin(self, number: Any, method: str, params: Mapping[str, Any]) -> None:
+        """Start a call on a thread of its own if it may be long, else on one of the pool."""
+        call, is_known = CALLS.get(method), method in methods.METHODS
+        if self._misfit or call is None or not is_known:
+            reason = self._misfit or f"torchq {VERSION} has no call {method}: install a newer torchq"
+            self._fail(number, Fault("VersionMismatch", reason, faults.UNKNOWN_METHOD))
+            return
+        is_long = call.stream or call.long
+        if is_long and len(self._open) >= LONG_CALLS:
+            self._fail(number, Fault("Refused", f"{LONG_CALLS} streams and waits are open: end some of them first"))
+            return
+        opened = self._open[number] = OpenCall()
+        if not call.repeatable and not call.stream:
+            with self._changed:
+                self._changing += 1
+        if is_long:
+            threading.Thread(target=self._run, args=(number, call, params, opened), name=method, daemon=True).start()
+        else:
+            self._pool.submit(self._run, number, call, params, opened)
+
+    def _run(self, number: Any, call: Call, params: Mapping[str, Any], opened: OpenCall) -> None:
+        """Run a call and answer it."""
+        try:
+            self._answer(number, call, params, opened)
+        finally:
+            self._open.pop(number, None)
+            if not call.repeatable and not call.stream:
+                with self._changed:
+                    self._changing -= 1
+                    self._changed.notify_all()
+
+    def _answer(self, number: Any, call: Call, params: Mapping[str, Any], opened: OpenCall) -> None:
+        access = None
+        try:
+            check(call, params)
+            access = self._accesses.present()
+            value = methods.METHODS[call.method](access, params, opened)
+            if call.stream:
+                self._send_items(number, value, opened)
+                value = None
+            answer = encode({"id": number, "result": value})
+        except Exception as error:  # whatever it is, the client waits for an answer
+            fault = faults.fault_of(error)
+            if access is not None and fault.kind in faults.RECONNECTING:
+                self._accesses.forget(access)
+            answer = encode({"id": number, "error": fault.document})
+        self._send(answer)
+
+    def _send_items(self, number: Any, values: Iterator[Any], opened: OpenCall) -> None:
+        try:
+            for value in values:
+                if not opened.may_send():
+                    return
+                self._send(encode({"method": "item", "params": {"id": number, "value": value}}))
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:
+                close()
+
+    def _fail(self, number: Any, fault: Fault) -> None:
+        self._send(encode({"id": number, "error": fault.document}))
+
+    def _send(self, line: bytes) -> None:
+        self._outbox.send(line)
+        if self._outbox.is_broken:
+            os._exit(0)  # nobody reads the answers any more
