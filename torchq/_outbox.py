@@ -31,10 +31,13 @@ class Outbox:
             finally:
                 self._writing.release()
 
-    def close(self) -> None:
-        """Drop what is sent from now on, once a line that is being written is complete."""
-        with self._writing:
-            self.is_broken = True
+    def close(self, seconds: float) -> bool:
+        """Drop what is sent from now on. Return whether the line that is being written was complete within a time."""
+        is_complete = self._writing.acquire(timeout=seconds)
+        self.is_broken = True
+        if is_complete:
+            self._writing.release()
+        return is_complete
 
     def _write_all(self) -> None:
         while self._lines:

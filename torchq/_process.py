@@ -115,7 +115,9 @@ class Process:
                 self._end_input()
 
     def _end_input(self) -> None:
-        self._outbox.close()
+        if not self._outbox.close(_END_SECONDS):
+            self._process.kill()  # it does not read, and a thread waits for it
+            self._outbox.close(_END_SECONDS)
         _close(self._process.stdin)
 
     def _begin(self) -> None:
@@ -163,8 +165,9 @@ class Process:
         except ValueError:  # a line that is no message
             self._process.kill()
         first.put(b"")
-        self._listening.join(_END_SECONDS)
+        self._end_input()
         code = self._code()
+        self._listening.join(_END_SECONDS)
         words = _program.last_words(self._errors)
         self._dialog.end(lambda: _program.ended(self._path, code, words))
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from coordinator.cli.rpc import faults, methods
+from coordinator.cli.rpc import faults
 from coordinator.cli.rpc.cluster_access import ClusterAccesses
 from coordinator.cli.rpc.faults import Fault
+from coordinator.cli.rpc.methods import METHODS, Method
 from coordinator.cli.rpc.open_call import OpenCall
 from torchq import _protocol
 from torchq._calls import CALLS
@@ -37,9 +38,16 @@ CHANGE_SECONDS = 10.0
 class Server:
     """A server for one client."""
 
-    def __init__(self, accesses: ClusterAccesses, requests: IO[bytes], answers: int) -> None:
+    def __init__(
+        self,
+        accesses: ClusterAccesses,
+        requests: IO[bytes],
+        answers: int,
+        methods: Mapping[str, Method] = METHODS,
+    ) -> None:
         """Create a server that reads `requests` and writes to the file descriptor `answers`."""
         self._accesses = accesses
+        self._methods = methods
         self._requests = requests
         self._outbox = Outbox(answers)
         self._pool = ThreadPoolExecutor(SHORT_CALLS, thread_name_prefix="call")
@@ -90,7 +98,7 @@ class Server:
 
     def _begin(self, number: Any, method: str, params: Mapping[str, Any]) -> None:
         """Start a call on a thread of its own if it may be long, else on one of the pool."""
-        call, is_known = CALLS.get(method), method in methods.METHODS
+        call, is_known = CALLS.get(method), method in self._methods
         if self._misfit or call is None or not is_known:
             reason = self._misfit or f"torchq {VERSION} has no call {method}: install a newer torchq"
             self._fail(number, Fault("VersionMismatch", reason, faults.UNKNOWN_METHOD))
@@ -124,7 +132,7 @@ class Server:
         try:
             check(call, params)
             access = self._accesses.present()
-            value = methods.METHODS[call.method](access, params, opened)
+            value = self._methods[call.method](access, params, opened)
             if call.stream:
                 self._send_items(number, value, opened)
                 value = None
