@@ -50,6 +50,7 @@ chart: $(VENV)/.dev
 
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
+	$(BIN)/python -m deploy.client.calls
 	$(BIN)/python -m coordinator.rbac.manifests
 	$(BIN)/python -m coordinator.metrics.document
 	$(BIN)/python -m deploy.monitoring.board

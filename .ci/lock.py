@@ -46,6 +46,8 @@ PLATFORMS = (
 )
 """The tags of the wheels that pip installs, for each kind of machine."""
 MACHINES = (("linux", "Linux", "x86_64"), ("linux", "Linux", "aarch64"), ("darwin", "Darwin", "arm64"))
+OWN = "torchq-coordinator"
+"""The name of this project's own distribution."""
 VERSIONS = ("3.11.0", "3.11.99", "3.12.99", "3.13.99", "3.14.99")
 """The Python versions for which markers are evaluated. Some libraries distinguish 3.11.3 from 3.11.2 (Debian 12)."""
 
@@ -93,7 +95,7 @@ def resolve(extra: str, pins: dict[str, Pin]) -> dict[str, Pin]:
             for dependency in elsewhere(item["metadata"].get("requires_dist") or (), needed):
                 [other] = pip(*within, "--no-deps", f"{dependency.name}{dependency.specifier}")
                 needed[name(other)] = Pin(other["metadata"]["version"], str(dependency.marker))
-    return {package: pin for package, pin in needed.items() if package != "torchq" and not UNHASHED.fullmatch(package)}
+    return {package: pin for package, pin in needed.items() if package != OWN and not UNHASHED.fullmatch(package)}
 
 
 def elsewhere(requires: Iterable[str], needed: dict[str, Pin]) -> Iterator[Requirement]:

@@ -1,17 +1,22 @@
-"""The wheel: it holds every package with its data and nothing else, and its command starts."""
+"""Both wheels: each holds its packages with their data and nothing else; the command starts, the client is imported."""
 
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from coordinator import release
+from torchq import _version
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
-DATA = (".yaml", ".lua")
+PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
+DATA = (".yaml", ".lua", ".typed")
+CLIENT = ROOT / "deploy" / "client"
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +27,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    return build(source, target)
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of the package that users import from a copy of its sources."""
+    source, target = tmp_path_factory.mktemp("client-source"), tmp_path_factory.mktemp("client-wheel")
+    shutil.copytree(ROOT / "torchq", source / "torchq", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CLIENT, source / "deploy" / "client", ignore=shutil.ignore_patterns("__pycache__", "build"))
+    return build(source / "deploy" / "client", target)
+
+
+def build(source: Path, target: Path) -> Path:
+    """Build a wheel of the project in `source` into the folder `target`, and return its path."""
     script = f"from setuptools import build_meta; print(build_meta.build_wheel({str(target)!r}))"
     built = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
@@ -34,9 +53,9 @@ def content(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
-def sources() -> set[str]:
-    """Return the files that the wheel must hold: all modules of the packages, and their data files."""
-    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
+def sources(packages: Sequence[str] = PACKAGES) -> set[str]:
+    """Return the files that a wheel must hold: all modules of the packages, and their data files."""
+    files = (path for package in packages for path in (ROOT / package).rglob("*"))
     return {str(path.relative_to(ROOT)) for path in files if path.suffix in (".py", *DATA)}
 
 
@@ -61,7 +80,7 @@ def test_the_wheel_holds_no_tests_benchmarks_or_examples(content: set[str]) -> N
 def test_the_wheel_declares_its_dependencies_and_the_torchq_command(wheel: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     with zipfile.ZipFile(wheel) as archive:
-        folder = f"torchq-{project['version']}.dist-info"
+        folder = f"torchq_coordinator-{project['version']}.dist-info"
         metadata = archive.read(f"{folder}/METADATA").decode()
         commands = archive.read(f"{folder}/entry_points.txt").decode()
         assert f"{folder}/licenses/LICENSE" in archive.namelist() or f"{folder}/LICENSE" in archive.namelist()
@@ -77,6 +96,41 @@ def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert run(tmp_path, "--version") == f"torchq {version}\n"
     assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 4
+
+
+def test_the_wheel_of_the_client_holds_the_package_that_users_import_alone(client_wheel: Path) -> None:
+    with zipfile.ZipFile(client_wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    assert {name for name in names if ".dist-info/" not in name} == sources(["torchq"])
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert f"Name: {_version.CLIENT_PACKAGE}\nVersion: {_version.VERSION}\n" in metadata
+    assert "Requires-Dist" not in metadata
+
+
+def test_the_wheel_of_the_client_is_imported_without_any_other_package(client_wheel: Path, tmp_path: Path) -> None:
+    """In an environment of its own, in a folder whose packages have the names of ours."""
+    for name in ("kube", "embedded", "queues", "gang", "coordinator"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('this is a project of a user')\n")
+    code = (
+        "import torchq, torchq.aio, sys; print(torchq.__version__, [n for n in sys.modules if n in ('kube', 'click')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = ['.', {str(client_wheel)!r}]; {code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"{_version.VERSION} []\n", "")
+
+
+def test_versions_and_names_are_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    client = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["version"]) == (_version.PROGRAM_PACKAGE, _version.VERSION)
+    assert (client["name"], release.DISTRIBUTION) == (_version.CLIENT_PACKAGE, _version.PROGRAM_PACKAGE)
 
 
 def run(place: Path, *arguments: str) -> str:

@@ -13,12 +13,17 @@ import pytest
 from coordinator.cli.main import main
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench", "deploy")
-INSTALLED = PACKAGES[:-2]
+PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench", "deploy")
+INSTALLED = PACKAGES[1:-2]
+"""The packages whose words have to mean one thing; `torchq` has the words of its users."""
+GENERATED = ("torchq/_sync_calls.py", "torchq/_async_calls.py")
+"""Modules that a program writes from a table."""
 FILES = {
     str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
 }
 MODULES = {name: ast.parse(text, name) for name, text in FILES.items() if not name.endswith("__init__.py")}
+DOORS = ("torchq/__init__.py",)
+"""Packages that users import: their `__init__.py` has the public names."""
 LONGEST_MODULE = 400
 LONGEST_CLASS = 220
 LONGEST_FUNCTION = 50
@@ -36,7 +41,7 @@ Import = ast.Import | ast.ImportFrom
 def functions() -> Iterator[tuple[str, Function]]:
     """Yield every function and method of the code with its place."""
     for name, module in MODULES.items():
-        for node in ast.walk(module):
+        for node in ast.walk(module) if name not in GENERATED else ():
             if isinstance(node, Function):
                 yield f"{name}:{node.lineno} {node.name}", node
 
@@ -82,7 +87,7 @@ def test_every_package_has_modules() -> None:
 
 
 def test_every_package_says_what_belongs_in_it_and_nothing_else() -> None:
-    packages = {name: ast.parse(text) for name, text in FILES.items() if name not in MODULES}
+    packages = {name: ast.parse(text) for name, text in FILES.items() if name not in MODULES and name not in DOORS}
     assert [name for name, module in packages.items() if not ast.get_docstring(module) or len(module.body) > 1] == []
 
 

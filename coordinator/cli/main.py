@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from coordinator.cli.session import CommandGroup, Session
+from coordinator import release, settings
+from coordinator.cli import output
+from coordinator.cli.session import CommandGroup, Session, pass_session
 from crds import generate
 
 COMMANDS = {
@@ -47,7 +49,7 @@ COMMANDS = {
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="lowest level that is logged"
 )
-@click.version_option(package_name="torchq", message="torchq %(version)s")
+@click.version_option(package_name=release.DISTRIBUTION, message="torchq %(version)s")
 @click.pass_context
 def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
     """Queue and run distributed PyTorch training. Each tenant has a queue; weights decide which queue is next."""

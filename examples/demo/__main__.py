@@ -145,7 +145,7 @@ def main(epochs: int, cpus: int, redis: str, is_elastic: bool, keep: bool) -> No
     """Run TorchJobs of three tenants and show how torchq queues, picks and finishes them."""
     console = Console()
     if importlib.util.find_spec("torch") is None:
-        missing = "demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq[demo]'"
+        missing = "demo: PyTorch is not installed; `make demo` installs it, or: pip install 'torchq-coordinator[demo]'"
         console.print(missing, markup=False, highlight=False, soft_wrap=True)
         sys.exit(MISSING)
     data = Path(tempfile.mkdtemp(prefix="torchq-demo-"))

@@ -1,10 +1,10 @@
 """Leader election: the Lease on an API server, with the clock of every candidate stepped by the test."""
 
 import logging
-from importlib import metadata
 
 import pytest
 
+from coordinator import release
 from coordinator.errors import LeadershipLost
 from coordinator.leader import election
 from coordinator.leader.election import (
@@ -75,7 +75,7 @@ def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, 
     assert stored(cluster, namespace) == ("one", 1)
     notes = cluster.get(LEASES, LEASE, namespace)["metadata"]["annotations"]
     layout = str(redis_keys.OWN_LAYOUT)
-    assert (notes[VERSION_ANNOTATION], notes[LAYOUT_ANNOTATION]) == (metadata.version("torchq"), layout)
+    assert (notes[VERSION_ANNOTATION], notes[LAYOUT_ANNOTATION]) == (release.version(), layout)
 
 
 def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(

@@ -27,7 +27,7 @@ from tests.chaos.parts import Part, Parts
 from tests.support.acceptance.stack import FINAL, clean_environment, until
 from tests.support.acceptance.warm import ROOT
 
-PACKAGES = ("crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
+PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
 LOOK_SECONDS = 0.1
 _RUN = """
 import runpy, sys
