@@ -1,0 +1,82 @@
+"""Keeps a job from submitting itself again.
+
+One rule: a job imports the module of its function. What the module submits while it is imported would be submitted by
+the job, and by the job of that, without end; so it is refused here, before the first one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from torchq._errors import Refused
+
+_importing: list[str] = []
+
+
+class Importing:
+    """A time in which a job imports the module of its function."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __enter__(self) -> None:
+        _importing.append(self._module)
+
+    def __exit__(self, *_: object) -> None:
+        _importing.pop()
+
+
+def refuse_while_importing() -> None:
+    """Raise Refused where a job imports the module of its function, as in `submit` or `run` of that module."""
+    if _importing:
+        raise Refused(_message(f"the job imports {_importing[-1]}, which submits a job again"))
+
+
+def refuse_unguarded(function: Callable[..., Any]) -> None:
+    """Raise Refused if the module of a function calls this while it is imported, outside of `if __name__ ==
+    "__main__":`."""
+    module = sys.modules.get(function.__module__)
+    for frame in _frames():
+        if module is not None and frame.f_code.co_name == "<module>" and frame.f_globals is vars(module):
+            statement = _statement(frame)
+            if statement is not None and not is_guard(statement):
+                file = frame.f_code.co_filename
+                raise Refused(_message(f"the job imports {file}, whose line {frame.f_lineno} submits a job again"))
+
+
+def is_guard(statement: ast.stmt) -> bool:
+    """Return whether a statement is `if __name__ == "__main__":`."""
+    if not isinstance(statement, ast.If):
+        return False
+    parts = list(ast.walk(statement.test))
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in parts) and any(
+        isinstance(part, ast.Constant) and part.value == "__main__" for part in parts
+    )
+
+
+def _message(cause: str) -> str:
+    return f'{cause}: put what submits under `if __name__ == "__main__":`'
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _statement(frame: FrameType) -> ast.stmt | None:
+    """Return the statement of a module that a frame is at; None if its source cannot be read."""
+    try:
+        with open(frame.f_code.co_filename, "rb") as file:
+            module = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for statement in module.body:
+        if statement.lineno <= frame.f_lineno <= (statement.end_lineno or statement.lineno):
+            return statement
+    return None

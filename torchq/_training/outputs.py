@@ -1,0 +1,48 @@
+"""`torchq.output`: the folder for files that outlive the pods.
+
+One rule: a job without such a folder gets an error and never a folder that goes with the pod.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torchq._errors import Refused, TorchqError
+from torchq._training import surroundings
+
+LOCAL = "outputs"
+"""The folder outside a job, in the current folder."""
+
+
+def output() -> Path:
+    """Return the folder for checkpoints, models and other files of this job, which outlives its pods. It exists.
+
+    All pods of a job share it, through restarts. On one machine every job has one; on Kubernetes it is on the claim
+    that `outputs` names. Outside a job it is the folder `outputs` in the current folder, which git ignores.
+
+    Raises Refused in a job that has no such folder.
+    """
+    named = os.environ.get(surroundings.OUTPUT)
+    if named:
+        return _create(Path(named))
+    if surroundings.is_in_job(os.environ):
+        raise Refused(
+            "this job has no folder that outlives its pods: name a claim with torchq.run(..., outputs=CLAIM), with "
+            "`torchq run --outputs CLAIM`, or in spec.outputs.claimName of the TorchJob"
+        )
+    folder = Path(LOCAL).absolute()
+    if folder.is_dir():
+        return folder
+    _create(folder)
+    # The next job must not take along what this run writes.
+    (folder / ".gitignore").write_text("*\n")
+    return folder
+
+
+def _create(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TorchqError(f"the folder for outputs {folder} cannot be made: {error.strerror}") from error
+    return folder
