@@ -21,7 +21,11 @@ from torchq._errors import (
     Unavailable,
     VersionMismatch,
 )
+from torchq._functions.remote import RemoteFunction, remote
 from torchq._sync_calls import Client, Job
+from torchq._training.outputs import output
+from torchq._training.reports import report
+from torchq._training.results import result
 from torchq._values import Ending, LogLine, Role
 from torchq._version import VERSION
 
@@ -56,6 +60,7 @@ __all__ = [
     "NoProgram",
     "NotFound",
     "Refused",
+    "RemoteFunction",
     "Role",
     "TimedOut",
     "TorchqError",
@@ -68,8 +73,12 @@ __all__ = [
     "job",
     "jobs",
     "next_picks",
+    "output",
     "queue",
     "queues",
+    "remote",
+    "report",
+    "result",
     "run",
     "status",
     "submit",

@@ -154,7 +154,10 @@ _OF_JOB = (
         ),
         "log line",
         "Yield the lines that the pods of the job print.",
-        ("Every line comes once, with its pod. The stream ends when the caller leaves the loop.",),
+        (
+            "Every line comes once, with its pod; a line without a pod is a note of torchq. The stream ends when the",
+            "caller leaves the loop. Raises Refused, which says why, for a job that has no output.",
+        ),
         stream=True,
     ),
     Call(

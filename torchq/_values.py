@@ -41,12 +41,13 @@ class LogLine:
     """A line that a pod has printed, without its line end."""
 
     pod: str
+    """The task and the index of the pod, as in `master-0`. Empty for a note of torchq itself, as why the job waits."""
     text: str
     time: str | None = None
     """When the line was printed, in the format of RFC 3339; None if the server does not know."""
 
     def __str__(self) -> str:
-        return f"[{self.pod}] {self.text}"
+        return f"[{self.pod}] {self.text}" if self.pod else self.text
 
 
 @dataclass(frozen=True)

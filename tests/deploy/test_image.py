@@ -93,9 +93,9 @@ def test_the_labels_agree_with_the_project() -> None:
     found = dict(re.findall(r'org\.opencontainers\.image\.(\S+?)="([^"]*)"', " ".join(arguments(last, "LABEL"))))
     project = PROJECT["project"]
     assert set(found) == set(build.LABELS)
-    assert [found[each] for each in ("title", "description", "version", "licenses")] == [
-        project[each] for each in ("name", "description", "version", "license")
-    ]
+    assert found["title"] == "torchq", "the name of the command, not that of the distribution"
+    names = ("description", "version", "license")
+    assert [found[each] for each in ("description", "version", "licenses")] == [project[each] for each in names]
     assert (found["revision"], found["base.name"]) == ("${REVISION}", "${BASE}")
     assert {"BASE", "REVISION=unknown"} <= set(arguments(last, "ARG"))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from coordinator.cli.rpc import job_changes, job_reads, output_files, queue_reads, submissions, waits
+from coordinator.cli.rpc import job_changes, job_reads, output_files, queue_reads, streams, submissions, waits
 from coordinator.cli.rpc.cluster_access import ClusterAccess
 from coordinator.cli.rpc.open_call import OpenCall
 
@@ -30,6 +30,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "job.position": job_reads.position,
         "job.pods": job_reads.pods,
         "job.details": job_reads.details,
+        "job.logs": streams.logs,
         "job.wait": waits.wait_for_one,
         "job.result": waits.result,
         "job.outputs": output_files.outputs,
