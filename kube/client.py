@@ -71,10 +71,13 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
 
 
 def default_namespace(settings: ConnectionSettings) -> str:
-    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names one."""
+    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names one.
+    Raise Misconfigured if there is no configuration."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER) and POD_NAMESPACE.exists():
         return POD_NAMESPACE.read_text(encoding="utf-8").strip()
+    if not (path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists()):
+        raise _not_configured()
     namespaces: list[str] = []
     _load(
         lambda: namespaces.append(_context(path or DEFAULT_KUBECONFIG, settings.context).get("namespace") or ""), path
@@ -309,8 +312,15 @@ def _configuration(settings: ConnectionSettings) -> Any:
     elif os.environ.get(IN_CLUSTER):
         _load(lambda: official_config.load_incluster_config(configuration), "the service account of this pod")
     else:
-        raise errors.Misconfigured(_NOWHERE)
+        raise _not_configured()
     return configuration
+
+
+def _not_configured() -> errors.Misconfigured:
+    return errors.Misconfigured(
+        f"no Kubernetes configuration was found: give --kubeconfig, set KUBECONFIG, or put a kubeconfig at "
+        f"{DEFAULT_KUBECONFIG}; for a cluster on this machine: torchq local up"
+    )
 
 
 def _from_file(path: str, context: str, configuration: Any) -> None:

@@ -63,6 +63,9 @@ class Client:
 
     def close(self) -> None:
         self.end()
+        for thread in threading.enumerate():  # streams that still write to the descriptor, which the next test may get
+            if thread.name in (STREAM, CALL, CHANGE):
+                thread.join(60)
         os.close(self.answers)
         self._reading.close()
         self._input.close()
