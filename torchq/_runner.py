@@ -32,9 +32,14 @@ def main(arguments: Sequence[str]) -> int:
     except (ValueError, KeyError):
         print("torchq._runner runs a function that `submit` has sent; it is not for people", file=sys.stderr)
         return 2
+    with _search_path(call):
+        return _run(module, name, call)
+
+
+def _run(module: str, name: str, call: FunctionCall) -> int:
     try:
-        with _search_path(call):
-            return _run(module, name, call)
+        _give(_load(module, name, call)(*call.arguments, **call.keywords), name)
+        return 0
     except TorchqError as error:
         print(f"torchq: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -44,12 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _run(module: str, name: str, call: FunctionCall) -> int:
-    function = _load(module, name, call)
-    value = function(*call.arguments, **call.keywords)
+def _give(value: object, name: str) -> None:
+    """Give what a function has returned as the result of the job."""
     if value is not None and surroundings.is_rank_zero(os.environ):
         results.give(value if type(value) is dict and value else {"value": value}, f"what {name} returns")
-    return 0
 
 
 @contextmanager
@@ -78,7 +81,7 @@ def _load(module: str, name: str, call: FunctionCall) -> Callable[..., Any]:
             f"out {call.file}"
         ) from None
     file = getattr(found, "__file__", None) or "Python itself"
-    if call.file and not os.path.samefile(call.file, file):
+    if call.file and os.path.realpath(call.file) != os.path.realpath(file):
         raise Refused(f"Python finds the module {module} in {file} and not in {call.file}: rename {call.file}")
     function = getattr(found, name, None)
     if not callable(function):

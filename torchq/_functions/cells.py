@@ -81,9 +81,12 @@ def _add_import(cells: Cells, statement: ast.Import | ast.ImportFrom, place: tup
             name = alias.asname or alias.name.partition(".")[0]
             before = cells.bindings.get(name)
             # `import a.b` and `import a.c` both bind `a`, and both are needed.
-            is_part = before is not None and f"import {name}." in f"{before.source}\n{text}\n".replace("\n", ".")
-            kept = before.source if before is not None and is_part and text not in before.source else ""
-            cells.bindings[name] = Binding(Kind.IMPORT, f"{kept}\n{text}".strip(), place)
+            kept = before.source.split("\n") if before is not None and _binds_package(before.source, text) else []
+            cells.bindings[name] = Binding(Kind.IMPORT, "\n".join(dict.fromkeys([*kept, text])), place)
+
+
+def _binds_package(*sources: str) -> bool:
+    return all(source.startswith("import ") and " as " not in source for source in sources)
 
 
 def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[ast.alias, str]]:

@@ -21,14 +21,14 @@ class Taken:
     """When its functions are called."""
 
 
-def taken(source: str) -> Taken:
-    """Return the names that a statement takes from its module."""
+def taken(source: str, futures: str = "") -> Taken:
+    """Return the names that a statement takes from its module, after some imports from __future__."""
     at_once: set[str] = set()
     later: set[str] = set()
-    for table, is_later in _tables(symtable.symtable(source, "<cell>", "exec"), False):
+    for table, is_later in _tables(symtable.symtable(f"{futures}\n{source}", "<cell>", "exec"), False):
         for symbol in table.get_symbols():
-            is_of_module = table.get_type() == "module" or symbol.is_global()
-            if is_of_module and symbol.is_referenced():
+            is_used = symbol.is_referenced() or (is_later and symbol.is_assigned())
+            if is_used and (table.get_type() == "module" or symbol.is_global()):
                 (later if is_later else at_once).add(symbol.get_name())
     return Taken(frozenset(at_once), frozenset(later - at_once))
 

@@ -17,7 +17,8 @@ from torchq._functions.names import taken
 MODULE = "torchq_notebook"
 """The name of the module in the job."""
 _OF_IPYTHON = {"display", "get_ipython"}
-_KNOWN = set(dir(builtins)) - _OF_IPYTHON | {"__file__"}
+_OF_MODULES = {"__name__", "__file__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__"}
+_BUILTINS = set(dir(builtins)) - _OF_IPYTHON - _OF_MODULES
 _DEEPEST = 50
 
 
@@ -43,7 +44,7 @@ def make_module(sources: Sequence[str], function: str, values: Mapping[str, obje
             f"{function} needs what the job does not have: {'; '.join(module.missing)}. Give it as an argument, "
             "make it in the function, or move it to a module that the notebook imports"
         )
-    return "\n\n".join([*dict.fromkeys(cells.futures), *module.parts]) + "\n"
+    return "\n\n".join([*module.futures, *module.imports, *module.definitions]) + "\n"
 
 
 class _Module:
@@ -52,17 +53,19 @@ class _Module:
     def __init__(self, cells: Cells, values: Mapping[str, object]) -> None:
         self._cells = cells
         self._values = values
-        self._seen: set[str] = set()
-        self.parts: list[str] = []
-        """The source, in an order in which nothing is executed before what it needs."""
+        self._seen = set(_OF_MODULES)
+        self.futures = list(dict.fromkeys(cells.futures))
+        self.imports: list[str] = []
+        self.definitions: list[str] = []
+        """Constants, functions and classes, in an order in which nothing is executed before what it needs."""
         self.missing: list[str] = []
         """What cannot go, with the reason."""
 
     def add(self, name: str) -> None:
         """Add what a name means, after all that it needs at once and before what it needs later."""
         waiting = [name]
-        while waiting:
-            waiting.extend(self._add_at_once(waiting.pop()))
+        for each in waiting:
+            waiting.extend(self._add_at_once(each))
 
     def _add_at_once(self, name: str) -> list[str]:
         """Add what a name means and all that it needs at once. Return the names that are needed later."""
@@ -71,18 +74,19 @@ class _Module:
         self._seen.add(name)
         binding = self._cells.bindings.get(name)
         if name in self._values and (binding is None or binding.kind is Kind.OTHER) and is_constant(self._values[name]):
-            self.parts.append(f"{name} = {self._values[name]!r}")
+            self.definitions.append(f"{name} = {self._values[name]!r}")
             return []
         if binding is None or binding.kind is Kind.OTHER:
-            if binding is not None or name not in _KNOWN:
+            if binding is not None or name not in _BUILTINS:
                 self.missing.append(f"{name}, {self._reason(name, binding)}")
             return []
-        needs = taken(binding.source)
-        later = sorted(needs.later) if binding.kind is Kind.DEFINITION else []
-        for each in sorted(needs.at_once) if binding.kind is Kind.DEFINITION else []:
-            later += self._add_at_once(each)
-        self.parts.append(binding.source)
-        return later
+        if binding.kind is Kind.IMPORT:
+            self.imports.append(binding.source)
+            return []
+        needs = taken(binding.source, "\n".join(self.futures))
+        later = [each for name in sorted(needs.at_once) for each in self._add_at_once(name)]
+        self.definitions.append(binding.source)
+        return later + sorted(needs.later)
 
     def _reason(self, name: str, binding: Binding | None) -> str:
         if binding is not None:

@@ -34,14 +34,19 @@ def check_kind(function: Callable[..., Any]) -> None:
     name = function.__qualname__
     if "<lambda>" in name:
         raise Refused("a lambda has no name by which the job finds it: write `def NAME(...)` in a module")
+    if is_of_class(function):
+        raise Refused(f"{name} belongs to a class: write a function of the module that makes the object and calls it")
     if "<locals>" in name:
         raise Refused(f"{name} is made within another function, so the job cannot find it: move it out to its module")
-    if "." in name:
-        raise Refused(f"{name} belongs to a class: write a function of the module that makes the object and calls it")
     if inspect.iscoroutinefunction(function):
         raise Refused(f"{name} is an async function: write one that calls asyncio.run({name}(...))")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise Refused(f"{name} yields values: return one value, and give others by torchq.report while it runs")
+
+
+def is_of_class(function: Callable[..., Any]) -> bool:
+    """Return whether a function is made in the body of a class."""
+    return "." in function.__qualname__.rpartition("<locals>.")[2]
 
 
 def find(function: Callable[..., Any], folder: str, search_path: Sequence[str]) -> Place:

@@ -64,9 +64,8 @@ class RemoteFunction(Generic[P, R]):
             raise Invalid(f"remote: there is no option {', '.join(unknown)}; there are {known}")
         if not isinstance(function, types.FunctionType):
             raise Invalid(f"remote: takes a function, not {type(function).__name__}")
-        if "." in function.__qualname__.rpartition("<locals>.")[2]:
+        if places.is_of_class(function):  # here it would be called without its object
             places.check_kind(function)
-            raise Refused(f"{function.__qualname__} belongs to a class: write a function of the module")
         functools.update_wrapper(self, function)
         self.function: Callable[P, R] = function
         """The function itself."""
@@ -132,8 +131,8 @@ def _find(function: Callable[..., Any], folder: str) -> tuple[str, FunctionCall]
     name = function.__qualname__
     main = vars(sys.modules["__main__"])
     cells = main.get("In")
-    is_of_cell = isinstance(cells, list) and not os.path.isfile(inspect.unwrap(function).__code__.co_filename)
-    if function.__module__ == "__main__" and is_of_cell:
+    is_of_main = function.__module__ == "__main__"
+    if is_of_main and isinstance(cells, list) and not os.path.isfile(inspect.unwrap(function).__code__.co_filename):
         return notebook.MODULE, FunctionCall(source=notebook.make_module(cells, name, main))
     guards.refuse_unguarded(function)
     place = places.find(function, folder, sys.path)

@@ -1,0 +1,99 @@
+"""The thread that sends reports, against the coordinator's own port for them."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from coordinator.reports.body import parse
+from tests.support.ports import reserve
+from tests.support.training.reporting_job import ReportingJob, reporting_job
+from tests.support.waiting import until
+from torchq._training.json_values import as_text
+from torchq._training.report_sender import ReportSender, as_body
+
+
+@pytest.fixture
+def place() -> Iterator[ReportingJob]:
+    with reporting_job() as found:
+        yield found
+
+
+def test_a_report_arrives_with_its_fields_and_gauges(place: ReportingJob) -> None:
+    ReportSender(place.access).offer({"step": 7, "loss": 0.5, "samples_per_second": 80, "grad_norm": 2, "lr": 0.1})
+    report = until(place.newest)
+    assert (report.step, report.loss, report.samples_per_second) == (7, 0.5, 80.0)
+    assert report.gauges == {"grad_norm": 2.0, "lr": 0.1}
+
+
+def test_sixteen_gauges_go_and_the_coordinator_takes_them() -> None:
+    body = as_body({"step": 1, **{f"g{number}": number for number in range(20)}}, "pod")
+    report = parse(as_text(body).encode())
+    assert list(report.gauges) == [f"g{number}" for number in range(16)]
+
+
+def test_a_report_that_comes_too_early_is_dropped_and_the_next_one_arrives(place: ReportingJob) -> None:
+    sender = ReportSender(place.access, seconds=0.01)
+    sender.offer({"step": 1})
+    until(place.newest)
+    sender.offer({"step": 2})
+    until(lambda: sender._newest is None)
+    place.clock.step(5)
+    until(lambda: (sender.offer({"step": 3}), place.newest())[1], lambda report: report.step == 3)
+
+
+def test_a_request_to_save_is_known_and_its_answer_is_not_lost_to_newer_reports(place: ReportingJob) -> None:
+    place.save_request = 70
+    sender = ReportSender(place.access, seconds=0.01)
+    sender.offer({"step": 1})
+    until(lambda: sender.requested_save == 70)
+    sender.offer({"step": 2, "checkpoint": 70})
+    sender.offer({"step": 3})
+    place.clock.step(5)
+    until(lambda: (sender.offer({"step": 4}), place.newest())[1], lambda report: report.checkpoint == 70)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}", "http://coordinator.invalid", "no url", "file:///etc"])
+def test_a_coordinator_that_does_not_answer_is_passed_over_in_silence(
+    place: ReportingJob, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with reserve() as port:
+        sender = ReportSender((url.format(port=port), *place.access[1:]), seconds=0.0)
+        for step in range(3):
+            sender.offer({"step": step})
+            until(lambda: sender._newest is None)
+    assert sender._thread is not None
+    assert sender._thread.is_alive()
+    assert capfd.readouterr() == ("", "")
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """Answers that the report belongs elsewhere."""
+
+    asked: list[tuple[str, str]] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        self.asked.append((self.command, self.path))
+        self.send_response(302)
+        self.send_header("Location", "/stolen")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_the_token_goes_to_no_other_server(place: ReportingJob) -> None:
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        sender = ReportSender((f"http://127.0.0.1:{server.server_port}", *place.access[1:]), seconds=0.0)
+        for count in (1, 2):
+            sender.offer({"step": count})
+            until(lambda expected=count: len(Elsewhere.asked) >= expected)  # type: ignore[misc]
+        server.shutdown()
+        thread.join()
+    assert {path for _, path in Elsewhere.asked} == {"/v1/jobs/team/train/report"}

@@ -1,0 +1,131 @@
+"""`report` in programs of users: what is printed, and that nothing of it hurts the training."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.training.program import marked, run
+from tests.support.training.reporting_job import reporting_job
+from tests.support.waiting import until
+from torchq._errors import Invalid
+from torchq._training import reports
+from torchq._training.marked_lines import REPORT
+
+
+def printed(output: str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in marked(output, REPORT)]
+
+
+def test_the_first_report_is_printed_at_once_and_the_newest_one_at_the_end() -> None:
+    done = run("for step in range(1000): report(step=step, loss=1 / (step + 1))\nprint('over')")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed(done.stdout) == [{"step": 0, "loss": 1.0}, {"step": 999, "loss": 0.001}]
+    assert done.stdout.splitlines()[0] == 'torchq-report: {"step":0,"loss":1.0}'
+
+
+def test_a_report_is_printed_though_the_training_fails() -> None:
+    done = run("report(step=1)\nreport(step=2)\nraise SystemExit(3)")
+    assert (done.returncode, printed(done.stdout)) == (3, [{"step": 1}, {"step": 2}])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({}, "report: takes from 1 to 64 numbers"),
+        ({f"n{number}": 1 for number in range(65)}, "report: takes from 1 to 64 numbers"),
+        ({"step": 1.5}, "step: must be a whole number"),
+        ({"checkpoint": -1}, "checkpoint: must be a whole number"),
+        ({"loss": float("nan")}, "loss: is nan"),
+        ({"loss": "0.5"}, "loss: must be a number, not '0.5'"),
+        ({"samples_per_second": -1}, "samples_per_second: must not be negative"),
+        ({"val/loss": 1}, "the name 'val/loss' must have at most 63 letters, digits and _"),
+        ({"größe": 1}, "the name 'größe' must have"),
+        ({"a" * 64: 1}, "must have at most 63"),
+        ({"pod": 1}, "the name pod is taken"),
+        ({"time": 1}, "the name time is taken"),
+    ],
+)
+def test_a_wrong_report_raises_at_the_call_and_prints_nothing(
+    numbers: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Invalid, match=words):
+        reports.report(**numbers)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_in_a_pod_reports_with_a_step_reach_the_coordinator() -> None:
+    code = """
+import time
+assert report(accuracy=0.5) == 0
+while report(step=1, loss=0.25) != 9: time.sleep(0.01)
+"""
+    with reporting_job() as place:
+        place.save_request = 9
+        done = run(code, {**place.variables, "LOCAL_RANK": "0"})
+        report = until(place.newest)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (report.step, report.loss) == (1, 0.25)
+    assert printed(done.stdout)[0] == {"accuracy": 0.5}
+
+
+def test_only_the_first_process_of_a_pod_sends() -> None:
+    with reporting_job() as place:
+        code = "import threading; report(step=1); assert len(threading.enumerate()) == 1"
+        done = run(code, {**place.variables, "LOCAL_RANK": "1"})
+        assert (done.returncode, done.stderr) == (0, "")
+        assert place.newest() is None
+
+
+def test_a_report_costs_no_time_while_the_coordinator_hangs_and_the_program_ends() -> None:
+    code = """
+import socket, os
+server = socket.create_server(("127.0.0.1", 0))
+os.environ["TORCHQ_REPORT_URL"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+report(step=0)
+connection, _ = server.accept()
+for step in range(1, 20_000): report(step=step)
+"""
+    variables = {"TORCHQ_REPORT_URL": "x", "TORCHQ_REPORT_TOKEN": "x", "TORCHQ_JOB": "a/b", "TORCHQ_POD": "p"}
+    done = run(code, variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed(done.stdout)[-1] == {"step": 19_999}
+
+
+def test_a_child_of_a_fork_reports_for_itself() -> None:
+    code = """
+import os, threading, warnings
+from torchq._training.reports import _reporter
+warnings.simplefilter("ignore")  # Python warns of a fork among threads
+stop, going = threading.Event(), threading.Event()
+def work():
+    while not stop.is_set():
+        report(step=1); going.set()
+thread = threading.Thread(target=work); thread.start(); going.wait()
+for number in range(20):
+    child = os.fork()
+    if child == 0:
+        report(child=number); report(child=number + 100); _reporter.flush(); os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set(); thread.join()
+"""
+    done = run(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    children = [line["child"] for line in printed(done.stdout) if "child" in line]
+    assert children == [number + each for number in range(20) for each in (0, 100)]
+
+
+def test_output_that_is_closed_or_broken_ends_no_training() -> None:
+    code = """
+import os, sys
+reading, writing = os.pipe(); os.close(reading)
+sys.stdout = open(writing, "w")
+report(step=1); result(accuracy=1)
+sys.stdout = None
+report(loss=1); result(accuracy=1)
+sys.stdout = open(os.devnull, "w"); sys.stdout.close()
+report(other=1); result(accuracy=1)
+sys.stderr.write("over")
+"""
+    done = run(code)
+    assert done.stderr.startswith("over")
