@@ -106,11 +106,12 @@ def test_a_module_that_was_left_out_is_named(tmp_path: Path) -> None:
 
 
 def test_a_script_with_the_name_of_a_module_of_python_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "json.py").write_text("def train(): ...")
-    done = start(tmp_path, FunctionCall([], {}, ["."], "./json.py"), ["json", "train"])
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "json.py").write_text("def train(): ...")
+    done = start(tmp_path, FunctionCall([], {}, ["lib"], "lib/json.py"), ["json", "train"])
     assert done.returncode == 1
     assert "torchq: Python finds the module json in " in done.stderr
-    assert "and not in ./json.py: rename ./json.py" in done.stderr
+    assert "and not in lib/json.py: rename lib/json.py" in done.stderr
 
 
 def test_a_module_that_submits_when_it_is_imported_submits_nothing(run: Run) -> None:

@@ -108,7 +108,7 @@ def nested() -> RemoteFunction[[], int]:
         (lambda: nested().submit(), Refused, "nested.<locals>.function is made within another function"),
         (lambda: save.submit(Path("x")), Invalid, r"argument 1: pathlib\.\w+ is not JSON: give str\(\) of it"),
         (lambda: save.submit(path=(1, 2)), Invalid, "argument path: tuple is not JSON: give a list"),
-        (lambda: save.submit(), TypeError, "missing a required argument: 'path'"),
+        (save.submit, TypeError, "missing a required argument: 'path'"),
         (lambda: train.submit(1.0, step=3), TypeError, "unexpected keyword argument 'step'"),
         (lambda: remote(json.dumps).submit(1), Refused, r"dumps is in .*: start in your project's folder"),
         (lambda: remote(train.function).with_options(folder="/").submit(1.0), None, ""),
