@@ -1,0 +1,108 @@
+"""Packs the folder of a job: selects its files, reads them, and returns the archive.
+
+One rule: what is packed and what is left out is fixed here, once; nothing reads the folder later.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import coordinator
+from coordinator.code import archive, ignore_rules, largest, listing, reading, secret_files, selection
+from coordinator.code.archive import Archive, CodeFile
+from coordinator.code.errors import CodeTooLarge, FolderRefused
+from coordinator.code.ignore_rules import IgnoreRules, PatternLine
+from coordinator.code.selection import LeftOut, Selection
+
+IGNORE_FILE = ".torchqignore"
+CLIENT = "torchq"
+"""The package that training code imports."""
+CLIENT_PARENT = ".torchq"
+"""The folder of the archive in which that package lies."""
+EXCLUDE = "exclude"
+"""The source of patterns that are no line of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCode:
+    """The packed code of a job."""
+
+    archive: Archive
+    files: int
+    """The number of files of the folder that are packed."""
+    left_out: tuple[LeftOut, ...]
+
+
+def pack(folder: Path, exclude: Iterable[str], *, limit: int) -> PackedCode:
+    """Pack a folder. `exclude` has further patterns as in .torchqignore.
+
+    Raises FolderRefused for a folder that cannot be packed, and CodeTooLarge with its largest entries.
+    """
+    rules = _rules(folder, exclude)
+    found = listing.read(folder)
+    if rules.takes_back:
+        found = listing.with_ignored_files(folder, found)
+    chosen = selection.select(found, rules)
+    secrets: list[LeftOut] = []
+    try:
+        packed = archive.build(_sorted(_files(folder, chosen, secrets)), limit)
+    except archive.LimitReached:
+        raise _too_large(folder, chosen, limit) from None
+    left_out = (*secrets, *chosen.left_out)
+    files = len(chosen.paths) - len(secrets)
+    if not files:
+        raise FolderRefused(f"{folder} has no file to pack{_describe(left_out)}: change to the folder of the code")
+    return PackedCode(packed, files, left_out)
+
+
+def _rules(folder: Path, exclude: Iterable[str]) -> IgnoreRules:
+    try:
+        text = (folder / IGNORE_FILE).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        text = ""
+    except UnicodeDecodeError as error:
+        raise FolderRefused(f"{folder / IGNORE_FILE}: not UTF-8 text") from error
+    except OSError as error:
+        raise FolderRefused(f"{folder / IGNORE_FILE}: cannot be read ({error.strerror})") from error
+    lines = ignore_rules.of_text(text, IGNORE_FILE)
+    return ignore_rules.parse([*lines, *(PatternLine(pattern, EXCLUDE) for pattern in exclude)])
+
+
+def _files(folder: Path, chosen: Selection, secrets: list[LeftOut]) -> Iterator[CodeFile]:
+    """Yield the files of the folder; note those whose content looks like a secret."""
+    for path in chosen.paths:
+        file = reading.read(folder, path)
+        if path not in chosen.trusted and secret_files.in_content(file.content):
+            secrets.append(LeftOut(path, selection.SECRET))
+        else:
+            yield file
+
+
+def _sorted(files: Iterator[CodeFile]) -> Iterator[CodeFile]:
+    """Yield the files of the client package and those of the folder; both are in order, and the former come first."""
+    yield from client_files()
+    yield from files
+
+
+def client_files() -> list[CodeFile]:
+    """Return the files of the package `torchq`, so that a job can import it in any image."""
+    package = Path(coordinator.__file__).parents[1] / CLIENT
+    paths = sorted(path for path in package.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    base = f"{CLIENT_PARENT}/{CLIENT}"
+    return [CodeFile(f"{base}/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in paths]
+
+
+def _too_large(folder: Path, chosen: Selection, limit: int) -> CodeTooLarge:
+    sizes = reading.sizes(folder, chosen.paths)
+    entries = "\n".join(f"  {largest.size_text(size):>8}  {path}" for path, size in largest.largest(sizes))
+    return CodeTooLarge(
+        f"{folder}: the code is larger than {largest.size_text(limit)} when packed: {len(chosen.paths)} files, "
+        f"{largest.size_text(sum(sizes.values()))}. Its largest entries:\n{entries}\n"
+        f"Leave out what is no code, a pattern a line, in {IGNORE_FILE} or with --exclude. Or keep the code in a "
+        "folder that every node sees: TORCHQ_CODE_STORE=file:///FOLDER (setting code_store)"
+    )
+
+
+def _describe(left_out: Iterable[LeftOut]) -> str:
+    texts = [str(each) for each in left_out]
+    return f" (left out: {'; '.join(texts)})" if texts else ""

@@ -1,0 +1,137 @@
+"""Which files of a folder are the code of a job, and what is left out.
+
+One rule: pure, over the paths of a listing. In this order: torchq's own rules leave out version control, environments
+and caches; .torchqignore decides; what looks like a secret is left out; everything else is packed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator.code import secret_files
+from coordinator.code.ignore_rules import IgnoreRules
+
+NEVER_FOLDERS = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".jj",
+        "__pycache__",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".import_linter_cache",
+        ".ipynb_checkpoints",
+        ".tox",
+        ".nox",
+        ".eggs",
+        ".venv",
+        "node_modules",
+        ".torchq",
+    }
+)
+"""Folders that are never code of a job; `.torchq` is where a pod finds the package `torchq`."""
+NEVER_FILES = frozenset({".git", ".DS_Store", "Thumbs.db"})
+NEVER_SUFFIXES = (".pyc", ".pyo", ".swp")
+ENVIRONMENT_FILES = ("pyvenv.cfg", "conda-meta/history")
+"""Files that only the folder of a virtual or a conda environment has."""
+SECRET = "looks like a secret"
+
+
+class LeftOut(NamedTuple):
+    """A file, or a folder with its slash, that is not packed, and the reason."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """The entries of a folder by git's rules. Paths are relative, with slashes."""
+
+    paths: Sequence[str]
+    """The files, links and special files that git would take."""
+    ignored: Sequence[str] = ()
+    """What .gitignore files leave out: files, and whole folders with a slash at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The files to pack, in order, and what is left out."""
+
+    paths: Sequence[str]
+    left_out: Sequence[LeftOut]
+    trusted: frozenset[str]
+    """Paths that the user has taken back: their content is not searched for secrets."""
+
+
+def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
+    """Return the files to pack."""
+    environments = find_environments([*listing.paths, *listing.ignored])
+    paths, left_out, trusted = [], dict[LeftOut, None](), set()
+    ignored = frozenset(listing.ignored)
+    for path in sorted({*listing.paths, *ignored}):
+        if is_never_code(path) or _is_inside(path, environments):
+            continue
+        reason = _reason(path, rules, is_ignored=path in ignored)
+        if reason is not None:
+            left_out[reason] = None
+            continue
+        paths.append(path)
+        if (verdict := rules.verdict(path)) is not None and not verdict.ignored:
+            trusted.add(path)
+    return Selection(paths, sorted(left_out, key=_order), frozenset(trusted))
+
+
+def _order(left_out: LeftOut) -> tuple[bool, str]:
+    return left_out.reason != SECRET, left_out.path
+
+
+def _reason(path: str, rules: IgnoreRules, *, is_ignored: bool) -> LeftOut | None:
+    """Return why a path is left out, for the topmost folder that a rule names; None if it is packed."""
+    for part in _ancestors(path):
+        verdict = rules.verdict(part)
+        if verdict is not None and verdict.ignored and not _is_taken_back(path, rules):
+            return LeftOut(part, f"by {verdict.source}")
+    if _is_taken_back(path, rules):
+        return None
+    if secret_files.in_name(path):
+        return LeftOut(path, SECRET)
+    return LeftOut(path, "by .gitignore") if is_ignored else None
+
+
+def _is_taken_back(path: str, rules: IgnoreRules) -> bool:
+    verdict = rules.verdict(path)
+    return verdict is not None and not verdict.ignored
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    """Yield the folders of a path from the top, each with its slash, then the path."""
+    end = path.find("/")
+    while 0 <= end < len(path) - 1:
+        yield path[: end + 1]
+        end = path.find("/", end + 1)
+    yield path
+
+
+def find_environments(paths: Iterable[str]) -> frozenset[str]:
+    """Return the folders of environments among paths, each with its slash; never the folder that is packed."""
+    found = (path.removesuffix(marker) for path in paths for marker in ENVIRONMENT_FILES if path.endswith(f"/{marker}"))
+    return frozenset(found)
+
+
+def _is_inside(path: str, folders: frozenset[str]) -> bool:
+    return bool(folders) and not folders.isdisjoint(_ancestors(path))
+
+
+def is_never_code(path: str) -> bool:
+    """Return whether a path belongs to version control, a cache or the like."""
+    *folders, name = path.rstrip("/").split("/")
+    if path.endswith("/"):
+        folders.append(name)
+    return not NEVER_FOLDERS.isdisjoint(folders) or name in NEVER_FILES or name.endswith(NEVER_SUFFIXES)
