@@ -16,12 +16,12 @@ import tarfile
 VOLUME = "TORCHQ_VOLUME_TORCHQ_"
 
 
-class Failure(Exception):
+class NotUnpacked(Exception):
     """The code cannot be unpacked; the message says why."""
 
 
 def read_archive(digest: str) -> bytes:
-    """Return the archive. Raises Failure if it is missing or not the one of the digest."""
+    """Return the archive. Raises NotUnpacked if it is missing or not the one of the digest."""
     store = os.environ.get(VOLUME + "STORE")
     paths = []
     if store:
@@ -34,10 +34,10 @@ def read_archive(digest: str) -> bytes:
             with open(path, "rb") as file:
                 content += file.read()
         except OSError as error:
-            raise Failure(f"{path} cannot be read ({error.strerror}): submit the job again") from error
+            raise NotUnpacked(f"{path} cannot be read ({error.strerror}): submit the job again") from error
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
-        raise Failure(
+        raise NotUnpacked(
             f"the digest of the code is {found[:16]}, not {digest[:16]}: it was changed; submit the job again"
         )
     return content
@@ -56,7 +56,7 @@ def write_members(archive: tarfile.TarFile, folder: str) -> int:
             content = archive.extractfile(member)
             write_file(target, content.read() if content else b"", member.mode)
         else:
-            raise Failure(f"the code has {member.name}, which is neither a file nor a link")
+            raise NotUnpacked(f"the code has {member.name}, which is neither a file nor a link")
         count += 1
     for target, link in links:
         make_room(target)
@@ -65,12 +65,12 @@ def write_members(archive: tarfile.TarFile, folder: str) -> int:
 
 
 def safe_path(folder: str, name: str) -> str:
-    """Return the place of a file. Raises Failure if it is outside of the folder, also by a link that is there."""
+    """Return the place of a file. Raises NotUnpacked if it is outside of the folder, also by a link that is there."""
     parts = name.split("/")
     target = os.path.join(folder, *parts)
     inside = os.path.realpath(folder) + os.sep
     if ".." in parts or "" in parts or not (os.path.realpath(os.path.dirname(target)) + os.sep).startswith(inside):
-        raise Failure(f"the code has a file outside of its folder: {name}")
+        raise NotUnpacked(f"the code has a file outside of its folder: {name}")
     return target
 
 
@@ -95,8 +95,8 @@ def main(digest: str) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(read_archive(digest)), mode="r:gz") as archive:
             count = write_members(archive, folder)
-    except Failure as failure:
-        sys.exit(f"torchq: {failure}")
+    except NotUnpacked as error:
+        sys.exit(f"torchq: {error}")
     except (OSError, tarfile.TarError) as error:
         sys.exit(f"torchq: the code cannot be unpacked into {folder}: {error}")
     print(f"torchq: unpacked {count} files of {digest[:8]}")
