@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import pydantic
 from pydantic import Field
@@ -214,6 +215,11 @@ class Settings(NodeRules, PortSettings):
         description="how long a stopping process waits for its running work; "
         "terminationGracePeriodSeconds of its pod must be 8 s longer",
     )
+    code_store: str = Field(
+        default="",
+        description="where `torchq run` keeps the code of jobs: empty for ConfigMaps (up to 4 MiB packed), or "
+        "file:///FOLDER, a folder that this machine and every node see at the same path",
+    )
     coordinator: str = Field(
         default="",
         description="URL of the coordinator that commands ask about the queues; empty: find it through the cluster",
@@ -248,6 +254,7 @@ class Settings(NodeRules, PortSettings):
         if self.renew_seconds * 2 > self.lease_seconds:
             raise ValueError("renew_seconds: must be at most half of lease_seconds")
         parse_pool(self.pool)
+        parse_code_store(self.code_store)
         return self
 
 
@@ -333,6 +340,17 @@ def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:
         if resource_names.is_divided(name, quantity):
             raise ValueError(f"pool: {name}: {quantity!r} {resource_names.DIVIDED}")
     return amounts
+
+
+def parse_code_store(text: str) -> Path | None:
+    """Parse the setting `code_store`: return the folder, or None for ConfigMaps. Raises ValueError for other texts."""
+    if not text:
+        return None
+    parts = urlsplit(text)
+    folder = Path(unquote(parts.path))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not folder.is_absolute() or not folder.name:
+        raise ValueError(f"code_store: {text!r} is neither empty nor a folder as in file:///shared/code")
+    return folder
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
