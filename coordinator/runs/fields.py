@@ -1,0 +1,109 @@
+"""The fields of a document, each read as what it has to be.
+
+One rule: pure. Whatever is wrong becomes an InvalidRun that begins with the path of the field.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coordinator.runs.errors import InvalidRun
+
+LARGEST_WHOLE = 2**31 - 1
+
+
+class Fields:
+    """The fields of one document. A field that is missing or null has no value."""
+
+    def __init__(self, document: Any, known: Iterable[str], at: str = "") -> None:
+        """Take a document. Raises InvalidRun if it is no map, or has a field of another name than those `known`."""
+        if not isinstance(document, Mapping):
+            raise InvalidRun(f"{at or 'run'}: must be a map")
+        self._at = at
+        self._values = {name: value for name, value in document.items() if value is not None}
+        names = [*known]
+        for name in self._values:
+            if name not in names:
+                raise self.wrong(str(name), f"there is no such field{_nearest(str(name), names)}")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def path(self, name: str) -> str:
+        """Return the path of a field."""
+        return f"{self._at}.{name}" if self._at else name
+
+    def wrong(self, name: str, message: str) -> InvalidRun:
+        """Return the error about a field."""
+        return InvalidRun(f"{self.path(name)}: {message}")
+
+    def value(self, name: str) -> Any:
+        """Return a value as it is."""
+        return self._values.get(name)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a text."""
+        return self._text(name, self._values.get(name, default))
+
+    def whole(self, name: str, default: int, least: int, most: int = LARGEST_WHOLE) -> int:
+        """Return a whole number within bounds."""
+        value = self._values.get(name, default)
+        if type(value) is not int:
+            raise self.wrong(name, f"must be a whole number, not {value!r}")
+        if not least <= value <= most:
+            bound = f"{least} or more" if value < least else f"{most} or less"
+            raise self.wrong(name, f"must be {bound}, not {value}")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """Return a number greater than 0."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST_WHOLE:
+            raise self.wrong(name, f"must be a number greater than 0, not {value!r}")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value, false if it is missing."""
+        value = self._values.get(name, False)
+        if not isinstance(value, bool):
+            raise self.wrong(name, f"must be true or false, not {value!r}")
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """Return one of several words; the first is the default."""
+        value = self._values.get(name, choices[0])
+        if value not in choices:
+            raise self.wrong(name, f"must be one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        value = self._values.get(name, ())
+        if isinstance(value, str) or not isinstance(value, list | tuple):
+            raise self.wrong(name, "must be a list of texts")
+        return tuple(self._text(f"{name}[{index}]", item) for index, item in enumerate(value))
+
+    def map(self, name: str) -> dict[str, str]:
+        """Return a map of texts."""
+        value = self._values.get(name, {})
+        if not isinstance(value, Mapping):
+            raise self.wrong(name, "must be a map of texts")
+        return {self._text(name, key): self._text(f"{name}.{key}", item) for key, item in value.items()}
+
+    def _text(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self.wrong(name, f"must be a text, not {value!r}")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise self.wrong(name, "is not UTF-8") from error
+        if "\0" in value:
+            raise self.wrong(name, "has a zero byte")
+        return value
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"

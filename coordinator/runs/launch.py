@@ -1,0 +1,126 @@
+"""The submission of a job that has its code.
+
+One rule: nothing half. The job is created on hold, then its code is kept with the job as its owner, then the job is let
+go. A program that dies in between leaves at most a job on hold; one that is interrupted takes the job back.
+"""
+
+import contextlib
+import time
+from typing import Any
+
+from coordinator.code.archive import Archive
+from coordinator.code.stores import CodeStore
+from coordinator.runs import manifest
+from coordinator.runs.errors import PartlyStarted
+from crds import labels
+from crds.api_resources import TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob import submission_order
+from kube import errors
+from kube.api import Cluster, Manifest
+
+REPLACE_SECONDS = 60.0
+REPLACE_PAUSE_SECONDS = 0.2
+_REFUSALS = (errors.AlreadyExists, errors.Forbidden, errors.Invalid, errors.NotFound, errors.Unauthorized)
+"""Answers to a create that leave no doubt: there is no job."""
+
+
+def launch(
+    cluster: Cluster,
+    job: Manifest,
+    archive: Archive | None,
+    store: CodeStore | None,
+    *,
+    waits_for_name: bool = False,
+) -> JobKey:
+    """Create a job, keep its code, and let the job go. Whatever prevents it, the job is taken back.
+
+    With `waits_for_name`, a job of this name is being deleted. Raises PartlyStarted if the job could not be taken back.
+    """
+    submitted = submission_order.text(time.time_ns() // 1000, 0)
+    body = _submitted(job, submitted, hold=archive is not None)
+    key: JobKey | None = None
+    try:
+        key = _create(cluster, body, seconds=REPLACE_SECONDS if waits_for_name else 0.0)
+        if archive is not None and store is not None:
+            _let_go(cluster, key, job, manifest.with_source(job, store.keep(archive, key)))
+    except BaseException as error:
+        if key is not None or not isinstance(error, _REFUSALS):
+            _take_back(cluster, body, error)
+        raise
+    return key
+
+
+def _submitted(job: Manifest, submitted: str, *, hold: bool) -> Manifest:
+    metadata, spec = job["metadata"], job["spec"]
+    annotations = {**(metadata.get("annotations") or {}), labels.SUBMITTED: submitted}
+    if hold:
+        spec = {**spec, "schedulingPolicy": {**(spec.get("schedulingPolicy") or {}), "hold": True}}
+    return {**job, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+
+
+def _create(cluster: Cluster, body: Manifest, seconds: float) -> JobKey:
+    """Create a job. If its name is taken, wait for so long until it is free."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return key_of(cluster.create(TORCHJOBS, body, body["metadata"]["namespace"]))
+        except errors.AlreadyExists:
+            own = _find_own(cluster, body)  # the answer to an earlier try of the client was lost
+            if own is not None:
+                return own
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(REPLACE_PAUSE_SECONDS)
+
+
+def _let_go(cluster: Cluster, key: JobKey, job: Manifest, final: Manifest) -> None:
+    held = (job["spec"].get("schedulingPolicy") or {}).get("hold")
+    spec: dict[str, Any] = {"schedulingPolicy": {"hold": held}}
+    if final != job:  # another copy of the code is used
+        spec["torchTaskSpecs"] = final["spec"]["torchTaskSpecs"]
+    cluster.patch(TORCHJOBS, key.name, {"spec": spec}, key.namespace)
+
+
+def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:
+    """Delete the job that this run has created. Raises PartlyStarted if that fails."""
+    metadata = body["metadata"]
+    try:
+        own = _find_own(cluster, body)
+        if own is not None:
+            delete(cluster, own)
+    except (errors.ClusterError, KeyboardInterrupt) as error:
+        name = f"{metadata['namespace']}/{metadata['name']}"
+        raise PartlyStarted(
+            f"{str(cause) or 'interrupted'}\njob {name} may exist on hold, and could not be deleted "
+            f"({str(error) or 'interrupted'}): torchq job delete {name}"
+        ) from error
+
+
+def _find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
+    """Return the job that was created from a manifest; None if it does not exist, or if the name has another job."""
+    metadata = body["metadata"]
+    found = find(cluster, metadata["name"], metadata["namespace"])
+    submitted = metadata["annotations"][labels.SUBMITTED]
+    is_own = found is not None and (found["metadata"].get("annotations") or {}).get(labels.SUBMITTED) == submitted
+    return key_of(found) if found is not None and is_own else None
+
+
+def find(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
+    """Return the job of a name; None if there is none."""
+    try:
+        return cluster.get(TORCHJOBS, name, namespace)
+    except errors.NotFound:
+        return None
+
+
+def delete(cluster: Cluster, key: JobKey) -> None:
+    """Delete a job, unless it is gone or its name has another job by now."""
+    with contextlib.suppress(errors.NotFound, errors.Conflict):
+        cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
+
+
+def key_of(job: Manifest) -> JobKey:
+    """Return the key of a job."""
+    metadata = job["metadata"]
+    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -1,0 +1,47 @@
+"""The names of jobs that have none: from the script or the folder, with a random end.
+
+One rule: pure; who calls it brings the random part.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+
+LONGEST = 40
+"""The longest name of a job."""
+ENDING = 5
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""The characters of random ends: without vowels, so that no words come out, and without those that look alike."""
+
+
+def generated(command: Sequence[str], folder: str, choose: Callable[[str], str]) -> str:
+    """Return a name such as train-x7k2p; `choose` picks one of several characters."""
+    ending = "".join(choose(LETTERS) for _ in range(ENDING))
+    return f"{base(command, folder)[: LONGEST - ENDING - 1].rstrip('-')}-{ending}"
+
+
+def stand_in(name: str, choose: Callable[[str], str]) -> str:
+    """Return a random name as long as another one, for the validation of a job whose name is still taken."""
+    return "x" + "".join(choose(LETTERS) for _ in range(max(len(name), 8) - 1))
+
+
+def base(command: Sequence[str], folder: str) -> str:
+    """Return the name of the script or the module that a command runs, else that of the folder, as a name of a job."""
+    candidates = (_script(command), PurePosixPath(folder).name, "run")
+    return next(name for candidate in candidates if (name := _as_name(candidate)))
+
+
+def _script(command: Sequence[str]) -> str:
+    for index, word in enumerate(command):
+        if word.endswith(".py"):
+            return PurePosixPath(word).stem
+        if word == "-m" and index + 1 < len(command):
+            module = command[index + 1]
+            if module not in ("torch.distributed.run", "accelerate.commands.launch"):
+                return module.rpartition(".")[2]
+    return ""
+
+
+def _as_name(text: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return name if name[:1].isalpha() else f"run-{name}" if name else ""

@@ -1,0 +1,181 @@
+"""What a user asks for: a command or several roles, in the present content of a folder.
+
+One rule: pure. A request is parsed once, from a document of plain values, and is right afterwards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from coordinator.runs import variables
+from coordinator.runs.fields import Fields
+from coordinator.runs.variables import SecretKey
+from crds.resources import quantities
+from crds.torchjob.jobspec import MAX_PRIORITY
+from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
+
+IfExists = Literal["fail", "replace", "attach"]
+_ROLE_FIELDS = ("command", "nodes", "gpus", "cpus", "memory", "image", "env", "secret_env", "after")
+_RUN_FIELDS = (
+    "roles",
+    "folder",
+    "name",
+    "queue",
+    "namespace",
+    "priority",
+    "if_exists",
+    "in_place",
+    "labels",
+    "outputs",
+    "ttl_seconds",
+    "exclude",
+)
+FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *_RUN_FIELDS)))
+"""The fields of a document: those of a run, and those of its only role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A role that another one waits for."""
+
+    role: str
+    phase: TaskPhase
+
+
+@dataclass(frozen=True, slots=True)
+class RunRole:
+    """One task of the job: a number of equal pods."""
+
+    command: tuple[str, ...]
+    nodes: int = 1
+    gpus: int = 0
+    """The GPUs of each pod."""
+    cpus: float | None = None
+    memory: str | None = None
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
+    after: Upstream | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A run that a user asks for."""
+
+    roles: Mapping[str, RunRole]
+    """The roles by task type."""
+    folder: str
+    namespace: str
+    name: str = ""
+    """The name of the job; empty: one is made from the command."""
+    queue: str | None = None
+    priority: int = 0
+    if_exists: IfExists = "fail"
+    in_place: bool = False
+    """Whether the job runs in the folder itself, which must be on the machine of an embedded cluster."""
+    image: str = ""
+    """The image of roles that have none; empty: the embedded cluster needs none."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    outputs: str = ""
+    """The claim with the files of `torchq.output()`."""
+    ttl_seconds: int | None = None
+    exclude: tuple[str, ...] = ()
+
+
+def parse(document: Mapping[str, Any]) -> RunRequest:
+    """Return a request. `command` with `nodes` and so on is short for the roles Master and Worker.
+
+    Raises InvalidRun with the field that is wrong.
+    """
+    fields = Fields(document, FIELDS)
+    for name in ("folder", "namespace"):
+        if not fields.text(name):
+            raise fields.wrong(name, "is missing")
+    if_exists: Any = fields.choice("if_exists", ("fail", "replace", "attach"))
+    if if_exists != "fail" and not fields.text("name"):
+        raise fields.wrong("if_exists", f"{if_exists} needs a name")
+    return RunRequest(
+        roles=_roles(fields),
+        folder=fields.text("folder"),
+        namespace=fields.text("namespace"),
+        name=fields.text("name"),
+        queue=fields.text("queue") or None,
+        priority=fields.whole("priority", 0, -MAX_PRIORITY, MAX_PRIORITY),
+        if_exists=if_exists,
+        in_place=fields.flag("in_place"),
+        image=fields.text("image"),
+        labels=fields.map("labels"),
+        outputs=fields.text("outputs"),
+        ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
+        exclude=fields.texts("exclude"),
+    )
+
+
+def _roles(fields: Fields) -> dict[str, RunRole]:
+    if "roles" not in fields:
+        document = {name: fields.value(name) for name in _ROLE_FIELDS if name != "image"}
+        role = _role(Fields(document, _ROLE_FIELDS))
+        if role.after is not None:
+            raise fields.wrong("after", "is for a run with several roles")
+        return _master_and_workers(role)
+    for name in _ROLE_FIELDS:
+        if name in fields and name != "image":
+            raise fields.wrong(name, "a run has either this field or roles, each with its own")
+    declared = fields.value("roles")
+    if not isinstance(declared, Mapping) or not declared:
+        raise fields.wrong("roles", "must be a map from names, as in Master and Worker, to roles")
+    roles = {str(name): _role(Fields(role, _ROLE_FIELDS, f"roles.{name}")) for name, role in declared.items()}
+    for name, role in roles.items():
+        if role.after is not None and (role.after.role not in roles or role.after.role == name):
+            raise fields.wrong(f"roles.{name}.after", f"must be another role, not {role.after.role!r}")
+    return roles
+
+
+def _master_and_workers(role: RunRole) -> dict[str, RunRole]:
+    """Return the tasks of equal pods: rank 0 is the Master."""
+    alone = RunRole(role.command, 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env)
+    if role.nodes == 1:
+        return {MASTER: alone}
+    others = RunRole(
+        role.command, role.nodes - 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env
+    )
+    return {MASTER: alone, WORKER: others}
+
+
+def _role(fields: Fields) -> RunRole:
+    command = fields.texts("command")
+    if not command or not command[0]:
+        raise fields.wrong("command", "is missing, as in `python train.py`")
+    return RunRole(
+        command=command,
+        nodes=fields.whole("nodes", 1, 1, MOST_TASKS),
+        gpus=fields.whole("gpus", 0, 0),
+        cpus=fields.number("cpus"),
+        memory=_memory(fields),
+        image=fields.text("image"),
+        env=variables.check_plain(fields.map("env"), fields.path("env")),
+        secret_env=variables.parse_secrets(fields.map("secret_env"), fields.path("secret_env")),
+        after=_after(fields),
+    )
+
+
+def _memory(fields: Fields) -> str | None:
+    text = fields.text("memory")
+    try:
+        amount = quantities.parse("memory", text) if text else 1
+    except ValueError as error:
+        raise fields.wrong("memory", f"{error}; write it as in 16Gi") from error
+    if amount <= 0:
+        raise fields.wrong("memory", f"must be more than nothing, not {text!r}")
+    return text or None
+
+
+def _after(fields: Fields) -> Upstream | None:
+    """Return the role to wait for: NAME until it runs, NAME:Succeeded until it has succeeded."""
+    text = fields.text("after")
+    name, colon, phase = text.partition(":")
+    if not text:
+        return None
+    if colon and phase not in ("Running", "Succeeded"):
+        raise fields.wrong("after", f"must be ROLE, ROLE:Running or ROLE:Succeeded, not {text!r}")
+    return Upstream(name, "Succeeded" if phase == "Succeeded" else "Running")

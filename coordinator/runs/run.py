@@ -1,0 +1,173 @@
+"""From a request to a job: `prepare` packs the folder and describes the job, `start` submits it.
+
+One rule: after `prepare`, nothing depends on the folder any more.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator import settings
+from coordinator.code import pack, unpack
+from coordinator.code.archive import Archive
+from coordinator.code.config_map_store import ConfigMapStore
+from coordinator.code.folder_store import FolderStore
+from coordinator.code.stores import CodeStore
+from coordinator.runs import findings, launch, manifest, names, validation
+from coordinator.runs.errors import InvalidRun
+from coordinator.runs.findings import CheckJobs
+from coordinator.runs.manifest import RunCode
+from coordinator.runs.request import IfExists, RunRequest
+from coordinator.runs.validation import Submission
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Cluster, Manifest
+
+SOURCE = "run"
+"""How messages name what is submitted."""
+NO_IMAGE = "python"
+"""The image that is recorded on one machine, where images are not run."""
+_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSummary:
+    """What was packed, for people."""
+
+    files: int
+    packed_bytes: int
+    digest: str
+    left_out: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run that is ready to be submitted. Nothing of it depends on the folder any more."""
+
+    manifest: Manifest
+    """The TorchJob."""
+    code: CodeSummary | None = None
+    """None for a run in the folder itself."""
+    objects: tuple[Manifest, ...] = ()
+    """The other objects, for a dry run; `start` makes them with the job as their owner."""
+    if_exists: IfExists = "fail"
+    archive: Archive | None = None
+    store: CodeStore | None = None
+
+
+def prepare(
+    cluster: Cluster, request: RunRequest, *, embedded: bool, python_folder: str, code_store: str
+) -> PreparedRun:
+    """Pack the folder of a run and return its job. Nothing is written.
+
+    `python_folder` is that of the caller's Python, which counts on an embedded cluster. `code_store` is the setting of
+    that name. Raises InvalidRun, and CodeError for a folder that cannot be packed.
+    """
+    _check(request, embedded=embedded)
+    request = _with_image(request, embedded=embedded)
+    name = request.name or names.generated(_command(request), request.folder, _RANDOM.choice)
+    python = python_folder if embedded else ""
+    if request.in_place:
+        return PreparedRun(manifest.build(request, name, None, python), if_exists=request.if_exists)
+    store = open_store(cluster, code_store)
+    packed = pack.pack(Path(request.folder), request.exclude, limit=store.limit)
+    archive = packed.archive
+    code = RunCode(archive.digest, store.source(archive), _unpack_script())
+    return PreparedRun(
+        manifest.build(request, name, code, python),
+        CodeSummary(packed.files, len(archive.content), archive.digest, [str(each) for each in packed.left_out]),
+        tuple(store.objects(archive, request.namespace)),
+        request.if_exists,
+        archive,
+        store,
+    )
+
+
+def open_store(cluster: Cluster, code_store: str) -> CodeStore:
+    """Return the store that the setting `code_store` names."""
+    folder = settings.parse_code_store(code_store)
+    return ConfigMapStore(cluster) if folder is None else FolderStore(folder)
+
+
+def _unpack_script() -> str:
+    return Path(unpack.__file__).read_text(encoding="utf-8")
+
+
+def _command(request: RunRequest) -> tuple[str, ...]:
+    return next(iter(request.roles.values())).command
+
+
+def _check(request: RunRequest, *, embedded: bool) -> None:
+    if request.in_place and not embedded:
+        raise InvalidRun("in_place: only a local cluster runs in the folder itself: other nodes do not have it")
+    if request.in_place and request.exclude:
+        raise InvalidRun("exclude: nothing is packed in place: remove exclude or in_place")
+
+
+def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:
+    """Return the request with an image for every role. Raises InvalidRun for a cluster that runs images."""
+    if embedded:
+        return request if request.image else replace(request, image=NO_IMAGE)
+    lacking = [name for name, role in request.roles.items() if not (role.image or request.image)]
+    if lacking:
+        raise InvalidRun(
+            "image: is missing, and this cluster runs images: give --image NAME, with the Python and the packages that "
+            'the command needs, or put image = "NAME" under [tool.torchq] in pyproject.toml'
+        )
+    return request
+
+
+def dry_run(
+    cluster: Cluster,
+    prepared: PreparedRun,
+    *,
+    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
+    anyway: bool = False,
+    tell: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Validate a run as `start` does, and create nothing. Raises as `start` does."""
+    body = prepared.manifest
+    if prepared.if_exists == "replace":  # the name is free later
+        stand_in = names.stand_in(body["metadata"]["name"], _RANDOM.choice)
+        body = {**body, "metadata": {**body["metadata"], "name": stand_in}}
+    document = Submission(SOURCE, body["metadata"]["namespace"], body)
+    checked = [_validate(cluster, document)]
+    judged = validation.judge([document], checked, check_jobs, tell)
+    for warning in findings.collect_warnings(judged, anyway=anyway):
+        tell(warning)
+
+
+def _validate(cluster: Cluster, document: Submission) -> validation.ValidatedJob:
+    try:
+        return validation.validate(cluster, document)
+    except errors.AlreadyExists as error:
+        name = f"{document.namespace}/{document.body['metadata']['name']}"
+        raise errors.AlreadyExists(
+            f"job {name} already exists: give another name, or delete it first with --replace "
+            '(if_exists="replace"), or use it with if_exists="attach"'
+        ) from error
+
+
+def start(
+    cluster: Cluster,
+    prepared: PreparedRun,
+    *,
+    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
+    anyway: bool = False,
+    tell: Callable[[str], object] = lambda _: None,
+) -> JobKey:
+    """Submit a run, and return the key of its job; with `attach`, that of the job that has its name already.
+
+    Raises `findings.NeverRuns` for a job that can never run, unless `anyway`; any ClusterError; PartlyStarted.
+    """
+    metadata = prepared.manifest["metadata"]
+    present = launch.find(cluster, metadata["name"], metadata["namespace"]) if prepared.if_exists != "fail" else None
+    if present is not None and prepared.if_exists == "attach":
+        return launch.key_of(present)
+    dry_run(cluster, prepared, check_jobs=check_jobs, anyway=anyway, tell=tell)
+    if present is not None:
+        launch.delete(cluster, launch.key_of(present))
+    return launch.launch(
+        cluster, prepared.manifest, prepared.archive, prepared.store, waits_for_name=present is not None
+    )

@@ -1,0 +1,101 @@
+"""The environment variables of a run: their names, their values, and which of them look like secrets.
+
+One rule: pure. A value that a manifest holds can be read by everybody who can read the job, so no secret goes there.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from coordinator.runs.errors import InvalidRun
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OBJECT = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_KEY = re.compile(r"[-._A-Za-z0-9]+")
+_WORDS = frozenset(
+    {"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PAT"}
+)
+_KEYS = frozenset({"API", "ACCESS", "PRIVATE", "SECRET", "AUTH", "ENCRYPTION", "SIGNING", "ACCOUNT"})
+_HARMLESS = frozenset({"PAD", "EOS", "BOS", "UNK", "SEP", "CLS", "MASK", "SPECIAL"})
+"""Words before TOKEN in the names of variables about text."""
+_PATHS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
+
+
+class SecretKey(NamedTuple):
+    """A key of a Secret."""
+
+    secret: str
+    key: str
+
+
+def looks_secret(name: str) -> bool:
+    """Return whether a variable looks like a secret by its name: WANDB_API_KEY does, EOS_TOKEN does not."""
+    *_, before, last = ["", *name.upper().split("_")]
+    if name.upper() in _PATHS or (last == "TOKEN" and before in _HARMLESS):
+        return False
+    return last in _WORDS or (last == "KEY" and before in _KEYS)
+
+
+def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
+    """Return variables with plain values. Raises InvalidRun for a name that is none, or that looks like a secret."""
+    for name in variables:
+        _check_name(name, field)
+        if looks_secret(name):
+            raise InvalidRun(
+                f"{field}.{name}: looks like a secret, and everybody who can read the job would see its value: put it "
+                f"into a Secret (kubectl create secret generic NAME --from-literal={name.lower()}=VALUE) and give "
+                f"--secret-env {name}=NAME/{name.lower()}"
+            )
+    return dict(variables)
+
+
+def parse_secrets(variables: Mapping[str, str], field: str) -> dict[str, SecretKey]:
+    """Return variables with values of Secrets, each written as SECRET/KEY. Raises InvalidRun."""
+    return {name: _secret_key(name, text, field) for name, text in variables.items()}
+
+
+def _secret_key(name: str, text: str, field: str) -> SecretKey:
+    _check_name(name, field)
+    secret, slash, key = text.partition("/")
+    if not slash or not _OBJECT.fullmatch(secret) or not _KEY.fullmatch(key):
+        # The text may be the secret itself, so it is not repeated.
+        raise InvalidRun(
+            f"{field}.{name}: must be SECRET/KEY, the name of a Secret of the namespace and one of its keys"
+        )
+    return SecretKey(secret, key)
+
+
+def _check_name(name: str, field: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRun(f"{field}: {name!r} is not the name of a variable: letters, digits and _, no digit first")
+
+
+def literal(text: str) -> str:
+    """Return a text that a container gets as it is: Kubernetes replaces $(NAME) by a variable, and $$ by one dollar."""
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def parse_assignments(lines: Mapping[str, str], field: str) -> dict[str, str]:
+    """Return variables written as NAME=VALUE, by the place of each. Raises InvalidRun with the place."""
+    found = {}
+    for place, line in lines.items():
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise InvalidRun(f"{place}: {name!r} is not {field}")
+        found[name.strip()] = value
+    return found
+
+
+def parse_file(text: str, source: str) -> dict[str, str]:
+    """Return the variables of a file of lines NAME=VALUE. Blank lines, comments, `export` and quotes are understood."""
+    lines = {
+        f"{source}, line {number}": line.strip().removeprefix("export ")
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    }
+    return {name: _unquoted(value.strip()) for name, value in parse_assignments(lines, "NAME=VALUE").items()}
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
