@@ -3,9 +3,9 @@
 One rule: pure; who calls it brings the random part.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
 
 LONGEST = 40
 """The longest name of a job."""
@@ -27,14 +27,14 @@ def stand_in(name: str, choose: Callable[[str], str]) -> str:
 
 def base(command: Sequence[str], folder: str) -> str:
     """Return the name of the script or the module that a command runs, else that of the folder, as a name of a job."""
-    candidates = (_script(command), PurePosixPath(folder).name, "run")
+    candidates = (_script(command), posixpath.basename(folder.rstrip("/")), "run")
     return next(name for candidate in candidates if (name := _as_name(candidate)))
 
 
 def _script(command: Sequence[str]) -> str:
     for index, word in enumerate(command):
         if word.endswith(".py"):
-            return PurePosixPath(word).stem
+            return posixpath.basename(word).removesuffix(".py")
         if word == "-m" and index + 1 < len(command):
             module = command[index + 1]
             if module not in ("torch.distributed.run", "accelerate.commands.launch"):
