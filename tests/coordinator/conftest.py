@@ -4,10 +4,13 @@ clock."""
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from coordinator.http.queue_api import QueueApi
 from kube.client import KubernetesCluster
+from tests.support.coordinator import described_answers
 from tests.support.coordinator.command import Torchq, command
 from tests.support.coordinator.desk import Clock, Desk, clear
 from tests.support.kube.fixtures import cluster, embedded_cluster, embedded_server, namespace, real_server, server
@@ -21,6 +24,24 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
     """Yield a desk on the embedded server."""
     with Desk(embedded_cluster, clock) as desk:
         yield desk
+
+
+@pytest.fixture(autouse=True)
+def _answers_as_described(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold every answer of the read-only API against its description. The server answers on threads of its own."""
+    answer, problems = QueueApi.answer, []
+
+    def answer_and_check(self: QueueApi, path: str) -> tuple[int, Any]:
+        code, document = answer(self, path)
+        try:
+            described_answers.check(path, code, document)
+        except (AssertionError, ValueError) as error:
+            problems.append(f"{path}: {error}")
+        return code, document
+
+    monkeypatch.setattr(QueueApi, "answer", answer_and_check)
+    yield
+    assert problems == []
 
 
 @pytest.fixture(autouse=True)
