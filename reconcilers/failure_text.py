@@ -1,4 +1,4 @@
-"""The cause of a pod's failure, where its status does not contain all of it.
+"""What pods said at their end, where their views do not contain all of it: the cause of a failure, and the result.
 
 One rule: the log of one pod is read from the API server, once its job is about to fail or to be restarted. A pod's
 status keeps the last 2048 bytes of its log, which torchrun's final report fills if there are several processes.
@@ -14,7 +14,7 @@ from crds.api_resources import PODS
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.values import Observation
-from reconcilers.views import pod_view
+from reconcilers.views import pod_result, pod_view
 from reconcilers.views.pod_view import PodView
 
 LINES = 2_000
@@ -29,13 +29,24 @@ logger = logging.getLogger(__name__)
 def explain_failure(cluster: Cluster, observation: Observation, pod: PodView) -> Observation:
     """Return the observation with everything that is known of a pod's end. Raises any ClusterError except for the
     log."""
+    manifest = _read(cluster, pod)
+    view = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest else mark_explained(pod)
+    return replace_pod(observation, view)
+
+
+def read_result(cluster: Cluster, pod: PodView) -> str:
+    """Return the result that a pod gave, as JSON; empty if it cannot be used. Raises any ClusterError."""
+    manifest = _read(cluster, pod)
+    return pod_result.read(manifest) if manifest else ""
+
+
+def _read(cluster: Cluster, pod: PodView) -> Manifest | None:
+    """Return the manifest of a pod; None if the pod no longer exists."""
     try:
         manifest = cluster.get(PODS, pod.name, pod.namespace)
     except errors.NotFound:
-        manifest = None
-    same = manifest is not None and manifest["metadata"]["uid"] == pod.uid
-    view = pod_view.explain(pod, manifest, _log(cluster, pod, manifest)) if manifest and same else mark_explained(pod)
-    return replace_pod(observation, view)
+        return None
+    return manifest if manifest["metadata"]["uid"] == pod.uid else None
 
 
 def give_up(observation: Observation) -> Observation:

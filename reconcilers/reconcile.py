@@ -140,7 +140,7 @@ class Reconciler:
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after
         next_plan = None if after is observation else plan(after, self._settings, self._now())
-        if next_plan is not None and (next_plan.actions or next_plan.unexplained):
+        if next_plan is not None and (next_plan.actions or next_plan.is_incomplete):
             return outcome.requeue_after
         version = after.job.metadata.resource_version
         self._settled[observation.key] = integers.parse(version, 0)
@@ -171,14 +171,19 @@ class Reconciler:
                 self._observer.wrote(observation.key, max(application.pod_versions))
 
     def _decide(self, observation: Observation) -> Plan:
-        """Return the plan, after the log of the pod that caused a failure has been read."""
-        current_plan = plan(observation, self._settings, self._now())
+        """Return the plan, after the log of the pod that caused a failure and the result of the job have been read."""
         for _ in range(failure_text.MOST):
-            if current_plan.unexplained is None:
-                return current_plan
-            observation = failure_text.explain_failure(self._cluster, observation, current_plan.unexplained)
             current_plan = plan(observation, self._settings, self._now())
-        return plan(failure_text.give_up(observation), self._settings, self._now())
+            if current_plan.unexplained is None:
+                break
+            observation = failure_text.explain_failure(self._cluster, observation, current_plan.unexplained)
+        else:
+            observation = failure_text.give_up(observation)
+            current_plan = plan(observation, self._settings, self._now())
+        if current_plan.result_of is None:
+            return current_plan
+        result = failure_text.read_result(self._cluster, current_plan.result_of)
+        return plan(replace(observation, result=result), self._settings, self._now())
 
     def close(self) -> None:
         """Stop the threads."""

@@ -107,6 +107,8 @@ class Observation:
     """The limit that left no room for what the job's pods request, in the last attempt."""
     no_memory: NoRoom | None = None
     """The limit that left no room for memory that is to grow, in the last attempt."""
+    result: str | None = None
+    """The job's result as JSON, read from the pod that gave it; empty if it cannot be used, None if it was not read."""
     over_quota: OverQuota | None = None
     """The ResourceQuota because of which the API server refused an object of the job in the last attempt."""
 
@@ -266,6 +268,13 @@ class Plan:
     unexplained: PodView | None = None
     """A failed pod whose log must be read before the plan can be made (`reconcilers.failure_text`); the plan is empty
     until then."""
+    result_of: PodView | None = None
+    """The pod whose result must be read before the job can end; the plan is empty until then."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something must be read before the plan can be made."""
+        return self.unexplained is not None or self.result_of is not None
 
 
 def earliest(times: Iterable[float | None]) -> float | None:

@@ -52,7 +52,11 @@ def finish(
     before: tuple[Action, ...] = (),
 ) -> Plan:
     """End the job, after some other actions. The services are deleted first, because their existence is not recorded
-    anywhere else. The status is written next, and the pods that prove it are deleted last."""
+    anywhere else. The status is written next, with the job's result, and the pods that prove it are deleted last."""
+    giver = _result_giver(observation)
+    if giver is not None and observation.result is None:
+        return Plan(result_of=giver)
+    after = after.model_copy(update={"result": observation.result or ""})
     pods = observation.pods
     to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
     uids = {pod.uid for pod in to_delete}
@@ -68,6 +72,25 @@ def finish(
         + groups
         + _failure_events(after)
     )
+
+
+def _result_giver(observation: Observation) -> PodView | None:
+    """Return the pod whose result is that of the job: rank 0 of the last run, and of the last stage that gave one.
+
+    Where torchrun chooses the ranks, it is the pod that gave a result. None if there is no such pod.
+    """
+    job = observation.job
+    if not isinstance(job, TorchJob) or job.admission is None or not any(pod.has_result for pod in observation.pods):
+        return None
+    granted = Grant(job, job.admission)
+    meeting, members = task_members.meeting_tasks(job.spec), granted.members
+    found = [
+        pod
+        for pod in granted.own_pods(observation.pods)
+        if pod.has_result and not progress.is_outdated(job, pod)
+        if members[pod.name].rank == 0 or members[pod.name].task_type in meeting
+    ]
+    return max(found, key=lambda pod: members[pod.name].stage, default=None)
 
 
 def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:

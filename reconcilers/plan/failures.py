@@ -45,7 +45,7 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import rendezvous
 from reconcilers.plan.charges import memory
 from reconcilers.pods import static_world
-from reconcilers.views import pod_view, torchrun
+from reconcilers.views import pod_outcome, pod_view, torchrun
 from reconcilers.views.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
@@ -220,7 +220,7 @@ def classify(policy: str, pod: PodView) -> Kind:
 
 def _is_over_its_limit(pod: PodView) -> bool:
     """Return whether the node evicted a pod because of the pod's own limits."""
-    return pod.reason == "Evicted" and not pod.disruption and pod_view.exceeds_own_limit(pod.message)
+    return pod.reason == "Evicted" and not pod.disruption and pod_outcome.exceeds_own_limit(pod.message)
 
 
 def is_disrupted(pod: PodView) -> bool:

@@ -80,7 +80,8 @@ def _plan_job(observation: Observation, settings: ReconcileSettings, now: dateti
     # 4. Everything else depends on the state of the job.
     result = _plan_by_state(observation, settings, deletion, now)
     actions = result.actions + deletion.grace_events(result.actions)
-    return Plan(actions, earliest((result.requeue_after, deletion.next_change(observation.pods))), result.unexplained)
+    requeue_after = earliest((result.requeue_after, deletion.next_change(observation.pods)))
+    return replace(result, actions=actions, requeue_after=requeue_after)
 
 
 def _plan_by_state(observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime) -> Plan:
@@ -228,9 +229,9 @@ def _plan_admission(active: Active, observation: Observation, settings: Reconcil
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for a log is
-    empty."""
-    if result.unexplained is not None:
+    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for what a pod
+    says is empty."""
+    if result.is_incomplete:
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}
     return deletion.delete(pod for pod in active.removed if pod.uid not in deleted)

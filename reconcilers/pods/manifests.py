@@ -30,7 +30,7 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.pods import environment, start_gate, static_world, topology
+from reconcilers.pods import container_files, environment, start_gate, static_world, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
@@ -259,8 +259,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
         annotations[labels.RENDEZVOUS_ID] = environment.rendezvous_id(job)
     if blueprint.left_nodes:
         annotations[labels.LEFT_NODES] = ",".join(blueprint.left_nodes)
-    folder = job.metadata.annotations.get(labels.SUBMIT_DIRECTORY)
-    return annotations | ({labels.SUBMIT_DIRECTORY: folder} if folder else {})
+    folders = {name: job.metadata.annotations.get(name) for name in (labels.SUBMIT_DIRECTORY, labels.PYTHON_FOLDER)}
+    return annotations | {name: folder for name, folder in folders.items() if folder}
 
 
 def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
@@ -275,10 +275,10 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
         # With the default policy, a pod on the host's network does not resolve services.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     reports = environment.report_variables(blueprint.job, member.name, blueprint.settings.reports)
-    env = {**_variables(blueprint, member), **reports}
+    output = container_files.add_output(blueprint.job, member.task_type, spec)
+    env = {**_variables(blueprint, member), **reports, **output}
     for container in containers.all_containers(spec):
-        environment.add_variables(container, env)
-        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+        environment.add_variables(container, {**env, **container_files.set_message(container)})
     if member.name == member.lead:
         containers.declare_port(spec, blueprint.port(member.lead), on_host=blueprint.on_host(member.lead))
         if blueprint.needs_service(member.lead):

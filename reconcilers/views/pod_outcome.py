@@ -12,6 +12,14 @@ from kube.api import Manifest
 from reconcilers.views import containers
 
 FINISHED = ("Succeeded", "Failed")
+OWN_LIMIT_PHRASES = (
+    "exceeds the limit",
+    "exceeds the total limit of containers",
+    "exceeded its local ephemeral storage limit",
+)
+"""The phrases of a kubelet that evicts a pod because of the pod's own limits (pkg/kubelet/eviction). A template can
+cause such an eviction at will. An eviction because the node lacks resources has other words and a DisruptionTarget
+condition."""
 
 
 def effective_phase(pod: Manifest) -> str:
@@ -42,6 +50,11 @@ def main_state(pod: Manifest) -> Mapping[str, Any]:
     return next(
         (container_status.get("state") or {} for container_status in statuses if container_status["name"] == main), {}
     )
+
+
+def exceeds_own_limit(message: str) -> bool:
+    """Return whether a kubelet reports that an evicted pod exceeded its own limits."""
+    return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
 
 
 def _was_stopped(pod: Manifest) -> bool:

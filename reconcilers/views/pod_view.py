@@ -11,12 +11,21 @@ from typing import Any
 
 from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
-from reconcilers.views import containers, pod_gate, pod_outcome, pod_place, pod_problems, pod_requests, torchrun
+from reconcilers.views import (
+    containers,
+    pod_gate,
+    pod_outcome,
+    pod_place,
+    pod_problems,
+    pod_requests,
+    pod_result,
+    torchrun,
+)
 from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.pod_requests import Requests
 from reconcilers.views.torchrun import LastOutput
 
-LONGEST_MESSAGE = 128
+LONGEST_MESSAGE = 120
 """The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
 """The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
@@ -29,14 +38,6 @@ OOM_KILLED = "OOMKilled"
 """The reason of a container that was killed because it had used up its memory, or any of its processes."""
 EVICTED_BY_VOLCANO = "Evict"
 """The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
-OWN_LIMIT_PHRASES = (
-    "exceeds the limit",
-    "exceeds the total limit of containers",
-    "exceeded its local ephemeral storage limit",
-)
-"""The phrases of a kubelet that evicts a pod because of the pod's own limits (pkg/kubelet/eviction). A template can
-cause such an eviction at will. An eviction because the node lacks resources has other words and a DisruptionTarget
-condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class PodView:
     """
     lost_peer: bool = False
     """Whether the last output blames another process or the connection to it."""
+    has_result: bool = False
+    """Whether the main container has ended with a result of the job (`reconcilers.views.pod_result`)."""
     unexplained: bool = False
     """Whether the pod's end can be explained further: its message is shortened here, or its log holds the cause
     (`explain`)."""
@@ -209,7 +212,9 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
 def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
-    return {"problem": _problem_text(manifest, phase), **_conditions(status), **_end(spec, status, phase)}
+    return {"problem": _problem_text(manifest, phase), **_conditions(status), **_end(spec, status, phase)} | {
+        "has_result": pod_result.is_there(manifest, phase)
+    }
 
 
 def _problem_text(manifest: Manifest, phase: str) -> str:
@@ -303,7 +308,7 @@ def _message(other: str, last_words: LastOutput, status: Mapping[str, Any], most
     # The containers' output must not hide that the pod exceeded its limits.
     text = (
         last_words.text
-        if last_words.text and not exceeds_own_limit(pod_message)
+        if last_words.text and not pod_outcome.exceeds_own_limit(pod_message)
         else _last_line(pod_message, LONGEST_EXPLANATION)
     )
     return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", text))), most)
@@ -320,22 +325,18 @@ def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
     names the cause."""
     spec, status, phase = manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest)
     other, ended = _termination(spec, status, phase)
-    last_words = torchrun.last_output(ended.get("message") or "")
+    last_words, cause = torchrun.last_output(ended.get("message") or ""), pod.cause
     if log and last_words.more:
+        cause = torchrun.exit_cause(log) if pod_result.is_result(ended.get("message") or "") else cause
         last_words = torchrun.last_output(log)
     message = _message(other, last_words, status, LONGEST_EXPLANATION)
-    return replace(pod, message=message, lost_peer=last_words.lost_peer, unexplained=False)
+    return replace(pod, message=message, cause=cause, lost_peer=last_words.lost_peer, unexplained=False)
 
 
 def needs_log(manifest: Manifest) -> bool:
     """Return whether the cause of a pod's end is further back in its log than its status reaches."""
     _, ended = _termination(manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest))
     return torchrun.last_output(ended.get("message") or "").more
-
-
-def exceeds_own_limit(message: str) -> bool:
-    """Return whether a kubelet reports that an evicted pod exceeded its own limits."""
-    return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
 
 
 def version(manifest: Manifest) -> int:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crds import excerpts
-from reconcilers.views import tracebacks
+from reconcilers.views import pod_result, tracebacks
 from reconcilers.views.tracebacks import RaisedException
 
 _ROOT = re.compile(r"Root Cause.*", re.DOTALL)
@@ -80,6 +80,8 @@ class LastOutput:
 
 
 _SILENT = LastOutput("", lost_peer=False)
+_ONLY_RESULT = LastOutput("", lost_peer=False, more=True)
+"""The last output of a container whose message is the job's result, so that only its log has its output."""
 
 
 def last_output(message: str) -> LastOutput:
@@ -89,6 +91,8 @@ def last_output(message: str) -> LastOutput:
     """
     if not message:
         return _SILENT
+    if pod_result.is_result(message):
+        return _ONLY_RESULT
     recorded = _error_file_message(message)
     if recorded:
         return LastOutput(recorded, blames_peer(recorded))

@@ -91,6 +91,7 @@ def test_environment_with_service_address() -> None:
     made = make(job())
     shared = {
         "PYTHONUNBUFFERED": "1",
+        "TORCHQ_RESULT_FILE": "/dev/termination-log",
         "MASTER_ADDR": "digits-master-0",
         "MASTER_PORT": "23456",
         "WORLD_SIZE": "3",
@@ -187,7 +188,8 @@ def test_aimaster_has_no_rank() -> None:
     assert (brain["MASTER_ADDR"], "RANK" in brain, "WORLD_SIZE" in brain) == ("digits-master-0", False, False)
     assert environment(made["digits-worker-0"])["RANK"] == "1"
     assert environment(made["digits-worker-0"])["WORLD_SIZE"] == "2"
-    assert set(environment(make(job({"AIMaster": task()}))["digits-aimaster-0"])) == {"PYTHONUNBUFFERED"}
+    alone = environment(make(job({"AIMaster": task()}))["digits-aimaster-0"])
+    assert set(alone) == {"PYTHONUNBUFFERED", "TORCHQ_RESULT_FILE"}
 
 
 def test_each_stage_has_its_own_ranks_and_gang() -> None:
@@ -390,4 +392,4 @@ def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
     }
     for name, pod in reporting.items():
         assert environment(pod) == environment(without[name]) | added | {"TORCHQ_POD": name}
-    assert not [name for pod in without.values() for name in environment(pod) if name.startswith("TORCHQ_")]
+    assert not [name for pod in without.values() for name in environment(pod) if name.startswith("TORCHQ_REPORT")]

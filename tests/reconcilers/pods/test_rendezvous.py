@@ -58,6 +58,7 @@ def test_workers_get_what_torchrun_needs_to_meet_others() -> None:
     made = make(elastic())
     expected = {
         "PYTHONUNBUFFERED": "1",
+        "TORCHQ_RESULT_FILE": "/dev/termination-log",
         "PET_NNODES": "1:4",
         "PET_NPROC_PER_NODE": "1",
         "PET_RDZV_BACKEND": "c10d",
@@ -86,6 +87,7 @@ def test_store_is_reached_by_its_service_and_has_no_rank() -> None:
     store = made["digits-rendezvous-0"]
     assert environment(store) == {
         "PYTHONUNBUFFERED": "1",
+        "TORCHQ_RESULT_FILE": "/dev/termination-log",
         "TORCHQ_RENDEZVOUS_PORT": "23456",
         "TORCHQ_MIN_WORKERS": "1",
         "TORCHQ_MAX_WORKERS": "4",

@@ -1,0 +1,41 @@
+"""The files of a container that outlive it: its result, and the folder for what the job writes.
+
+One rule: pure, over fresh copies of templates. What a template has under the same name stays as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crds.torchjob.tasks import RENDEZVOUS
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.views import containers, pod_result
+
+OUTPUT_VOLUME = "torchq-output"
+OUTPUT_FOLDER = "/torchq/output"
+OUTPUT_VARIABLE = "TORCHQ_OUTPUT"
+MESSAGE_PATH = "/dev/termination-log"
+"""The default of Kubernetes for the file whose content becomes a container's termination message."""
+
+
+def set_message(container: dict[str, Any]) -> Mapping[str, str]:
+    """Make a container's termination message explicit, and return the variable that names its file."""
+    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    return {pod_result.FILE_VARIABLE: container.setdefault("terminationMessagePath", MESSAGE_PATH)}
+
+
+def add_output(job: TorchJob, task_type: str, spec: dict[str, Any]) -> Mapping[str, str]:
+    """Add the folder for what the job writes to all containers, and return the variable that names it. The claim has
+    one folder for each job. A rendezvous store writes nothing."""
+    outputs, is_store = job.spec.outputs, job.spec.rendezvous and task_type == RENDEZVOUS
+    if outputs is None or is_store:
+        return {}
+    if all(volume.get("name") != OUTPUT_VOLUME for volume in spec.get("volumes") or ()):
+        claim = {"name": OUTPUT_VOLUME, "persistentVolumeClaim": {"claimName": outputs.claim_name}}
+        spec["volumes"] = [*(spec.get("volumes") or ()), claim]
+    folder = f"{job.metadata.namespace}/{job.metadata.name}-{job.metadata.uid}"
+    for container in containers.all_containers(spec):
+        mounts = container.get("volumeMounts") or ()
+        if all(mount.get("mountPath") != OUTPUT_FOLDER for mount in mounts):
+            mount = {"name": OUTPUT_VOLUME, "mountPath": OUTPUT_FOLDER, "subPath": folder}
+            container["volumeMounts"] = [*mounts, mount]
+    return {OUTPUT_VARIABLE: OUTPUT_FOLDER}
