@@ -7,7 +7,8 @@ generation after a restart of the whole job.
     the pod was deleted, evicted, preempted or not      a disruption, whatever the policy: it is replaced, up to
     taken by its node; its node is lost or was shut     `most_disruptions` of the job
     down; its exit code is unknown
-    it could not be started                             fails the job: it could not be started next time
+    it could not be started, or its code could not be   fails the job: it could not be started next time
+    unpacked (`reconcilers.views.pod_code`)
     it failed: restartPolicy Never                      fails the job
                restartPolicy ExitCode                   by the code, below
                restartPolicy OnFailure                  retryable, up to backoffLimit restarts of the job
@@ -45,11 +46,12 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import rendezvous
 from reconcilers.plan.charges import memory
 from reconcilers.pods import static_world
-from reconcilers.views import pod_outcome, pod_view, torchrun
+from reconcilers.views import pod_code, pod_outcome, pod_view, torchrun
 from reconcilers.views.pod_view import PodView
 
-NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"})
-"""The reasons of containers that could not be started, and of pods that the embedded node cannot run."""
+NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"}) | pod_code.FOR_GOOD
+"""The reasons of containers that could not be started, of pods that the embedded node cannot run, and of pods whose
+code cannot be unpacked."""
 PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
 """The reasons that do not blame the node: other pods needed the resources, or the node is being drained."""
 SHUT_DOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
@@ -211,6 +213,8 @@ def classify(policy: str, pod: PodView) -> Kind:
     """Return how a failed pod counts under a restart policy."""
     if is_disrupted(pod):
         return "Disruption"
+    if pod.reason in pod_code.FOR_GOOD:
+        return "Permanent"
     if policy == "Always":
         return "Retryable"
     if policy == "Never" or pod.reason in NEVER_BEGAN:
@@ -337,6 +341,8 @@ def describe(pod: PodView) -> str:
     """Return a sentence with the pod's name and how it ended."""
     if pod.reason in SHUT_DOWN:
         return f"pod {pod.name} was ended with its node{f' {pod.node}' * bool(pod.node)}, which was shut down"
+    if pod.reason in pod_code.FOR_GOOD:
+        return f"pod {pod.name} cannot start: {pod.message}"
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
     through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
     if through is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from crds import timestamps
 from kube.api import Manifest
-from reconcilers.views import containers
+from reconcilers.views import containers, pod_code
 
 FINISHED = ("Succeeded", "Failed")
 OWN_LIMIT_PHRASES = (
@@ -32,6 +32,8 @@ def effective_phase(pod: Manifest) -> str:
     phase: str = status.get("phase") or "Pending"
     if "deletionTimestamp" in pod["metadata"]:
         return "Failed" if phase == "Succeeded" and _was_stopped(pod) else phase
+    if phase == "Pending" and pod_code.find_failure(status):  # its node would start it again and again
+        return "Failed"
     if phase not in ("Running", "Failed"):
         return phase
     terminated: Mapping[str, Any] = main_state(pod).get("terminated") or {}

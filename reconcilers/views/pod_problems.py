@@ -9,10 +9,11 @@ from typing import Any
 
 from crds import excerpts
 from kube.api import Manifest
-from reconcilers.views import containers, pod_outcome
+from reconcilers.views import containers, pod_code, pod_outcome
 
 STARTUP_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """The reasons for which every container waits at first. Any other fact about the pod explains more."""
+MOST_NAMED = 3
 LONGEST = 500
 """The largest number of characters of a message."""
 
@@ -49,6 +50,8 @@ def _finalizer_message(pod: Manifest) -> str:
 def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
     """Return the pod's own reason, else the reason of its main container if that failed, else that of the first failed
     one."""
+    if (failure := pod_code.find_failure(status)) is not None:
+        return PodProblem(failure.reason, failure.message)
     states = (
         pod_outcome.main_state(pod),
         *(container_status.get("state") or {} for container_status in _containers(status)),
@@ -104,7 +107,27 @@ def _startup_problem(pod: Manifest) -> PodProblem:
     if not pod["spec"].get("nodeName"):
         return PodProblem("Pending", "not bound to a node yet")
     waits = pod_outcome.main_state(pod).get("waiting") or {}
-    return PodProblem(waits.get("reason") or "Pending", _one_line(waits.get("message")) or _init_container_message(pod))
+    message = _one_line(waits.get("message")) or _init_container_message(pod) or _volume_message(pod)
+    return PodProblem(waits.get("reason") or "Pending", message)
+
+
+def _volume_message(pod: Manifest) -> str:
+    """Return that a pod waits for its volumes or its network, with the ConfigMaps and Secrets that it needs: the status
+    of a pod does not say that one of them is missing."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if not any(each["type"] == "PodReadyToStartContainers" and each["status"] == "False" for each in conditions):
+        return ""
+    names = [text for volume in pod["spec"].get("volumes") or () if (text := _source_of(volume))]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    needs = f"; it needs {', '.join(names[:MOST_NAMED])}{more}" if names else ""
+    return f"its volumes or its network are not ready{needs}"
+
+
+def _source_of(volume: Mapping[str, Any]) -> str:
+    config, secret = volume.get("configMap") or {}, volume.get("secret") or {}
+    if config.get("name") and not config.get("optional"):
+        return f"ConfigMap {config['name']}"
+    return f"Secret {secret['secretName']}" if secret.get("secretName") and not secret.get("optional") else ""
 
 
 def _init_container_message(pod: Manifest) -> str:

@@ -13,6 +13,7 @@ from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
 from reconcilers.views import (
     containers,
+    pod_code,
     pod_gate,
     pod_outcome,
     pod_place,
@@ -284,6 +285,8 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
 
 def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
     """Return the fields about the end of the pod's containers and their last output."""
+    if phase == "Failed" and (failure := pod_code.find_failure(status)) is not None:
+        return {"reason": failure.reason, "message": failure.message, "ended": failure.ended}
     other, ended = _termination(spec, status, phase)
     output, code = ended.get("message") or "", ended.get("exitCode")
     last_words = torchrun.last_output(output)
