@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from crds.api_resources import (
+    CONFIG_MAPS,
     EVENTS,
     GANG_QUEUES,
     LEASES,
@@ -201,7 +202,7 @@ WORKER = Role(
 )
 USER = Role(
     name="user",
-    purpose="people who submit jobs: TorchJobs of their namespace, with pods and logs; reads their queue",
+    purpose="people who submit jobs: TorchJobs of their namespace, with code, pods and logs; reads their queue",
     rules=(
         PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `kubectl scale` patches, too; with --current-replicas it reads and updates. A patch of the TorchJob could make
@@ -215,6 +216,8 @@ USER = Role(
         PolicyRule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
         PolicyRule(resource=EVENTS, verbs=("list", "create")),
+        # `torchq run` keeps the code of jobs in them. The garbage collection deletes them with their last job.
+        PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch")),
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *(PolicyRule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),

@@ -14,6 +14,7 @@ from coordinator.rbac import manifests, preflight
 from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
 from crds.api_resources import (
+    CONFIG_MAPS,
     EVENTS,
     LEASES,
     NODES,
@@ -49,6 +50,7 @@ def stage(
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
+    remove(access.admin, CONFIG_MAPS, "code", TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
         remove(access.admin, kind, "train-0", TENANT)
@@ -135,6 +137,9 @@ FORBIDDEN = [
     (USER, "patch", TORCHJOBS, "status"),
     (USER, "create", PODS, ""),
     (USER, "delete", PODS, ""),
+    (USER, "list", CONFIG_MAPS, ""),
+    (USER, "delete", CONFIG_MAPS, ""),
+    (WORKER, "get", CONFIG_MAPS, ""),
     (USER, "create", TENANT_QUEUES, ""),
     (USER, "patch", TENANT_QUEUES, ""),
     (USER, "list", TENANT_QUEUES, ""),

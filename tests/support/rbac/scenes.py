@@ -32,6 +32,7 @@ from coordinator.routing.eligibility import Eligibility
 from crds import labels
 from crds.api_resources import (
     ALPHA_POD_GROUPS,
+    CONFIG_MAPS,
     LEASES,
     NODES,
     POD_GROUPS,
@@ -525,6 +526,25 @@ def _show(stage: Stage) -> str:
 def _show_with_events(stage: Stage) -> str:
     stage.job()
     return only_forbidden(stage.run(USER, "job", "show", "train", code=0))
+
+
+@scene(USER, "configmaps", "get", "create", "patch")
+def _keep_code_in_a_config_map(stage: Stage) -> str:
+    key, cluster = stage.job(), stage.access.cluster(USER)
+    kind = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
+    body = {**kind, "metadata": {"name": "code"}, "immutable": True, "data": {"part": "x"}}
+    try:
+        cluster.create(CONFIG_MAPS, body, TENANT)
+        cluster.get(CONFIG_MAPS, "code", TENANT)
+        cluster.patch(CONFIG_MAPS, "code", {"metadata": {"ownerReferences": [_user_of(key)]}}, TENANT)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+def _user_of(key: JobKey) -> Manifest:
+    """Return the owner reference of a job that uses an object and does not control it."""
+    return {name: value for name, value in owner(key).items() if name != "controller"}
 
 
 @scene(USER, "resourcequotas", "list")
