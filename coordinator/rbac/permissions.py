@@ -216,8 +216,9 @@ USER = Role(
         PolicyRule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
         PolicyRule(resource=EVENTS, verbs=("list", "create")),
-        # `torchq run` keeps the code of jobs in them. The garbage collection deletes them with their last job.
-        PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch")),
+        # `torchq run` keeps the code of jobs in them. Delete: some API servers require it to change the owners of an
+        # object; the garbage collection deletes them with their last job.
+        PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *(PolicyRule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),

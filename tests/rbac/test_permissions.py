@@ -138,7 +138,6 @@ FORBIDDEN = [
     (USER, "create", PODS, ""),
     (USER, "delete", PODS, ""),
     (USER, "list", CONFIG_MAPS, ""),
-    (USER, "delete", CONFIG_MAPS, ""),
     (WORKER, "get", CONFIG_MAPS, ""),
     (USER, "create", TENANT_QUEUES, ""),
     (USER, "patch", TENANT_QUEUES, ""),

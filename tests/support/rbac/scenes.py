@@ -531,15 +531,33 @@ def _show_with_events(stage: Stage) -> str:
 @scene(USER, "configmaps", "get", "create", "patch")
 def _keep_code_in_a_config_map(stage: Stage) -> str:
     key, cluster = stage.job(), stage.access.cluster(USER)
-    kind = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
-    body = {**kind, "metadata": {"name": "code"}, "immutable": True, "data": {"part": "x"}}
     try:
-        cluster.create(CONFIG_MAPS, body, TENANT)
+        cluster.create(CONFIG_MAPS, CODE, TENANT)
         cluster.get(CONFIG_MAPS, "code", TENANT)
         cluster.patch(CONFIG_MAPS, "code", {"metadata": {"ownerReferences": [_user_of(key)]}}, TENANT)
     except errors.ClusterError as error:
         return str(error)
     return ""
+
+
+@scene(USER, "configmaps", "delete")
+def _kubectl_delete_code(stage: Stage) -> str:
+    stage.admin.create(CONFIG_MAPS, CODE, TENANT)
+    try:
+        stage.access.cluster(USER).delete(CONFIG_MAPS, "code", TENANT)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+CODE = {
+    "apiVersion": CONFIG_MAPS.api_version,
+    "kind": CONFIG_MAPS.kind,
+    "metadata": {"name": "code"},
+    "immutable": True,
+    "data": {"part": "x"},
+}
+"""A ConfigMap with the code of jobs."""
 
 
 def _user_of(key: JobKey) -> Manifest:
