@@ -19,13 +19,13 @@ from kube.api import Cluster
 from kube.process.meter import NO_METER, Meter
 from queues.values import Refusal, Task
 from queues.work import RunVersions
-from reconcilers import failure_text
+from reconcilers import failure_text, life_events
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.fact_counter import FactCounter
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Blocker, Observation, Plan
+from reconcilers.values import Blocker, EmitEvent, Observation, Plan
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.queue_view import QueueCache
@@ -35,6 +35,10 @@ from reconcilers.views.scale_request_view import RequestCache
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 """The function `queues.work.WorkSink.raise_charge`."""
+
+
+Tell = Callable[[JobKey, EmitEvent], None]
+"""The function `reconcilers.apply.life_event_writer.LifeEventWriter.tell`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,10 @@ def no_store(*_: object) -> Refusal:
     return "pool"
 
 
+def tell_nobody(*_: object) -> None:
+    """Drop an Event."""
+
+
 class Reconciler:
     """Reconciles one key per call; shared between threads. Close it after the last call has returned."""
 
@@ -68,8 +76,10 @@ class Reconciler:
         clock: Callable[[], float] = time.time,
         caches: Caches = NO_CACHES,
         meter: Meter = NO_METER,
+        tell: Tell = tell_nobody,
     ) -> None:
-        """`meter` counts what happens to jobs."""
+        """`meter` counts what happens to jobs. `tell` gets the Events of their normal life, and never waits."""
+        self._tell = tell
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
         self._clock = clock
@@ -166,9 +176,17 @@ class Reconciler:
             return application.run(current_plan)
         finally:
             self._facts.note(observation, application)
+            self._tell_of(observation, application)
             self._observer.wrote_requests(application.request_versions)
             if application.pod_versions:
                 self._observer.wrote(observation.key, max(application.pod_versions))
+
+    def _tell_of(self, observation: Observation, application: Application) -> None:
+        if observation.job is None or application.written is None:
+            return
+        event = life_events.between(observation.job, application.written["status"])
+        if event is not None:
+            self._tell(observation.key, event)
 
     def _decide(self, observation: Observation) -> Plan:
         """Return the plan, after the log of the pod that caused a failure and the result of the job have been read."""

@@ -28,8 +28,9 @@ from queues.dispatch.redis_work import RedisWork
 from queues.errors import QueueError
 from queues.redis import connection
 from queues.work import WorkSettings
+from reconcilers.apply.life_event_writer import LifeEventWriter
 from reconcilers.errors import ReconcileError
-from reconcilers.reconcile import Reconciler
+from reconcilers.reconcile import Reconciler, Tell
 from reconcilers.settings import ReconcileSettings, ReportAccess
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,12 @@ def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter:
     `meter` counts what happens to jobs."""
     life.caches = caches = WorkerCaches(cluster, settings)
     caches.start(life.turns)
+    life_events = LifeEventWriter(cluster)
     try:
         caches.wait()
         # Charges use a separate connection, because RQ opens the worker's connection later and uses it to fetch keys.
         store = RedisWork(connection.connect(settings.redis, client_name=f"torchq-charges-{os.getpid()}"))
-        with _reconciler(cluster, settings, caches, meter) as reconciler:
+        with _reconciler(cluster, settings, caches, meter, life_events.tell) as reconciler:
             caches.set_on_found(lambda: reconciler.adopt(reconcile_settings(settings, caches.served)))
             owner = _owner(cluster, settings)
             host_clock = HostClock(cluster.server_time.ahead)
@@ -66,6 +68,7 @@ def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter:
             if hanging:
                 os._exit(1)  # a thread that hangs would keep the process from ending
     finally:
+        life_events.close()
         cluster.close()  # ends the pauses between attempts of requests
         caches.stop()
 
@@ -79,7 +82,9 @@ def _owner(cluster: KubernetesCluster, settings: Settings) -> str:
         return ""
 
 
-def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches, meter: Meter) -> Reconciler:
+def _reconciler(
+    cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches, meter: Meter, tell: Tell
+) -> Reconciler:
     selected = reconcile_settings(settings, caches.served)
     log.info("gangs are bound by %s, containers are restarted by %s", selected.gang_scheduler, selected.in_place)
     return Reconciler(
@@ -88,6 +93,7 @@ def _reconciler(cluster: KubernetesCluster, settings: Settings, caches: WorkerCa
         selected,
         caches=replace(caches.reconcile_caches, reported_saves=_reported_saves(settings, selected)),
         meter=meter,
+        tell=tell,
     )
 
 

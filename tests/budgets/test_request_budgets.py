@@ -97,7 +97,7 @@ def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, names
     line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
-    # Queued, Admitted, Running, Succeeded; no event, no service where pods share an address.
+    # Queued, Admitted, Running, Succeeded; no service where pods share an address. Events have a budget of their own.
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
 
 

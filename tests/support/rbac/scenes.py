@@ -33,6 +33,7 @@ from crds import labels
 from crds.api_resources import (
     ALPHA_POD_GROUPS,
     CONFIG_MAPS,
+    EVENTS,
     LEASES,
     NODES,
     POD_GROUPS,
@@ -54,6 +55,7 @@ from kube.informer import Informer
 from queues.errors import StoreLost
 from queues.rules import PickRules
 from queues.values import Reservation, Task
+from reconcilers.apply import events
 from reconcilers.apply.apply import Application
 from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
@@ -435,7 +437,13 @@ def _a_pods_gate_is_opened(stage: Stage) -> str:
 
 @scene(WORKER, "events", "create")
 def _a_job_is_told_what_happened(stage: Stage) -> str:
-    return stage.apply(stage.job(), EmitEvent("Restarting", "a pod failed"))
+    key = stage.job()
+    owned = events.manifest(key, EmitEvent("Running", "it runs"), 0.0, owned=True)
+    try:
+        stage.access.cluster(WORKER).create(EVENTS, owned, TENANT)
+    except errors.ClusterError as error:
+        return str(error)
+    return stage.apply(key, EmitEvent("Restarting", "a pod failed"))
 
 
 @scene(WORKER, "nodes", "list", "watch")
