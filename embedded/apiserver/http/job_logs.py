@@ -46,6 +46,7 @@ from embedded.apiserver.http import pod_logs
 from embedded.apiserver.kinds.catalog import storage
 from embedded.apiserver.storage.journal import Change
 from embedded.apiserver.storage.store import Store
+from embedded.job_logs import LoggedRun
 from embedded.layout import Layout
 
 _ROOT = job_logs_path("", "")
@@ -78,13 +79,19 @@ class JobLogs:
                 raise status_errors.no_such_path()
 
     async def _serve_log(self, request: web.BaseRequest, job: JobKey, run_id: str) -> web.StreamResponse:
-        run = job_logs.find(self._layout, job, run_id)
-        if run is None:
-            raise status_errors.StatusError(404, "NotFound", f"TorchJob {job.namespace}/{job.name} has no run {run_id}")
-        if not log_files.files(run.folder):  # it has not begun, or its output had to make room for that of a later run
+        run = self._find(job, run_id)
+        if not log_files.files(run.folder):
+            run = self._find(job, run_id)  # the node may have removed the folder of the pod since, with its logs kept
+        if not log_files.files(run.folder):  # the output had to make room for that of a later run, or there is none
             return web.Response(text="")
         options = pod_logs.options_of(run.folder, request.query)
         return await pod_logs.serve(request, pod_logs.of_kept_run(options) if run.kept else options)
+
+    def _find(self, job: JobKey, run_id: str) -> LoggedRun:
+        run = job_logs.find(self._layout, job, run_id)
+        if run is None:
+            raise status_errors.StatusError(404, "NotFound", f"TorchJob {job.namespace}/{job.name} has no run {run_id}")
+        return run
 
     def _job(self, namespace: str, uid: str) -> JobKey:
         found = self._store.key_of(uid)

@@ -153,28 +153,32 @@ async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.Str
     reader = LogReader(log_options.folder, 0 if position <= first else position)
     try:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        await _send(response, reader, log_options)
+        await _send(request, response, reader, log_options)
     finally:
         reader.close()
     return response
 
 
-async def _send(response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions) -> None:
+async def _send(
+    request: web.BaseRequest, response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions
+) -> None:
     remaining = log_options.most
     stamper = Stamper(LogTimes(log_options.folder)) if log_options.stamped else None
     lines = _Lines(reader, stamper, log_options.bound)
+    exited, text = _is_over(log_options.folder), lines.read()  # before the first await: the pod may go meanwhile
+    await response.prepare(request)
     while True:
-        exited = _is_over(log_options.folder)
-        while text := lines.read():
+        while text:
             allowed = text if remaining is None else text[:remaining]
             await response.write(allowed)
             remaining = None if remaining is None else remaining - len(allowed)
             if remaining == 0:
                 return
+            text = lines.read()
         if exited or not log_options.follow or remaining == 0:
             return
         await asyncio.sleep(_POLL_SECONDS)
+        exited, text = _is_over(log_options.folder), lines.read()
 
 
 class _Lines:
