@@ -72,15 +72,21 @@ def _check_type(new: Manifest, data: Mapping[str, str]) -> Iterator[Cause]:
         yield status_errors.required(f"metadata.annotations[{_ACCOUNT}]")
 
 
+def key_problems(key: str) -> Iterator[str]:
+    """Yield why a text is not a key of a ConfigMap or Secret."""
+    if len(key) > 253:
+        yield "must be no more than 253 characters"
+    elif not re.fullmatch(_KEY, key):
+        yield _KEY_DETAIL
+    elif key in (".", ".."):
+        yield f"must not be '{key}'"
+    elif key.startswith(".."):
+        yield "must not start with '..'"
+
+
 def _check_keys(entries: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for key in entries:
-        if len(key) > 253:
-            yield status_errors.invalid_value(f"{path}[{key}]", key, "must be no more than 253 characters")
-        elif not re.fullmatch(_KEY, key):
-            yield status_errors.invalid_value(f"{path}[{key}]", key, _KEY_DETAIL)
-        elif key == "." or key.startswith(".."):
-            detail = "must not be '.'" if key == "." else "must not start with '..'"
-            yield status_errors.invalid_value(f"{path}[{key}]", key, detail)
+        yield from (status_errors.invalid_value(f"{path}[{key}]", key, text) for text in key_problems(key))
 
 
 def _check_final(new: Manifest, old: Manifest | None, fields: tuple[str, ...]) -> Iterator[Cause]:

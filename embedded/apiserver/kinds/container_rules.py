@@ -9,7 +9,7 @@ from typing import Any
 
 from crds.resources import quantities
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata, services
+from embedded.apiserver.kinds import metadata, services, volume_rules
 from embedded.apiserver.status_errors import Cause
 
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
@@ -53,6 +53,9 @@ def _check_variable(variable: dict[str, Any], path: str) -> Iterator[Cause]:
     if source is not None and len(source) != 1:
         choices = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         yield status_errors.invalid_value(f"{path}.valueFrom", "", f"must specify one of: {choices}")
+    for kind in ("configMapKeyRef", "secretKeyRef"):
+        if kind in (source or {}):
+            yield from volume_rules.check_key_reference(variable["valueFrom"][kind], f"{path}.valueFrom.{kind}")
 
 
 def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:

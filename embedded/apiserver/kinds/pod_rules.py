@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import container_rules, metadata, pod_changes, priority_classes
+from embedded.apiserver.kinds import container_rules, metadata, pod_changes, priority_classes, volume_rules
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
 
@@ -16,8 +16,6 @@ _NAMES: dict[str, Callable[[str], str]] = {
     **dict.fromkeys(("hostname", "subdomain"), metadata.dns_label_problem),
 }
 """The fields that hold names, each with the function that checks the name."""
-_NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path"}
-"""The required field of each source of a volume."""
 
 
 admit = priority_classes.admit
@@ -144,7 +142,7 @@ def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             yield from container_rules.check(container, f"spec.{field}[{index}]", container_names)
-    yield from _check_volumes(spec, {volume.get("name") for volume in spec.get("volumes") or ()})
+    yield from volume_rules.check(spec)
     yield from container_rules.check_amounts(spec.get("overhead"), "spec.overhead")
     yield from _check_names(spec)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
@@ -184,30 +182,3 @@ def _check_toleration(toleration: dict[str, Any], path: str) -> Iterator[Cause]:
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     if toleration.get("effect") and toleration["effect"] not in effects:
         yield status_errors.not_supported(f"{path}.effect", toleration["effect"], effects)
-
-
-def _check_volumes(spec: dict[str, Any], volume_names: set[str | None]) -> Iterator[Cause]:
-    checked_names: set[str] = set()
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        name = volume.get("name", "")
-        problem = metadata.dns_label_problem(name)
-        if problem:
-            yield status_errors.invalid_value(f"spec.volumes[{index}].name", name, problem)
-        if name in checked_names:
-            yield status_errors.duplicate(f"spec.volumes[{index}].name", name)
-        checked_names.add(name)
-        yield from _check_source(volume, f"spec.volumes[{index}]")
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            for number, mount in enumerate(container.get("volumeMounts") or ()):
-                if mount["name"] not in volume_names:
-                    path = f"spec.{field}[{index}].volumeMounts[{number}].name"
-                    yield Cause(path, f"Not found: {status_errors.format_value(mount['name'])}", "FieldValueNotFound")
-
-
-def _check_source(volume: dict[str, Any], path: str) -> Iterator[Cause]:
-    for source in [source for source in volume if source != "name"][1:]:
-        yield status_errors.not_allowed(f"{path}.{source}", "may not specify more than 1 volume type")
-    for source, field in _NEEDED.items():
-        if source in volume and not volume[source].get(field):
-            yield status_errors.required(f"{path}.{source}.{field}")

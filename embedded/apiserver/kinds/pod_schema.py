@@ -136,17 +136,21 @@ CONTAINER = fields(
     **_PROBES,
 )
 _MODE = {**NUMBER, "default": 420}
+_ITEMS = list_of(fields(**texts("key", "path"), mode=INT))
+_CLOSED = {
+    "configMap": fields(name=TEXT, defaultMode=_MODE, optional=FLAG, items=_ITEMS),
+    "secret": fields(secretName=TEXT, defaultMode=_MODE, optional=FLAG, items=_ITEMS),
+}
+"""The sources of volumes of which all fields are known."""
 _SOURCES: dict[str, dict[str, Any]] = {
     "emptyDir": {},
     "hostPath": {"path": keep_empty(TEXT), "type": {**keep_empty(TEXT), "default": ""}},
-    "configMap": {"name": TEXT, "defaultMode": _MODE},
-    "secret": {"secretName": TEXT, "defaultMode": _MODE},
     "downwardAPI": {"defaultMode": _MODE, "items": list_of(require(fields(path=TEXT, mode=NUMBER, **_FIELDS), "path"))},
     "projected": {"defaultMode": _MODE},
 }
 _VOLUME = {**OPEN, "properties": {"name": keep_empty(TEXT), **{
     name: keep_empty({**OPEN, "properties": properties}) for name, properties in _SOURCES.items()
-}}}  # fmt: skip
+}, **{name: keep_empty(source) for name, source in _CLOSED.items()}}}  # fmt: skip
 SPEC = fields(
     containers=merge_list(CONTAINER, "name"),
     initContainers=merge_list(CONTAINER, "name"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crds.api_resources import CONFIG_MAPS, SECRETS, Resource
+from reconcilers.views import pod_problems
 from tests.support.embedded.stage import Stage, first, terminated
 
 _NUMBERS = itertools.count(1)
@@ -71,6 +72,8 @@ def test_a_pod_waits_for_its_config_map_and_the_others_do_not(stage: Stage, item
     waits = {"reason": "PodInitializing", "message": f'volume "v0" waits: {message}'}
     assert first(status)["state"]["waiting"] == waits
     assert status["initContainerStatuses"][0]["state"]["waiting"] == {**waits, "reason": "ContainerCreating"}
+    problem = pod_problems.find_problem(stage.get(pod))
+    assert str(problem) == f"PodInitializing: {waits['message']}"
     stage.phase(stage.run("true"), "Succeeded")
     if items:
         stage.cluster.patch(CONFIG_MAPS, name, {"data": {"b": "two"}}, "default")
@@ -105,6 +108,7 @@ def test_a_container_waits_for_what_its_variable_refers_to(
         words = f"couldn't find key token in {resource.kind} default/{name}"
     assert first(status)["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": words}
     assert status["phase"] == "Pending"
+    assert str(pod_problems.find_problem(stage.get(pod))) == f"CreateContainerConfigError: {words}"
     if missing == "key":
         stage.cluster.patch(resource, name, {"stringData": {"token": "hush"}}, "default")
     else:
