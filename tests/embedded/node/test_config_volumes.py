@@ -10,6 +10,7 @@ import pytest
 from crds.api_resources import CONFIG_MAPS, SECRETS, Resource
 from reconcilers.views import pod_problems
 from tests.support.embedded.stage import Stage, first, terminated
+from tests.support.waiting import until
 
 _NUMBERS = itertools.count(1)
 COMMAND = "find . -type f -printf '%P %m ' -exec cat {} \\;"
@@ -137,7 +138,7 @@ def test_a_restarted_container_gets_the_new_value_of_a_secret(stage: Stage) -> N
     stage.cluster.patch(SECRETS, name, {"stringData": {"token": "second"}}, "default")
     (stage.folder(pod) / "done").touch()
     stage.wait(pod, lambda status: first(status).get("restartCount"))
-    assert "second" in stage.log(pod)
+    until(lambda: stage.log(pod) == "second\n")
 
 
 def test_the_value_of_a_secret_is_on_no_disk_and_in_no_command_line(stage: Stage) -> None:
