@@ -95,6 +95,22 @@ def test_the_end_of_each_run_is_kept_with_its_position_and_times(tmp_path: Path)
     assert log_times.LogTimes(kept.folder).of(start) == 1000.2
 
 
+def test_many_times_of_lines_are_thinned_and_the_last_one_stays(tmp_path: Path) -> None:
+    layout, pod = Layout(tmp_path), local_pod("u1")
+    layout.pod("u1").mkdir(parents=True)
+    logs = KeptLogs(layout)
+    logs.register(pod)
+    folder = run(layout, pod, b"x\n" * 10_000)
+    (folder / "times").write_text("".join(f"{1000 + n:.6f} {2 * n}\n" for n in range(1, 10_001)))
+    logs.keep("u1")
+    kept = job_logs.find(layout, JOB, "u1.torch.0")
+    assert kept is not None
+    lines = (kept.folder / "times").read_text().splitlines()
+    assert 1024 <= len(lines) <= 2048
+    assert lines[-1] == "11000.000000 20000"
+    assert 1000 <= log_times.LogTimes(kept.folder).of(0) <= 1010
+
+
 def test_a_line_longer_than_the_bound_is_kept_in_part(tmp_path: Path) -> None:
     layout, pod = Layout(tmp_path), local_pod("u1")
     layout.pod("u1").mkdir(parents=True)
