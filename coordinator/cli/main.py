@@ -17,6 +17,7 @@ COMMANDS = {
     "coordinator": "coordinator.cli.commands.processes:coordinator",
     "worker": "coordinator.cli.commands.processes:worker",
     "local": "coordinator.cli.commands.local:local",
+    "run": "coordinator.cli.commands.run:run_command",
     "submit": "coordinator.cli.commands.job:submit",
     "job": "coordinator.cli.commands.job:job",
     "queue": "coordinator.cli.commands.queue:queue",

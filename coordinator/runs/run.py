@@ -101,8 +101,6 @@ def _command(request: RunRequest) -> tuple[str, ...]:
 def _check(request: RunRequest, *, embedded: bool) -> None:
     if request.in_place and not embedded:
         raise InvalidRun("in_place: only a local cluster runs in the folder itself: other nodes do not have it")
-    if request.in_place and request.exclude:
-        raise InvalidRun("exclude: nothing is packed in place: remove exclude or in_place")
 
 
 def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:

@@ -1,0 +1,96 @@
+"""Follows a run for its user: why it waits, what its pods print, and how it ends.
+
+One rule: standard output has what the pods print, each line with its pod; everything else goes to standard error.
+"""
+
+import json
+import threading
+
+import click
+
+from coordinator.cli import api_client, output
+from coordinator.cli.session import USER_ERRORS, Session
+from coordinator.follow import endings, job_feed, logs, wait_reasons, waiting
+from coordinator.follow.endings import Ending
+from coordinator.follow.job_feed import JobFeeds
+from coordinator.follow.log_lines import LogLine, LogSelection
+from coordinator.follow.present_logs import NoOutput
+from crds import timestamps
+from crds.api_resources import TORCHJOBS
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Manifest
+
+LET_GO = 130
+"""The exit code after Ctrl-C, as that of a program that SIGINT ends."""
+
+
+def follow(session: Session, key: JobKey) -> int:
+    """Print what happens to a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
+    with JobFeeds(session.cluster) as feeds:
+        stop = threading.Event()
+        try:
+            lines = logs.follow(
+                session.cluster,
+                feeds.of(key.namespace),
+                key,
+                LogSelection(all=True, follow=True),
+                stop,
+                explain=lambda item: _explain(session, item),
+            )
+            for line in lines:
+                _print(line)
+        except NoOutput as reason:
+            if not _has_ended(session, key):
+                raise click.ClickException(f"{reason}; it stays: torchq job delete {key.name}") from reason
+        finally:
+            stop.set()
+        [ending] = waiting.wait(feeds, [key])
+    click.echo(_describe(ending, _run_seconds(session, key)), err=True)
+    return 0 if ending.outcome == "Succeeded" else 1
+
+
+def _print(line: LogLine) -> None:
+    if line.pod:
+        click.echo(f"[{line.pod}] {line.text}")
+    else:
+        click.echo(line.text, err=True)
+
+
+def _explain(session: Session, item: Manifest) -> str:
+    """Return why a job waits, with its place in the queue where a coordinator knows it."""
+    reason = wait_reasons.explain(item)
+    try:
+        place = api_client.find(session).job(job_feed.key_of(item))
+    except USER_ERRORS:
+        return reason
+    number, count = place.get("position"), place.get("of")
+    return f"{reason}, number {number} of {count}" if number and count else reason
+
+
+def _has_ended(session: Session, key: JobKey) -> bool:
+    item = _find(session, key)
+    return item is None or endings.is_finished(item)
+
+
+def _find(session: Session, key: JobKey) -> Manifest | None:
+    try:
+        item = session.cluster.get(TORCHJOBS, key.name, key.namespace)
+    except errors.NotFound:
+        return None
+    return item if item["metadata"]["uid"] == key.uid else None
+
+
+def _run_seconds(session: Session, key: JobKey) -> float | None:
+    """Return how long a job has run; None if it has not, or is gone."""
+    status = (_find(session, key) or {}).get("status") or {}
+    began, ended = status.get("startTime"), status.get("completionTime")
+    return (timestamps.parse(ended) - timestamps.parse(began)).total_seconds() if began and ended else None
+
+
+def _describe(ending: Ending, seconds: float | None) -> str:
+    """Return the last line: how the job has ended, after how long, and its result or the reason."""
+    text = ending.outcome if seconds is None else f"{ending.outcome} in {output.duration(seconds)}"
+    if ending.outcome == "Succeeded":
+        return f"{text}; result {json.dumps(ending.result)}" if ending.result is not None else text
+    return f"{text}: {ending.message}" if ending.message else text
