@@ -7,14 +7,16 @@ the node of an embedded cluster say whether each job could ever run (`coordinato
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from coordinator.cli import in_place, manifest_files
 from coordinator.cli.manifest_files import BadManifest
+from coordinator.code.archive import Archive
+from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.errors import CoordinatorError
-from coordinator.runs import findings, validation
+from coordinator.runs import findings, launch, printed_code, validation
 from coordinator.runs.findings import CheckedJob, CheckJobs
 from coordinator.runs.validation import Submission
 from crds import labels
@@ -38,8 +40,14 @@ def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submissio
 
 
 def parse(bodies: Iterable[tuple[str, Any]], namespace: str, directory: str) -> list[Submission]:
-    """Return documents as submissions; each comes with its source for messages. Raises BadManifest."""
-    return [_submission(source, body, namespace, directory) for source, body in bodies]
+    """Return documents as submissions; each comes with its source for messages. Raises BadManifest.
+
+    A job of `torchq run` may come with the ConfigMaps of its code.
+    """
+    documents = list(bodies)
+    archives = printed_code.archives(each for each in documents if printed_code.is_code(each[1]))
+    jobs = [(source, body) for source, body in documents if not printed_code.is_code(body)]
+    return [_with_code(_submission(source, body, namespace, directory), archives) for source, body in jobs]
 
 
 def folder() -> str:
@@ -118,6 +126,15 @@ def _with_sequence(document: Submission, submitted: str) -> Submission:
 
 
 def _create(cluster: Cluster, document: Submission) -> JobKey:
+    if document.archive is not None:
+        metadata = {"namespace": document.namespace, **document.body["metadata"]}
+        return launch.launch(
+            cluster,
+            {**document.body, "metadata": metadata},
+            document.archive,
+            ConfigMapStore(cluster),
+            submitted=metadata["annotations"][labels.SUBMITTED],
+        )
     metadata = cluster.create(TORCHJOBS, document.body, document.namespace)["metadata"]
     return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
@@ -160,6 +177,13 @@ def _submission(source: str, body: Any, namespace: str, directory: str) -> Submi
     annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
     body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
     return Submission(source, str(metadata.get("namespace") or namespace), manifest_files.as_json(body, source))
+
+
+def _with_code(document: Submission, archives: Mapping[str, Archive]) -> Submission:
+    archive = archives.get(printed_code.code_of(document.body))
+    if archive is not None and not document.body["metadata"].get("name"):
+        raise BadManifest(f"{document.source}: metadata.name: a job that comes with its code needs a name")
+    return replace(document, archive=archive)
 
 
 def _map(value: Any, what: str) -> dict[str, Any]:

@@ -13,13 +13,21 @@ _PROGRAMS = ("python", "python3")
 
 def find_folder(environ: Mapping[str, str]) -> str:
     """Return the folder of the caller's `python`; empty if there is none."""
-    for variable in _ENVIRONMENTS:
-        folder = Path(environ.get(variable) or "/nonexistent") / "bin"
-        if folder.is_absolute() and _find(str(folder)):
-            return str(folder)
-    found = _find(environ.get("PATH", ""))
-    return str(Path(found).parent) if found and Path(found).is_absolute() else ""
+    environments = (str(Path(environ[name]) / "bin") for name in _ENVIRONMENTS if environ.get(name))
+    candidates = (*environments, environ.get("PATH", ""))
+    found = next((program for path in candidates if (program := _find(path))), "")
+    folder = str(Path(found).parent)
+    return folder if found and _is_usable(folder) else ""
 
 
 def _find(path: str) -> str | None:
     return next((found for name in _PROGRAMS if path and (found := shutil.which(name, path=path))), None)
+
+
+def _is_usable(folder: str) -> bool:
+    """Return whether a folder can be on the PATH of a pod."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        return False
+    return folder.startswith("/") and ":" not in folder

@@ -31,13 +31,15 @@ def launch(
     archive: Archive | None,
     store: CodeStore | None,
     *,
+    submitted: str = "",
     waits_for_name: bool = False,
 ) -> JobKey:
     """Create a job, keep its code, and let the job go. Whatever prevents it, the job is taken back.
 
-    With `waits_for_name`, a job of this name is being deleted. Raises PartlyStarted if the job could not be taken back.
+    `submitted` is the annotation of the submission time; empty: it is now. With `waits_for_name`, a job of this name is
+    being deleted. Raises PartlyStarted if the job could not be taken back.
     """
-    submitted = submission_order.text(time.time_ns() // 1000, 0)
+    submitted = submitted or submission_order.text(time.time_ns() // 1000, 0)
     body = _submitted(job, submitted, hold=archive is not None)
     key: JobKey | None = None
     try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from coordinator.code.archive import Archive
 from coordinator.routing.feasibility import Obstacle
 from coordinator.runs import findings
 from coordinator.runs.findings import CheckedJob, CheckJobs
@@ -27,6 +28,8 @@ class Submission:
     source: str
     namespace: str
     body: Manifest
+    archive: Archive | None = None
+    """The code of a run that a dry run has printed."""
 
 
 class ValidatedJob(NamedTuple):
