@@ -32,7 +32,7 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
         TableColumn("SHARE", lambda queue: _status(queue).get("share") or "-", lambda queue: _part(queue, "share")),
         TableColumn("TARGET", lambda queue: _status(queue).get("target") or "-", lambda queue: _part(queue, "target")),
         TableColumn("USAGE", usage),
-        TableColumn("AGE", lambda queue: _age(queue, now), _creation_order),
+        TableColumn("AGE", lambda queue: age(queue, now), creation_order),
         TableColumn("LAG", _lag, lambda queue: _status(queue).get("lag")),
         TableColumn("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
         TableColumn("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
@@ -57,39 +57,6 @@ def pick_columns() -> tuple[TableColumn, ...]:
     )
 
 
-def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], count: int) -> list[Document]:
-    """Return the picks that fit now, then those that follow once there is room, at most `count` in all.
-
-    `in_order` are the picks as they would be if the pool had room for everything.
-    """
-    now = {_pick_identity(pick) for pick in fitting}
-    later = [pick for pick in in_order if _pick_identity(pick) not in now]
-    merged = [pick | {"when": NOW} for pick in fitting] + [pick | {"when": LATER} for pick in later]
-    return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
-
-
-def _pick_identity(pick: Document) -> tuple[str, bool, int]:
-    """Return what distinguishes a pick: a job is picked once, and then once for each further step of its growth."""
-    return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
-
-
-def job_columns(now: datetime) -> tuple[TableColumn, ...]:
-    """Return the columns of TorchJobs."""
-    return (
-        TableColumn("NAMESPACE", lambda job: job["metadata"]["namespace"]),
-        TableColumn("NAME", lambda job: job["metadata"]["name"]),
-        TableColumn("QUEUE", queue_of),
-        TableColumn("PHASE", lambda job: _status(job).get("phase") or "Pending"),
-        TableColumn("PODS", _pods, _active),
-        TableColumn("AGE", lambda job: _age(job, now), _creation_order),
-        TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
-        TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
-        TableColumn("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
-        TableColumn("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
-        TableColumn("REASON", lambda job: (_status(job).get("queue") or {}).get("reason") or "-", wide=True),
-    )
-
-
 def submission_order(job: Document) -> tuple[float, str]:
     """Return the sort key of a TorchJob: its creation time, and within one second the order of a queue
     (`queues.order`)."""
@@ -97,7 +64,8 @@ def submission_order(job: Document) -> tuple[float, str]:
     key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     created = timestamps.parse_seconds(metadata["creationTimestamp"])
     place = sequence.read((metadata.get("annotations") or {}).get(labels.SUBMITTED))
-    return order.place(Entry(key=key, queue=queue_of(job), submitted=created, sequence=place), aging_seconds=0.0)
+    entry = Entry(key=key, queue=queue_of(job), submitted=created, sequence=place)
+    return order.place(entry, aging_seconds=0.0)
 
 
 def queue_of(job: Document) -> str:
@@ -142,26 +110,12 @@ def format_amounts(amounts: dict[str, Any] | None) -> str:
     return ",".join(f"{name}={amount}" for name, amount in (amounts or {}).items()) or "-"
 
 
-def _age(item: Document, now: datetime) -> str:
+def age(item: Document, now: datetime) -> str:
+    """Return the age of an object."""
     return output.age(item["metadata"].get("creationTimestamp"), now)
 
 
-def _creation_order(item: Document) -> str | None:
+def creation_order(item: Document) -> str | None:
     """Return a sort key that puts the youngest object first, as in a column of ages."""
     stamp = item["metadata"].get("creationTimestamp")
     return None if stamp is None else "".join(chr(255 - ord(letter)) for letter in stamp)
-
-
-def _active(job: Document) -> int:
-    return sum((task or {}).get("active", 0) for task in (_status(job).get("taskStatuses") or {}).values())
-
-
-def _pods(job: Document) -> str:
-    return f"{_active(job)}/{sum(task.get('numTasks', 1) for task in job['spec']['torchTaskSpecs'].values())}"
-
-
-def _runtime(job: Document, now: datetime) -> float | None:
-    began, ended = _status(job).get("startTime"), _status(job).get("completionTime")
-    if not began:
-        return None
-    return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()

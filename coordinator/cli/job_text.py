@@ -12,6 +12,7 @@ from coordinator.cli import job_growth, output, text
 from coordinator.query.documents import Document
 from crds import excerpts, labels
 from crds.keys import JobKey
+from crds.resources import quantities
 from kube.api import Manifest
 from reconcilers.views import containers, pod_problems, pod_view
 
@@ -58,9 +59,17 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     if admission:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
-        yield "Charge", ", ".join(f"{name}={amount}" for name, amount in admission.get("charge", {}).items())
+        yield "Charge", _charge(admission.get("charge") or {})
     if document["gangScheduler"]:
         yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
+
+
+def _charge(charge: Document) -> str:
+    """Format a charge in the units of quotas, except what is no amount."""
+    return ", ".join(
+        f"{name}={quantities.format_amount(name, amount) if isinstance(amount, int) else amount}"
+        for name, amount in charge.items()
+    )
 
 
 def _training(reports: Document) -> str:

@@ -161,20 +161,29 @@ def start_log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT."""
+
+
 class CommandGroup(LazyGroup):
     """A group that turns the errors of its commands into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An expected error becomes one message and exit code 1."""
+        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C is exit code 130, alone."""
         try:
             return super().invoke(ctx)
-        except errors.Invalid as error:
-            raise click.ClickException(format_invalid(error)) from error
         except USER_ERRORS as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(format_error(error)) from error
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
             sys.stderr.close()  # the reader of the output has ended, as `head` does
             raise SystemExit(0) from None
+
+
+def format_error(error: Exception) -> str:
+    """Format an expected error for people."""
+    return format_invalid(error) if isinstance(error, errors.Invalid) else str(error)
 
 
 def format_invalid(error: errors.Invalid) -> str:
@@ -184,6 +193,35 @@ def format_invalid(error: errors.Invalid) -> str:
     causes = words.plain_causes(error.causes)
     lines = [f"  {cause.field}: {cause.message}" if cause.field else f"  {cause.message}" for cause in causes]
     return "\n".join([words.title(str(error)), *lines])
+
+
+def _use_namespace(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
+    session = context.find_object(Session)
+    if namespace is not None and session is not None:
+        context.obj = session.with_flags(namespace=namespace)
+
+
+def namespace_option() -> click.Option:
+    """Return the option `-n` for a command about jobs, so that it may also come after the name of the command."""
+    return click.Option(
+        ["-n", "--namespace"], expose_value=False, callback=_use_namespace, help="namespace of the jobs"
+    )
+
+
+class JobGroup(LazyGroup):
+    """A group of commands about jobs, each of which takes `-n`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, with the option `-n`; None if no such command exists."""
+        command = super().get_command(ctx, cmd_name)
+        return None if command is None else with_namespace(command)
+
+
+def with_namespace(command: click.Command) -> click.Command:
+    """Add the option `-n` to a command that has none."""
+    if not any("--namespace" in parameter.opts for parameter in command.params):
+        command.params.append(namespace_option())
+    return command
 
 
 pass_session = click.make_pass_decorator(Session)

@@ -4,7 +4,6 @@ One rule: nothing is created before all jobs are valid (`coordinator.runs.valida
 the node of an embedded cluster say whether each job could ever run (`coordinator.cli.outlook`).
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,11 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.cli import in_place, manifest_files
+from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
-from coordinator.code.archive import Archive
-from coordinator.code.config_map_store import ConfigMapStore
-from coordinator.errors import CoordinatorError
-from coordinator.runs import findings, launch, printed_code, validation
+from coordinator.runs import findings, validation
 from coordinator.runs.findings import CheckedJob, CheckJobs
 from coordinator.runs.validation import Submission
 from crds import labels
@@ -28,10 +25,6 @@ from kube.api import Cluster
 
 UNKNOWN_FIELD = "unknown field"
 """The API server's message about a field that its schema does not have."""
-
-
-class PartlySubmitted(CoordinatorError):
-    """A job was refused after others had been created, and these could not be deleted. The message names them."""
 
 
 def read(paths: Iterable[str], namespace: str, directory: str) -> list[Submission]:
@@ -73,28 +66,37 @@ def submit(
     anyway: bool = False,
     embedded: bool = False,
     tell: Callable[[str], object] = lambda _: None,
+    maker: JobMaker | None = None,
 ) -> list[JobKey]:
     """Check every document, then create all jobs; return their keys in the same order.
 
-    If a job is refused nevertheless, the jobs before it are deleted. `check_jobs` finds the jobs that could never run.
-    They are refused, or, with `anyway`, `tell` gets a warning. `embedded` means a local cluster.
+    If a job is refused nevertheless, or the user interrupts, the jobs before it are deleted again. `check_jobs` finds
+    the jobs that could never run. They are refused, or, with `anyway`, `tell` gets a warning. `embedded` means a local
+    cluster. `maker` may replace existing jobs.
 
     Raises `findings.NeverRuns` for such jobs, and PartlySubmitted if created jobs could not be deleted.
     """
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
-    checked = [validation.validate(cluster, document) for document in documents]
+    maker = maker or JobMaker(cluster)
+    checked = [maker.validate(document) for document in documents]
     judged = validation.judge(documents, checked, check_jobs, tell) + _not_in_place(
         cluster, documents, embedded=embedded
     )
     for warning in findings.collect_warnings(judged, anyway=anyway):
         tell(warning)
+    return [] if dry_run else _make_all(maker, documents, tell)
+
+
+def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str], object]) -> list[JobKey]:
     created: list[JobKey] = []
     try:
-        for document in () if dry_run else documents:
-            created.append(_create(cluster, document))
-    except errors.ClusterError as error:
-        _take_back(cluster, created, error)
+        for document in documents:
+            created.append(maker.make(document))
+    except (errors.ClusterError, KeyboardInterrupt) as cause:
+        count = maker.take_back(documents, created, cause)
+        if count:
+            tell(f"note: not all jobs could be submitted, so the {count} that were are deleted again")
         raise
     return created
 
@@ -123,32 +125,6 @@ def _with_sequence(document: Submission, submitted: str) -> Submission:
     metadata = document.body["metadata"]
     annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
     return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
-
-
-def _create(cluster: Cluster, document: Submission) -> JobKey:
-    if document.archive is not None:
-        metadata = {"namespace": document.namespace, **document.body["metadata"]}
-        return launch.launch(
-            cluster,
-            {**document.body, "metadata": metadata},
-            document.archive,
-            ConfigMapStore(cluster),
-            submitted=metadata["annotations"][labels.SUBMITTED],
-        )
-    metadata = cluster.create(TORCHJOBS, document.body, document.namespace)["metadata"]
-    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
-
-
-def _take_back(cluster: Cluster, created: list[JobKey], cause: errors.ClusterError) -> None:
-    remaining = list(created)
-    try:
-        for key in created:
-            with contextlib.suppress(errors.NotFound):
-                cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
-            remaining.remove(key)
-    except errors.ClusterError as error:
-        names = ", ".join(map(str, remaining))
-        raise PartlySubmitted(f"{cause}\nsubmitted, and could not be deleted ({error}): {names}") from error
 
 
 def _check_names(documents: list[Submission]) -> None:

@@ -34,14 +34,17 @@ class JobFeed:
     The manifests have neither managed fields nor pod templates: a namespace may hold ten thousand jobs.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, label_selector: str = "") -> None:
+        """Prepare to follow the jobs of a namespace, or, if it is empty, of all; only those with some labels."""
         self._cluster = cluster
         self.namespace = namespace
         self.resync_at = math.inf
         self._jobs: dict[str, Manifest] = {}
         """The jobs by uid."""
-        self._uids: dict[str, str] = {}
-        """The uids of the present jobs by name."""
+        self._uids: dict[tuple[str, str], str] = {}
+        """The uids of the present jobs by namespace and name."""
+        self._observers: list[Inbox] = []
+        """The inboxes that get every job."""
         self._readers: defaultdict[JobKey, list[Inbox]] = defaultdict(list)
         self._unseen: dict[JobKey, int] = {}
         """Followed jobs that exist and that the watch has not shown yet, with the number of lists begun by then."""
@@ -50,7 +53,7 @@ class JobFeed:
         self._error: errors.ClusterError | None = None
         self._closed = False
         self._changed = threading.Condition(threading.RLock())
-        source = ListWatch(cluster, TORCHJOBS, namespace)
+        source = ListWatch(cluster, TORCHJOBS, namespace, label_selector)
         self._reflector = Reflector(source, self, SETTINGS, time.monotonic, self._on_failure)
         self._started = False
 
@@ -107,7 +110,15 @@ class JobFeed:
         """Return the present job of a name, as the watch shows it. Raise any ClusterError."""
         self._wait_synced()
         with self._changed:
-            return self._jobs.get(self._uids.get(name, ""))
+            return self._jobs.get(self._uids.get((self.namespace, name), ""))
+
+    def all(self, inbox: Inbox) -> list[Manifest]:
+        """Return all jobs, and put every later change of any of them into an inbox. Raise any ClusterError."""
+        self._wait_synced()
+        with self._changed:
+            if inbox not in self._observers:
+                self._observers.append(inbox)
+            return list(self._jobs.values())
 
     @property
     def failed(self) -> bool:
@@ -167,11 +178,11 @@ class JobFeed:
 
     def _keep(self, item: Manifest) -> None:
         key = key_of(item)
-        before = self._uids.get(key.name, key.uid)
+        before = self._uids.get((key.namespace, key.name), key.uid)
         if before != key.uid:
             self._forget(before)
         self._jobs[key.uid] = item
-        self._uids[key.name] = key.uid
+        self._uids[key.namespace, key.name] = key.uid
         self._tell(key, item)
 
     def _forget(self, uid: str) -> None:
@@ -179,13 +190,13 @@ class JobFeed:
         if item is None:
             return
         key = key_of(item)
-        if self._uids.get(key.name) == uid:
-            del self._uids[key.name]
+        if self._uids.get((key.namespace, key.name)) == uid:
+            del self._uids[key.namespace, key.name]
         self._tell(key, None)
 
     def _tell(self, key: JobKey, item: Manifest | None) -> None:
         self._unseen.pop(key, None)
-        for inbox in self._readers.get(key, ()):
+        for inbox in (*self._readers.get(key, ()), *self._observers):
             inbox.put(key, item)
 
     def _on_failure(self, error: errors.ClusterError) -> None:
@@ -200,7 +211,7 @@ class JobFeed:
         self._reflector.stop()
 
     def _inboxes(self) -> list[Inbox]:
-        return [inbox for readers in self._readers.values() for inbox in readers]
+        return [*self._observers, *(inbox for readers in self._readers.values() for inbox in readers)]
 
     def _wait_synced(self) -> None:
         with self._changed:

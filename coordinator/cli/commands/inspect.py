@@ -5,13 +5,15 @@ One rule: these commands change nothing; the forecast uses the same picker as th
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
 from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, output, text
 from coordinator.cli.job_details import JobContext
-from coordinator.cli.job_ref import NAME
+from coordinator.cli.jobs import selected
+from coordinator.cli.output import TableOptions
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document
@@ -27,34 +29,32 @@ SILENT_SECONDS = 30.0
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @FORM
 @pass_session
-def why(session: Session, name: str, form: str | None) -> None:
-    """Explain why a job waits, in numbers."""
-    document = _locate(session, name)
-    if form:
-        output.print_document(document, form)
-        return
-    click.echo(text.format_why(document))
+def why(session: Session, names: tuple[str, ...], selector: str, form: str | None) -> None:
+    """Explain why jobs wait, in numbers."""
+    selected.for_each(session, names, selector, lambda item: _show(_locate(session, item), form, text.format_why))
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @FORM
 @pass_session
-def position(session: Session, name: str, form: str | None) -> None:
-    """Show a waiting job's position in its queue. Also shows which of the next picks it is."""
-    document = _locate(session, name)
+def position(session: Session, names: tuple[str, ...], selector: str, form: str | None) -> None:
+    """Show the positions of waiting jobs in their queues. Also shows which of the next picks they are."""
+    selected.for_each(session, names, selector, lambda item: _show(_locate(session, item), form, text.format_position))
+
+
+def _show(document: Document, form: str | None, format_text: Callable[[Document], str]) -> None:
     if form:
         output.print_document(document, form)
-        return
-    click.echo(text.format_position(document))
+    else:
+        click.echo(format_text(document))
 
 
-def _locate(session: Session, name: str) -> Document:
+def _locate(session: Session, item: Manifest) -> Document:
     """Return the job's own state, and its position if it waits."""
-    item = job_ref.find(session, name)
     if not text.is_waiting(item):
         short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
         context = job_context.read(session.cluster, item) if short else JobContext(now=output.now())

@@ -1,4 +1,4 @@
-"""The `torchq job` commands that change a job: cancel, suspend, resume, hold, bump, move.
+"""The `torchq job` commands that change jobs: suspend, resume, hold, bump, move.
 
 One rule: each change is one patch of the TorchJob, safe to repeat; a refused patch is not tried another way.
 """
@@ -12,7 +12,7 @@ import click
 
 from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.job_ref import NAME
+from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
 from crds import labels, timestamps
@@ -31,51 +31,49 @@ class MoveFailed(CoordinatorError):
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @change_options
 @pass_session
-def cancel(session: Session, name: str, dry_run: bool, reason: str) -> None:
-    """Delete a job and free its charge."""
-    item = job_ref.find(session, name)
-    metadata = item["metadata"]
-    session.cluster.delete(TORCHJOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"], dry_run=dry_run)
-    audit_events.report(
-        session, item, "JobCancelled", f"job {job_ref.display_name(item)} cancelled", ChangeOptions(dry_run, reason)
-    )
-
-
-@click.command()
-@NAME
-@change_options
-@pass_session
-def suspend(session: Session, name: str, dry_run: bool, reason: str) -> None:
+def suspend(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
-    item = job_ref.find(session, name)
-    _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", ChangeOptions(dry_run, reason))
+    change = ChangeOptions(dry_run, reason)
+    selected.for_each(session, names, selector, lambda item: _suspend(session, item, change))
+
+
+def _suspend(session: Session, item: Manifest, change: ChangeOptions) -> None:
+    _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", change)
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @change_options
 @pass_session
-def hold(session: Session, name: str, dry_run: bool, reason: str) -> None:
+def hold(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
-    item = job_ref.find(session, name)
+    change = ChangeOptions(dry_run, reason)
+    selected.for_each(session, names, selector, lambda item: _hold(session, item, change))
+
+
+def _hold(session: Session, item: Manifest, change: ChangeOptions) -> None:
     if job_ref.is_admitted(item):
         raise errors.Conflict(
             f"job {job_ref.display_name(item)} holds room already: torchq job suspend deletes its pods"
         )
     patch = {"spec": {"schedulingPolicy": {"hold": True}}}
-    _patch(session, item, patch, "JobHeld", "held", ChangeOptions(dry_run, reason))
+    _patch(session, item, patch, "JobHeld", "held", change)
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @change_options
 @pass_session
-def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
+def resume(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
-    item = job_ref.find(session, name)
+    change = ChangeOptions(dry_run, reason)
+    selected.for_each(session, names, selector, lambda item: _resume(session, item, change))
+
+
+def _resume(session: Session, item: Manifest, change: ChangeOptions) -> None:
     if job_ref.is_finished(item):
         raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
     patch: dict[str, Any] = {"spec": {"suspend": False}}
@@ -83,16 +81,20 @@ def resume(session: Session, name: str, dry_run: bool, reason: str) -> None:
         patch["spec"]["schedulingPolicy"] = {"hold": False}
     if _is_delayed(item):
         patch |= _retry()
-    _patch(session, item, patch, "JobResumed", "resumed", ChangeOptions(dry_run, reason))
+    _patch(session, item, patch, "JobResumed", "resumed", change)
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @change_options
 @pass_session
-def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
+def bump(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
     """Move a waiting job to the head of its queue. Raises its priority and ends its back-off or parking."""
-    item = job_ref.find(session, name)
+    change = ChangeOptions(dry_run, reason)
+    selected.for_each(session, names, selector, lambda item: _bump(session, item, change))
+
+
+def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
     queue = columns.queue_of(item)
     if job_ref.is_admitted(item) or job_ref.is_finished(item):
         raise errors.Conflict(
@@ -107,7 +109,7 @@ def bump(session: Session, name: str, dry_run: bool, reason: str) -> None:
         click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
         return
     change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
-    _patch(session, item, patch, "JobBumped", change_text, ChangeOptions(dry_run, reason))
+    _patch(session, item, patch, "JobBumped", change_text, change)
     if priority is not None and not overtakes(item, figures, priority):
         click.echo(
             f"note: job {figures['status']['first']} stays before it: priority counts as "
@@ -134,34 +136,44 @@ def overtakes(item: Manifest, figures: Manifest, priority: int) -> bool:
 
 
 @click.command()
-@NAME
-@click.argument("queue", required=False)
-@click.option("--to", "--queue", "to", help="the new queue, instead of the second argument")
-@click.option("--requeue", is_flag=True, help="move even an admitted job: suspend it, wait, move it, resume it")
+@selected.jobs_argument
+@click.option("--to", "--queue", "to", help="the new queue; without it, the last argument names it")
+@click.option("--requeue", is_flag=True, help="move even admitted jobs: suspend them, wait, move them, resume them")
 @click.option(
     "--timeout",
     type=click.FloatRange(1, 86_400),
     default=MOVE_SECONDS,
     show_default=True,
-    help="seconds to wait for its pods to end",
+    help="seconds to wait for the pods of each to end",
 )
 @change_options
 @pass_session
 def move(
     session: Session,
-    name: str,
-    queue: str | None,
+    /,
+    names: tuple[str, ...],
+    selector: str,
     to: str | None,
     requeue: bool,
     timeout: float,
-    dry_run: bool,
-    reason: str,
+    **change: Any,
 ) -> None:
-    """Move a job to another queue. The job keeps its age."""
-    if (queue is None) == (to is None):
-        raise click.UsageError("name one queue to move the job to")
-    queue = queue or str(to)
-    item, change = job_ref.find(session, name), ChangeOptions(dry_run, reason)
+    """Move jobs to another queue. They keep their age.
+
+    \b
+    torchq job move train-x7k2p team-b
+    torchq job move -l sweep=lr --to team-b
+    """
+    if to is None:
+        if len(names) + bool(selector) < 2:
+            raise click.UsageError("name a queue to move the job to, after the job or with --to")
+        *others, to = names
+        names = tuple(others)
+    queue, options = to, ChangeOptions(**change)
+    selected.for_each(session, names, selector, lambda item: _move(session, item, queue, requeue, timeout, options))
+
+
+def _move(session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: ChangeOptions) -> None:
     if job_ref.is_finished(item):
         raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
     if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
@@ -171,7 +183,7 @@ def move(
         click.echo(f"job {job_ref.display_name(item)} is in queue {queue} already")
         return
     if not (
-        dry_run and job_ref.is_admitted(item)
+        change.dry_run and job_ref.is_admitted(item)
     ):  # the API server refuses to move an admitted job, and a dry run does not suspend it
         queue_moves.move(session, item, queue, change, resume=resumed)
 
@@ -226,6 +238,8 @@ def _patch(
 ) -> Manifest:
     """Patch a job, report the change, and return the changed job."""
     metadata = item["metadata"]
+    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
+    patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
     item_after = session.cluster.patch(
         TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run
     )

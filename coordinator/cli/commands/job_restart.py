@@ -4,12 +4,13 @@ One rule: the command sets an annotation of the job; a worker restarts once for 
 """
 
 import secrets
+from typing import Any
 
 import click
 
 from coordinator.cli import audit_events, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.job_ref import NAME
+from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session, pass_session
 from crds import labels
 from crds.api_resources import TORCHJOBS
@@ -23,7 +24,7 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 
 
 @click.command()
-@NAME
+@selected.jobs_argument
 @click.option("--task", help="only pods of this task type (default: the whole job, with a new rendezvous)")
 @click.option("--index", type=click.IntRange(0, 9_999), help="only this pod of the task")
 @click.option("--in-place", "how", flag_value="InPlace", help="keep the pods, restart their containers")
@@ -31,24 +32,35 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 @change_options
 @pass_session
 def restart(
-    session: Session, name: str, task: str | None, index: int | None, how: str | None, dry_run: bool, reason: str
+    session: Session,
+    /,
+    names: tuple[str, ...],
+    selector: str,
+    task: str | None,
+    index: int | None,
+    how: str | None,
+    **change: Any,
 ) -> None:
-    """Restart a job, a task or one pod. The job keeps its room, attempt and restart limit. Each call is one restart."""
+    """Restart jobs, a task or one pod. A job keeps its room, attempt and restart limit. Each call is one restart."""
     if index is not None and task is None:
         raise click.UsageError("--index selects a pod of a task: add --task")
-    item = job_ref.find(session, name)
+    options = ChangeOptions(**change)
+    selected.for_each(session, names, selector, lambda item: _restart(session, item, task, index, how or "", options))
+
+
+def _restart(
+    session: Session, item: Manifest, task: str | None, index: int | None, how: str, change: ChangeOptions
+) -> None:
     job = torchjob.parse(item)
     _refuse_without_pods(item)
     task = _task(job, task, index)
-    request = RestartRequest.model_validate(
-        {"id": secrets.token_hex(8), "task": task, "index": index, "how": how or ""}
-    )
+    request = RestartRequest.model_validate({"id": secrets.token_hex(8), "task": task, "index": index, "how": how})
     text = request.model_dump_json(by_alias=True, exclude_defaults=True)
     # The uid keeps the patch from a job of the same name that was submitted meanwhile.
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
-    item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=dry_run)
+    item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=change.dry_run)
     change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {_what(task, index)} requested"
-    audit_events.report(session, item_after, "JobRestartRequested", change_text, ChangeOptions(dry_run, reason))
+    audit_events.report(session, item_after, "JobRestartRequested", change_text, change)
 
 
 def _refuse_without_pods(item: Manifest) -> None:

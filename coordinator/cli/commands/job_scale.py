@@ -13,7 +13,7 @@ import click
 
 from coordinator.cli import audit_events, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.job_ref import NAME
+from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
 from crds import scale_request
@@ -58,6 +58,18 @@ class SizeType(click.ParamType[Size]):
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleRequest:
+    """The arguments of the command."""
+
+    size: Size | None
+    pods: list[str]
+    """The workers to remove, instead of a size."""
+    wait: bool
+    timeout: int
+    change: ChangeOptions
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """What the user asks for: a number of workers, or a request."""
 
@@ -69,8 +81,7 @@ class Wish:
 
 # An argument such as -2 looks like an option to click.
 @click.command(context_settings={"ignore_unknown_options": True})
-@NAME
-@click.argument("size", type=SizeType(), required=False, metavar="N|+K|-K")
+@selected.jobs_argument
 @click.option("--pods", default="", metavar="NAME,..", help="remove exactly these workers, instead of a number")
 @click.option("--wait", is_flag=True, help="wait until the job has the size, or until that has failed")
 @click.option(
@@ -84,31 +95,41 @@ class Wish:
 @pass_session
 def scale(
     session: Session,
-    name: str,
-    size: Size | None,
+    /,
+    names: tuple[str, ...],
+    selector: str,
     pods: str,
     wait: bool,
     timeout: int,
-    dry_run: bool,
-    reason: str,
+    **change: Any,
 ) -> None:
-    """Change the number of workers of a job.
+    """Change the number of workers of jobs.
 
-    N is the new number. +K adds workers, all or none: if they do not all run in time, those that were added go again.
-    -K removes workers, and --pods removes the named ones. The other workers keep running.
+    The last argument is the size. N is the new number. +K adds workers, all or none: if they do not all run in time,
+    those that were added go again. -K removes workers, and --pods removes the named ones. The other workers keep
+    running.
     """
-    names = [name for name in pods.split(",") if name]
-    if (size is None) == (not names):
-        raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers to remove")
-    item, change = job_ref.find(session, name), ChangeOptions(dry_run, reason)
-    wish = _wish(item, size, names, timeout)
+    workers = [name for name in pods.split(",") if name]
+    size = None
+    if not workers:
+        if len(names) + bool(selector) < 2:
+            raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers to remove")
+        size = SizeType().convert(names[-1], None, click.get_current_context())
+        names = names[:-1]
+    request = ScaleRequest(size, workers, wait, timeout, ChangeOptions(**change))
+    selected.for_each(session, names, selector, lambda item: _scale(session, item, request))
+
+
+def _scale(session: Session, item: Manifest, wanted: ScaleRequest) -> None:
+    change, timeout, dry_run = wanted.change, wanted.timeout, wanted.change.dry_run
+    wish = _wish(item, wanted.size, wanted.pods, timeout)
     _refuse_early(item, wish)
     # The API server knows the bounds of the job. A request is stored whatever it says, so its size is tried first.
     _set_workers(session, item, wish.workers, dry_run=dry_run or wish.request is not None)
     request = None if wish.request is None else _create(session, item, wish.request, dry_run)
     named = f" ({request['kind']} {request['metadata'].get('name', '')})" if request and not dry_run else ""
     audit_events.report(session, item, "JobScaled", f"job {job_ref.display_name(item)} {wish.text}{named}", change)
-    if wait and not dry_run:
+    if wanted.wait and not dry_run:
         click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, request))
 
 

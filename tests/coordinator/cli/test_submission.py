@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from coordinator.cli import submission
+from coordinator.cli.jobs.making import PartlySubmitted
 from coordinator.cli.manifest_files import BadManifest
-from coordinator.cli.submission import PartlySubmitted
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from kube import errors

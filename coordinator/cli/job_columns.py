@@ -1,0 +1,93 @@
+"""The columns of a list of jobs.
+
+One rule: pure; a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from coordinator.cli import columns, output
+from coordinator.cli.output import Document, TableColumn
+from coordinator.follow import endings
+from crds import excerpts, timestamps
+from crds.torchjob.conditions import FINISHED
+
+LONGEST_CAUSE = 100
+"""The most characters of the cause of a failure."""
+
+
+def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[TableColumn, ...]:
+    """Return the columns of TorchJobs. `places` has the place of waiting jobs, and the number that wait, by uid."""
+    return (
+        TableColumn("NAMESPACE", lambda job: job["metadata"]["namespace"]),
+        TableColumn("NAME", lambda job: job["metadata"]["name"]),
+        TableColumn("QUEUE", columns.queue_of),
+        TableColumn("PHASE", phase),
+        TableColumn("PODS", _pods, _active),
+        TableColumn("AGE", lambda job: columns.age(job, now), columns.creation_order),
+        TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
+        TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
+        TableColumn("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
+        TableColumn("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
+        TableColumn("REASON", lambda job: _reason(job, places)),
+    )
+
+
+def phase(job: Document) -> str:
+    """Return the phase of a job for people. A job that was cancelled has not failed."""
+    name = str(_status(job).get("phase") or "Pending")
+    return endings.CANCELLED if name == "Failed" and endings.is_cancelled(job) else name
+
+
+def is_in_order(job: Document) -> bool:
+    """Return whether a job may have a place in its queue."""
+    spec, status = job["spec"], _status(job)
+    held = (spec.get("schedulingPolicy") or {}).get("hold")
+    return not (status.get("phase") in FINISHED or status.get("admission") or spec.get("suspend") or held)
+
+
+def _status(job: Document) -> dict[str, Any]:
+    return job.get("status") or {}
+
+
+def _active(job: Document) -> int:
+    return sum((task or {}).get("active", 0) for task in (_status(job).get("taskStatuses") or {}).values())
+
+
+def _pods(job: Document) -> str:
+    return f"{_active(job)}/{sum(task.get('numTasks', 1) for task in job['spec']['torchTaskSpecs'].values())}"
+
+
+def _runtime(job: Document, now: datetime) -> float | None:
+    """Return the seconds since the admission, with all restarts. The status has those of earlier admissions no more."""
+    status = _status(job)
+    began, ended = (
+        status.get("startTime") or (status.get("admission") or {}).get("admittedAt"),
+        status.get("completionTime"),
+    )
+    if not began:
+        return None
+    return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()
+
+
+def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
+    """Return why a job waits and its place, what a running job suffers from, or why it failed."""
+    status = _status(job)
+    name, queue = phase(job), status.get("queue") or {}
+    if name == "Failed":
+        conditions: list[Document] = status.get("conditions") or []
+        condition = next((each for each in conditions if each["type"] == "Failed"), {})
+        cause = excerpts.excerpt(excerpts.one_line(str(condition.get("message") or "")), LONGEST_CAUSE)
+        return ": ".join(filter(None, (str(condition.get("reason") or ""), cause))) or "-"
+    if status.get("hang"):
+        return "Hanging"
+    if status.get("phase") in FINISHED or status.get("admission"):
+        return "-"
+    place = places.get(job["metadata"]["uid"]) if is_in_order(job) else None
+    code = str(queue.get("reason") or "")
+    if (job["spec"].get("schedulingPolicy") or {}).get("hold"):
+        code = code or "Held"
+    if place is None:
+        return code or "-"
+    return f"{place[0]} of {place[1]}" + (f" ({code})" if code else "")

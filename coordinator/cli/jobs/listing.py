@@ -1,0 +1,92 @@
+"""`torchq job list`: the jobs of a namespace, why they wait, and how they ended.
+
+One rule: one request for the jobs and one for the places of all that wait. Without a coordinator the list is shown
+without places.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from coordinator.cli import api_client, columns, job_columns, output
+from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.follow.inbox import Inbox
+from coordinator.follow.job_feed import JobFeed
+from crds.api_resources import TORCHJOBS
+from kube.api import Manifest
+
+CLEAR = "\x1b[2J\x1b[H"
+PHASES = ("Pending", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
+AGE_SECONDS = 5.0
+"""How often a watched list is shown again although no job has changed: ages and places have."""
+SETTLE_SECONDS = 0.5
+"""How long a watched list waits after a change for others that come with it."""
+
+
+@click.command("list")
+@click.option("-A", "--all-namespaces", is_flag=True, help="jobs of every namespace")
+@click.option("--queue", help="only jobs of this queue")
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="only jobs in this phase; several times: in one of them",
+)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="only jobs with these labels")
+@click.option("-w", "--watch", is_flag=True, help="show the list again with each change, until Ctrl-C")
+@output.table_options
+@pass_session
+def list_jobs(session: Session, /, watch: bool, **options: Any) -> None:
+    """List jobs in the order of submission.
+
+    The last column says for a job that waits its place in its queue and the reason, and for one that failed the cause.
+
+    \b
+    torchq job list --phase Running --phase Queued
+    torchq job list -A --queue team-a -w
+    """
+    screens = _watched(session, **options) if watch else iter([_read(session, **options)])
+    for number, items in enumerate(screens):
+        if watch:
+            click.echo(CLEAR if sys.stdout.isatty() else "\n" * bool(number), nl=False)
+        shape = job_columns.job_columns(output.now(), _places(session, items))
+        output.parse_list_options(options).show(shape, items)
+
+
+def _read(session: Session, *, all_namespaces: bool, selector: str, **options: Any) -> list[Manifest]:
+    namespace = "" if all_namespaces else session.namespace
+    return _chosen(session.cluster.list(TORCHJOBS, namespace, label_selector=selector).items, **options)
+
+
+def _chosen(items: list[Manifest], *, queue: str | None, phases: tuple[str, ...], **_options: Any) -> list[Manifest]:
+    found = [item for item in items if queue is None or columns.queue_of(item) == queue]
+    found = [item for item in found if not phases or job_columns.phase(item) in phases]
+    return sorted(found, key=columns.submission_order)
+
+
+def _watched(session: Session, *, all_namespaces: bool, selector: str, **options: Any) -> Iterator[list[Manifest]]:
+    """Yield the list again and again: after changes, and because time passes."""
+    with JobFeed(session.cluster, "" if all_namespaces else session.namespace, label_selector=selector) as feed:
+        inbox = Inbox()
+        while True:
+            yield _chosen(feed.all(inbox), **options)
+            if inbox.take(AGE_SECONDS) is not None:
+                time.sleep(SETTLE_SECONDS)
+                while inbox.take(0) is not None:
+                    pass
+
+
+def _places(session: Session, items: list[Manifest]) -> dict[str, tuple[int, int]]:
+    """Return the place of each waiting job and the number of jobs in its queue, by uid; empty without a coordinator."""
+    queues = {columns.queue_of(item) for item in items if job_columns.is_in_order(item)}
+    if not queues:
+        return {}
+    try:
+        places = api_client.find(session).places(queues)
+        return {str(each["uid"]): (int(each["position"]), int(each["of"])) for each in places}
+    except (*USER_ERRORS, KeyError, TypeError, ValueError):
+        return {}

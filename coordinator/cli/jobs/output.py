@@ -1,0 +1,172 @@
+"""`torchq job logs` and `torchq job reports`: the output of jobs, and the reports in it.
+
+One rule: standard output has only what the jobs have printed; everything that torchq says goes to standard error.
+"""
+
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import orjson
+
+from coordinator.cli import api_client, job_ref
+from coordinator.cli.jobs import selected
+from coordinator.cli.session import USER_ERRORS, Session, format_error, pass_session
+from coordinator.follow import reports as job_reports
+from coordinator.follow import wait_reasons
+from coordinator.follow.job_feed import JobFeeds
+from coordinator.follow.log_lines import LogLine, LogSelection
+from coordinator.follow.logs import follow
+from coordinator.follow.present_logs import NoSuchPod
+from kube.api import Manifest
+
+_BUFFERED = 1_000
+
+
+@click.command()
+@selected.jobs_argument
+@click.option("-f", "--follow", "is_followed", is_flag=True, help="go on until the job ends, through restarts")
+@click.option("--all", "all_pods", is_flag=True, help="all pods, each line with its pod")
+@click.option("--task", default="", help="task type (default: the one of rank 0)")
+@click.option("--index", default=0, show_default=True, type=click.IntRange(min=0), help="which pod of the task")
+@click.option("-c", "--container", default="", help="container (default: the main one)")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="begin with the last lines of each pod")
+@click.option("-p", "--previous", is_flag=True, help="the run before the last restart")
+@pass_session
+def logs(
+    session: Session,
+    /,
+    names: tuple[str, ...],
+    selector: str,
+    is_followed: bool,
+    all_pods: bool,
+    **options: Any,
+) -> None:
+    """Print the logs of jobs.
+
+    With -f, a job that waits says why, and the log follows it to its end: through restarts, replaced pods and lost
+    connections. Long lines are cut and marked. Exit code 1: there is nothing to print, and the message says why.
+
+    \b
+    torchq job logs train-x7k2p -f --all
+    torchq job logs train-x7k2p --task Worker --index 2 --tail 50
+    """
+    if is_followed and options["previous"]:
+        raise click.UsageError("--previous shows a run that has ended, so that there is nothing to follow")
+    selection = LogSelection(all=all_pods, follow=is_followed, **options)
+    items = selected.all_of(session, names, selector)
+    with JobFeeds(session.cluster) as feeds:
+        for item, line in _lines(session, feeds, items, selection):
+            _print(line, item if len(items) > 1 else None, labelled=all_pods)
+
+
+@click.command()
+@selected.jobs_argument
+@click.option("-f", "--follow", "is_followed", is_flag=True, help="go on until the job ends")
+@click.option("--task", default="", help="only of this task type")
+@click.option("--index", default=0, type=click.IntRange(min=0), help="which pod of the task")
+@pass_session
+def reports(session: Session, names: tuple[str, ...], selector: str, is_followed: bool, task: str, index: int) -> None:
+    """Print what training code reports.
+
+    One JSON object a line for each call of torchq.report, of all pods, with `pod` and `time`.
+
+    \b
+    torchq job reports train-x7k2p -f | jq .loss
+    """
+    selection = LogSelection(task=task, index=index, all=not task, follow=is_followed)
+    items = selected.all_of(session, names, selector)
+    with JobFeeds(session.cluster) as feeds:
+        for item, line in _lines(session, feeds, items, selection):
+            report = job_reports.parse(line)
+            if report is not None:
+                job = {"job": str(job_ref.key(item))} if len(items) > 1 else {}
+                click.echo(orjson.dumps(job | report).decode())
+            elif not line.pod:
+                click.echo(line.text, err=True)
+
+
+def _lines(
+    session: Session, feeds: JobFeeds, items: list[Manifest], selection: LogSelection
+) -> Iterator[tuple[Manifest, LogLine]]:
+    """Yield the lines of several jobs: one job after the other, or, if they are followed, as they come."""
+    stop = threading.Event()
+    try:
+        if len(items) == 1 or not selection.follow:
+            for item in items:
+                for line in _of_job(session, feeds, item, selection, stop):
+                    yield item, line
+        else:
+            yield from _merged(session, feeds, items, selection, stop)
+    except NoSuchPod as error:
+        raise click.UsageError(str(error)) from error
+    finally:
+        stop.set()
+
+
+def _of_job(
+    session: Session, feeds: JobFeeds, item: Manifest, selection: LogSelection, stop: threading.Event
+) -> Iterator[LogLine]:
+    key = job_ref.key(item)
+    return follow(
+        session.cluster, feeds.of(key.namespace), key, selection, stop, explain=lambda item: _explain(session, item)
+    )
+
+
+def _merged(
+    session: Session, feeds: JobFeeds, items: list[Manifest], selection: LogSelection, stop: threading.Event
+) -> Iterator[tuple[Manifest, LogLine]]:
+    lines: queue.Queue[tuple[Manifest, LogLine | Exception | None]] = queue.Queue(_BUFFERED)
+
+    def read(item: Manifest) -> None:
+        try:
+            for line in _of_job(session, feeds, item, selection, stop):
+                lines.put((item, line))
+        except Exception as error:
+            lines.put((item, error))
+        finally:
+            lines.put((item, None))
+
+    for item in items:
+        threading.Thread(target=read, args=(item,), daemon=True).start()
+    reading, failed = len(items), False
+    while reading:
+        item, line = lines.get()
+        if isinstance(line, LogLine):
+            yield item, line
+        elif line is None:
+            reading -= 1
+        elif isinstance(line, USER_ERRORS):
+            failed = True
+            click.echo(f"Error: {format_error(line)}", err=True)
+        else:
+            raise line
+    if failed:
+        raise SystemExit(1)
+
+
+def _explain(session: Session, item: Manifest) -> str:
+    """Return why a job waits, and its place where a coordinator tells it."""
+    reason = wait_reasons.explain(item)
+    try:
+        place = api_client.find(session).job(job_ref.key(item))
+    except USER_ERRORS:
+        return reason
+    if place.get("state") != "waiting":
+        return reason
+    if not (item.get("status") or {}).get("queue") and place.get("message"):
+        reason = f"{place['message']} ({place['code']})"
+    return f"{reason}, number {place['position']} of {place['of']} in queue {place['queue']}"
+
+
+def _print(line: LogLine, item: Manifest | None, *, labelled: bool) -> None:
+    name = f"{item['metadata']['name']}/" if item is not None else ""
+    if not line.pod:
+        click.echo(f"{name.removesuffix('/')}{': ' if name else ''}{line.text}", err=True)
+        return
+    prefix = f"[{name}{line.pod}] " if labelled or name else ""
+    sys.stdout.buffer.write(f"{prefix}{line.text}\n".encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
