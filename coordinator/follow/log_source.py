@@ -72,7 +72,9 @@ class LogSource:
         options = LogOptions(since=_whole_second(since), tail=tail, timestamps=True, positions=True)
         if self._lists_runs:
             run = f"{pod.uid}.{container}.{number}"
-            return Lines(self._cluster.job_log(self._key.namespace, self._key.uid, run, follow=follow, options=options))
+            return LogAnswer(
+                self._cluster.job_log(self._key.namespace, self._key.uid, run, follow=follow, options=options)
+            )
         previous = pod.of(container).is_previous(number)
         if previous is None:
             raise NotKept(f"the output of run {number} of container {container} was not kept")
@@ -83,7 +85,7 @@ class LogSource:
         except BaseException:
             stream.close()
             raise
-        return Lines(stream)
+        return LogAnswer(stream)
 
     def _check_run(self, pod: PodRuns, container: str, number: int, previous: bool) -> None:
         try:
@@ -96,7 +98,7 @@ class LogSource:
             raise OtherRun
 
 
-class Lines(Iterator[RawLine]):
+class LogAnswer(Iterator[RawLine]):
     """The lines of one answer. `close` ends the iteration, from any thread."""
 
     def __init__(self, stream: PieceStream) -> None:
@@ -133,7 +135,7 @@ def belongs(pod: Manifest) -> bool:
     return bool(owners.job_uid(pod["metadata"]))
 
 
-def new_lines(lines: Lines, overlap: Overlap) -> Iterator[tuple[RawLine, int]]:
+def new_lines(lines: LogAnswer, overlap: Overlap) -> Iterator[tuple[RawLine, int]]:
     """Yield the lines of an answer that were not delivered yet, each with the bytes that were removed before it."""
     overlap.begin_answer()
     for line in lines:

@@ -13,7 +13,7 @@ from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.log_source import LogSource
 from coordinator.follow.pod_runs import PodRuns
-from coordinator.follow.present_logs import Member, NoOutput
+from coordinator.follow.present_logs import JobMember, NoOutput
 from coordinator.follow.slot_reader import SlotReader
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
@@ -71,11 +71,11 @@ def _get(cluster: Cluster, key: JobKey) -> Manifest:
     return item
 
 
-def _is_selected(pod: PodRuns, member: Member | None) -> bool:
+def _is_selected(pod: PodRuns, member: JobMember | None) -> bool:
     return member is None or (pod.task, pod.index) == (member.task, member.number)
 
 
-def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member: Member | None) -> str:
+def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member: JobMember | None) -> str:
     item = _get(cluster, key)
     what = f"pod {member.pod}" if member is not None else f"job {key.namespace}/{key.name}"
     if selection.previous:
@@ -98,7 +98,7 @@ class _Following:
         feed: JobFeed,
         key: JobKey,
         selection: LogSelection,
-        member: Member | None,
+        member: JobMember | None,
         stop: threading.Event,
         explain: Explain,
     ) -> None:

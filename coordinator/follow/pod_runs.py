@@ -18,7 +18,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerRuns:
+class RunCounts:
     """What a pod's status says about the runs of one container."""
 
     last: int = -1
@@ -53,7 +53,7 @@ class PodRuns:
     """The name of the main container."""
     phase: str
     created: str
-    containers: Mapping[str, ContainerRuns]
+    containers: Mapping[str, RunCounts]
     init: tuple[str, ...] = ()
     terminating: bool = False
     is_gone: bool = False
@@ -63,9 +63,9 @@ class PodRuns:
         """The pod's short name, for each of its lines."""
         return f"{self.task}-{self.index}"
 
-    def of(self, container: str) -> ContainerRuns:
+    def of(self, container: str) -> RunCounts:
         """Return the runs of a container."""
-        return self.containers.get(container, ContainerRuns())
+        return self.containers.get(container, RunCounts())
 
     def is_over(self, container: str, number: int) -> bool:
         """Return whether a run of a container has ended."""
@@ -135,19 +135,19 @@ def _of_runs(uid: str, runs: Sequence[Mapping[str, Any]]) -> PodRuns:
     )
 
 
-def _listed(run: Mapping[str, Any]) -> ContainerRuns:
+def _listed(run: Mapping[str, Any]) -> RunCounts:
     ended = run.get("endedAt") is not None or bool(run["kept"])
-    return ContainerRuns(int(run["restart"]), ended, waiting=False, exit_code=run.get("exitCode"))
+    return RunCounts(int(run["restart"]), ended, waiting=False, exit_code=run.get("exitCode"))
 
 
-def _runs(status: Mapping[str, Any]) -> ContainerRuns:
+def _runs(status: Mapping[str, Any]) -> RunCounts:
     count, state = int(status.get("restartCount") or 0), status.get("state") or {}
     if "running" in state:
-        return ContainerRuns(count, waiting=False)
+        return RunCounts(count, waiting=False)
     if "terminated" in state:
-        return ContainerRuns(count, ended=True, waiting=False, exit_code=state["terminated"].get("exitCode"))
+        return RunCounts(count, ended=True, waiting=False, exit_code=state["terminated"].get("exitCode"))
     before = (status.get("lastState") or {}).get("terminated")
     if before is None:
-        return ContainerRuns()
+        return RunCounts()
     counted = (state.get("waiting") or {}).get("reason") in _COUNTED
-    return ContainerRuns(count if counted else max(0, count - 1), ended=True, exit_code=before.get("exitCode"))
+    return RunCounts(count if counted else max(0, count - 1), ended=True, exit_code=before.get("exitCode"))

@@ -25,7 +25,7 @@ class NoSuchPod(CoordinatorError):
     """A job has no pod of that task and index. The message says which ones it has."""
 
 
-class Member(NamedTuple):
+class JobMember(NamedTuple):
     """A member of a job: the pods of one task with one index."""
 
     task: str
@@ -36,7 +36,7 @@ class Member(NamedTuple):
     """The name of its pods."""
 
 
-class Run(NamedTuple):
+class PodRun(NamedTuple):
     """One run of a container."""
 
     pod: PodRuns
@@ -44,14 +44,14 @@ class Run(NamedTuple):
     number: int
 
 
-def find_member(job: TorchJob, selection: LogSelection) -> Member:
+def find_member(job: TorchJob, selection: LogSelection) -> JobMember:
     """Return the member that is selected. Raise NoSuchPod."""
     types = {task_type.lower(): task_type for task_type in job.spec.tasks}
     task, index = selection.task.lower() or _first_task(job), selection.index
     if task not in types or index not in _indexes(job, types[task]):
         sizes = ", ".join(f"{task_type} 0..{spec.num_tasks - 1}" for task_type, spec in job.spec.tasks.items())
         raise NoSuchPod(f"job {job.key.name} has no {selection.task or task} {index}; it has {sizes}")
-    return Member(task, index, job.pod_name(types[task], index))
+    return JobMember(task, index, job.pod_name(types[task], index))
 
 
 def _first_task(job: TorchJob) -> str:
@@ -68,23 +68,23 @@ def _indexes(job: TorchJob, task_type: str) -> frozenset[int]:
     return frozenset({*range(count), *granted})
 
 
-def select(pods: Sequence[PodRuns], selection: LogSelection) -> dict[str, list[Run]]:
+def select(pods: Sequence[PodRuns], selection: LogSelection) -> dict[str, list[PodRun]]:
     """Return the runs to read, by the short name of the member: of each member the last run, or the one before."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[PodRun]] = {}
     for pod in pods:
         for container in pod.selected(selection.container):
-            runs = [Run(pod, container, number) for number in range(pod.of(container).last + 1)]
+            runs = [PodRun(pod, container, number) for number in range(pod.of(container).last + 1)]
             found.setdefault(pod.label, []).extend(runs)
     chosen = {label: _choose(runs, previous=selection.previous) for label, runs in found.items()}
     return {label: runs for label, runs in sorted(chosen.items(), key=_order) if runs}
 
 
-def _order(slot: tuple[str, list[Run]]) -> tuple[str, int]:
+def _order(slot: tuple[str, list[PodRun]]) -> tuple[str, int]:
     task, _, index = slot[0].rpartition("-")
     return task, int(index)
 
 
-def _choose(runs: list[Run], *, previous: bool) -> list[Run]:
+def _choose(runs: list[PodRun], *, previous: bool) -> list[PodRun]:
     """Return the last run with its pod's init containers that failed, or the run before it."""
     if previous:
         before = [run for run in runs if run.container == runs[-1].container]
@@ -93,7 +93,7 @@ def _choose(runs: list[Run], *, previous: bool) -> list[Run]:
 
 
 def read(
-    source: LogSource, chosen: dict[str, list[Run]], selection: LogSelection, stop: threading.Event
+    source: LogSource, chosen: dict[str, list[PodRun]], selection: LogSelection, stop: threading.Event
 ) -> Iterator[LogLine]:
     """Yield the lines of some runs, member by member. Raise NoOutput if the only one cannot be read."""
     runs = [run for of_member in chosen.values() for run in of_member]

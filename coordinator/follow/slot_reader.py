@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from coordinator.follow import log_source
 from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
-from coordinator.follow.log_source import Lines, LogSource, NotKept, OtherRun
+from coordinator.follow.log_source import LogAnswer, LogSource, NotKept, OtherRun
 from coordinator.follow.pod_runs import PodRuns
 from kube import errors, retries
 
@@ -45,7 +45,7 @@ class SlotReader:
         """The next run to read, by pod and container."""
         self._known: set[str] = set()
         self._finished = False
-        self._lines: Lines | None = None
+        self._lines: LogAnswer | None = None
         self._delivered = False
         """Whether the present answer has brought a new line."""
         self.has_read = False

@@ -42,7 +42,7 @@ def why(session: Session, names: tuple[str, ...], selector: str, form: str | Non
 @FORM
 @pass_session
 def position(session: Session, names: tuple[str, ...], selector: str, form: str | None) -> None:
-    """Show the positions of waiting jobs in their queues. Also shows which of the next picks they are."""
+    """Show positions of waiting jobs in queues. Also shows which of the next picks they are."""
     selected.for_each(session, names, selector, lambda item: _show(_locate(session, item), form, text.format_position))
 
 

@@ -166,7 +166,7 @@ def move(
     """
     if to is None:
         if len(names) + bool(selector) < 2:
-            raise click.UsageError("name a queue to move the job to, after the job or with --to")
+            raise click.UsageError("name one queue to move the jobs to: after them, or with --to")
         *others, to = names
         names = tuple(others)
     queue, options = to, ChangeOptions(**change)

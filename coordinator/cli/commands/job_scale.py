@@ -111,9 +111,9 @@ def scale(
     """
     workers = [name for name in pods.split(",") if name]
     size = None
+    if len(names) + bool(selector) != 1 if workers else len(names) + bool(selector) < 2:
+        raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers of one job to remove")
     if not workers:
-        if len(names) + bool(selector) < 2:
-            raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers to remove")
         size = SizeType().convert(names[-1], None, click.get_current_context())
         names = names[:-1]
     request = ScaleRequest(size, workers, wait, timeout, ChangeOptions(**change))

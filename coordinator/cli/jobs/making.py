@@ -95,7 +95,7 @@ class JobMaker:
         except errors.ClusterError:
             phase = "of unknown phase"
         return (
-            f"{document.source}: job {namespace}/{name} exists already ({phase}): --replace deletes it and submits "
+            f"{document.source}: job {namespace}/{name} already exists ({phase}): --replace deletes it and submits "
             f"this one, `torchq job delete {namespace}/{name}` only deletes it; with metadata.generateName instead of "
             "metadata.name each submission has a name of its own"
         )

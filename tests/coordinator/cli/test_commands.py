@@ -150,8 +150,10 @@ def test_a_job_is_submitted_listed_suspended_resumed_and_cancelled(
     torchq("job", "resume", "one")
     assert embedded_cluster.get(TORCHJOBS, "one", namespace)["spec"]["suspend"] is False
     assert torchq("job", "cancel", one).output == f"job {namespace}/one cancelled on torchq-local\n"
+    assert embedded_cluster.get(TORCHJOBS, "one", namespace)["spec"]["cancel"] is True
+    assert torchq("job", "delete", one).output == f"job {namespace}/one deleted on torchq-local\n"
     assert "one" in torchq("job", "show", "one", code=1).stderr
-    assert torchq("job", "cancel", two).exit_code == 0
+    assert torchq("job", "delete", two).exit_code == 0
 
 
 def test_job_commands_reject_the_handle_of_an_earlier_job_of_that_name(

@@ -343,7 +343,7 @@ def test_move_changes_the_queue_of_a_waiting_job_once(
     assert torchq("job", "move", job, "b").stdout == f"job {namespace}/train moved from queue a to b on torchq-local\n"
     assert "is in queue b already" in torchq("job", "move", job, "--to", "b").stdout
     assert "one queue" in torchq("job", "move", job, code=2).stderr
-    assert "one queue" in torchq("job", "move", job, "b", "--to", "c", code=2).stderr
+    assert "one queue" in torchq("job", "move", "-l", "a=b", code=2).stderr
     assert len(told(embedded_cluster, namespace)) == 1
 
 

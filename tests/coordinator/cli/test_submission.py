@@ -189,6 +189,9 @@ class Full:
                 raise errors.Forbidden("exceeded quota: at most 2 jobs")
         return self._cluster.create(resource, *args, dry_run=dry_run)
 
+    def list(self, *args: Any, **kwargs: Any) -> Any:
+        return self._cluster.list(*args, **kwargs)
+
     def delete(self, *args: Any, **kwargs: Any) -> None:
         if self._stuck:
             raise errors.Unreachable("the API server is away")
@@ -208,7 +211,9 @@ def test_jobs_that_cannot_be_deleted_again_are_named(
     embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
 ) -> None:
     path = file(tmp_path, *(manifest(f"job-{index}") for index in range(4)))
-    with pytest.raises(PartlySubmitted, match=r"exceeded quota(.|\n)*could not be deleted.*job-0/.*job-1/"):
+    with pytest.raises(
+        PartlySubmitted, match=r"exceeded quota.*could not be deleted.*torchq job delete \S+/job-0 \S+/job-1"
+    ):
         submit(Full(embedded_cluster, stuck=True), [path], namespace)
     assert names(embedded_cluster, namespace) == ["job-0", "job-1"]
 

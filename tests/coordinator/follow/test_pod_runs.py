@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.follow import pod_runs
-from coordinator.follow.pod_runs import ContainerRuns
+from coordinator.follow.pod_runs import RunCounts
 
 ENDED = {"terminated": {"exitCode": 1}}
 CRASHED = {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -49,7 +49,7 @@ def test_the_main_container_is_shown_after_an_init_container_that_failed() -> No
     assert (failed.label, failed.selected(""), failed.selected("side")) == ("worker-2", ("code", "torch"), ("side",))
     done = pod_runs.read(pod(init=(status(0, {"terminated": {"exitCode": 0}}, name="code"),)))
     assert done.selected("") == ("torch",)
-    assert done.of("side") == ContainerRuns()
+    assert done.of("side") == RunCounts()
 
 
 def test_the_runs_that_a_server_lists_become_pods() -> None:
