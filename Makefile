@@ -50,7 +50,7 @@ chart: $(VENV)/.dev
 
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
-	$(BIN)/python -m deploy.client.calls
+	$(BIN)/python -m deploy.client
 	$(BIN)/python -m coordinator.rbac.manifests
 	$(BIN)/python -m coordinator.metrics.document
 	$(BIN)/python -m deploy.monitoring.board

@@ -49,7 +49,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
     """Yield every class of the code with its place."""
     for name, module in MODULES.items():
-        for node in ast.walk(module):
+        for node in ast.walk(module) if name not in GENERATED else ():
             if isinstance(node, ast.ClassDef):
                 yield f"{name}:{node.lineno} {node.name}", node
 
@@ -102,7 +102,7 @@ def test_no_folder_has_too_many_modules() -> None:
 
 
 def test_no_module_is_too_long() -> None:
-    lengths = {name: len(FILES[name].splitlines()) for name in MODULES}
+    lengths = {name: len(FILES[name].splitlines()) for name in MODULES if name not in GENERATED}
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 

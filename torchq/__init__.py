@@ -34,6 +34,7 @@ __version__ = VERSION
 _client = Client()
 
 run = _client.run
+dry_run = _client.dry_run
 submit = _client.submit
 job = _client.job
 jobs = _client.jobs
@@ -70,6 +71,7 @@ __all__ = [
     "as_completed",
     "close",
     "command",
+    "dry_run",
     "job",
     "jobs",
     "next_picks",

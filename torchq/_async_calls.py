@@ -1,6 +1,6 @@
 """The client of asyncio, and its jobs.
 
-One rule: written by `python -m deploy.client.calls` from `torchq/_calls.py`; change that table instead.
+One rule: written by `python -m deploy.client` from `torchq/_calls.py`; change that table instead.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ class Client(AsyncCalls):
         in_place: bool | None = None,
         outputs: str | None = None,
         labels: Mapping[str, str] | None = None,
+        anyway: bool | None = None,
         ttl_seconds: int | None = None,
     ) -> Job:
         """Run a command on the cluster, in a copy of this folder as it is now, and return the job's handle.
@@ -227,7 +228,8 @@ class Client(AsyncCalls):
         of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
         {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
         attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
-        on Kubernetes. `ttl_seconds` is how long the job stays after its end.
+        on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
+        end.
         """
         answer: Job = await self._call(
             "run",
@@ -251,6 +253,70 @@ class Client(AsyncCalls):
                 "in_place": in_place,
                 "outputs": outputs,
                 "labels": labels,
+                "anyway": anyway,
+                "ttl_seconds": ttl_seconds,
+            },
+        )
+        return answer
+
+    async def dry_run(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        roles: Mapping[str, Role] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        nodes: int | None = None,
+        gpus: int | None = None,
+        cpus: float | None = None,
+        memory: str | None = None,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
+        folder: str | os.PathLike[str] = ".",
+        exclude: Iterable[str] | None = None,
+        namespace: str | None = None,
+        priority: int | None = None,
+        if_exists: str | None = None,
+        in_place: bool | None = None,
+        outputs: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        anyway: bool | None = None,
+        ttl_seconds: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the TorchJob that `run` would submit, and the objects with its code. Nothing is made.
+
+        `submit` takes the TorchJob once the other objects exist. `command` is a list of words. `roles` takes the place
+        of a command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod.
+        `memory` of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of
+        Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail,
+        replace or attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for
+        `torchq.output()`, on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the
+        job stays after its end.
+        """
+        answer: list[dict[str, Any]] = await self._call(
+            "dry_run",
+            {
+                "command": command,
+                "roles": roles,
+                "name": name,
+                "queue": queue,
+                "nodes": nodes,
+                "gpus": gpus,
+                "cpus": cpus,
+                "memory": memory,
+                "image": image,
+                "env": env,
+                "secret_env": secret_env,
+                "folder": folder,
+                "exclude": exclude,
+                "namespace": namespace,
+                "priority": priority,
+                "if_exists": if_exists,
+                "in_place": in_place,
+                "outputs": outputs,
+                "labels": labels,
+                "anyway": anyway,
                 "ttl_seconds": ttl_seconds,
             },
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchq._run_parameters import RUN
-from torchq._table import Call, Parameter, as_map
+from torchq._table import FOLDER, PYTHON_FOLDER, Call, Parameter, as_map
 
 _REASON = Parameter("reason", "text", '""', note="is recorded in the event of the change")
 _COUNT = Parameter("count", "whole", "20")
@@ -27,6 +27,16 @@ _OF_CLIENT = (
             "[tool.torchq] in the folder's pyproject.toml. Raises Invalid for a wrong value, AlreadyExists for a name",
             "that is taken, and Refused for a job that could never run.",
         ),
+        sends=(PYTHON_FOLDER,),
+    ),
+    Call(
+        "dry_run",
+        RUN,
+        "documents",
+        "Return the TorchJob that `run` would submit, and the objects with its code. Nothing is made.",
+        ("`submit` takes the TorchJob once the other objects exist.",),
+        repeatable=True,
+        sends=(PYTHON_FOLDER,),
     ),
     Call(
         "submit",
@@ -38,7 +48,7 @@ _OF_CLIENT = (
         "jobs",
         "Submit TorchJobs as `torchq submit` does: all of them or none. Each runs in the present folder.",
         ("With `anyway`, jobs that can never run are submitted, too. With `dry_run`, they are only checked.",),
-        sends_folder=True,
+        sends=(FOLDER,),
     ),
     Call(
         "job",

@@ -6,19 +6,22 @@ One rule: both sides check. A caller learns of a wrong value before anything is 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchq._errors import Invalid
-from torchq._table import FOLDER, JOB, PARAMETER_KINDS, Call, Parameter
+from torchq._table import FOLDER, JOB, PARAMETER_KINDS, PYTHON_FOLDER, Call, Parameter
 from torchq._values import as_json
 
 
 def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
     """Return the parameters to send. What is None is not sent. Raises Invalid for a value of a wrong kind."""
     params = {name: as_json(value, name) for name, value in given.items() if value is not None}
-    if call.sends_folder:
+    if FOLDER in call.sends:
         params[FOLDER.name] = _folder()
+    if PYTHON_FOLDER in call.sends:
+        params[PYTHON_FOLDER.name] = os.path.dirname(sys.executable or "")
     for each in call.parameters:
         if each.kind == "path" and each.name in params:
             params[each.name] = os.path.abspath(params[each.name])
@@ -44,8 +47,7 @@ def expected(call: Call) -> Iterator[Parameter]:
     if call.method.startswith("job."):
         yield JOB
     yield from call.parameters
-    if call.sends_folder:
-        yield FOLDER
+    yield from call.sends
 
 
 def _check_kind(parameter: Parameter, value: Any) -> None:

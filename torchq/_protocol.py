@@ -3,6 +3,7 @@
     both sides, first    {"method": "hello", "params": {"version": "0.1.0", "protocol": 1}}
     caller               {"id": 1, "method": "job.logs", "params": {...}}
     program, of streams  {"method": "item", "params": {"id": 1, "value": ...}}, any number of them
+    program              {"method": "note", "params": {"text": ..., "level": "info" or "warning"}}, for people
     program              {"id": 1, "result": ...} or {"id": 1, "error": {"code": ..., "message": ..., "data": {...}}}
     caller, of streams   {"method": "more", "params": {"id": 1, "count": 128}}, as items are used
     caller               {"method": "cancel", "params": {"id": 1}}
@@ -10,18 +11,21 @@
 The program sends at most WINDOW items of a stream ahead of what the caller has used, so that a slow reader stalls its
 own stream only.
 
-One rule: no I/O; threads and asyncio share it.
+One rule: no I/O but the log; threads and asyncio share it.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchq._errors import NoProgram, TorchqError, VersionMismatch, from_answer
 from torchq._version import CLIENT_PACKAGE, PROGRAM_PACKAGE, PROTOCOL, VERSION
+
+logger = logging.getLogger("torchq")
 
 WINDOW = 256
 LONGEST_LINE = 64 * 1024 * 1024
@@ -125,6 +129,9 @@ class Dialog:
             sink = self._sinks.get(params["id"])
             if sink is not None:
                 sink("item", params["value"])
+        elif message.get("method") == "note":
+            level = logging.WARNING if message["params"].get("level") == "warning" else logging.INFO
+            logger.log(level, "%s", message["params"]["text"])
         elif "id" in message:
             sink = self._sinks.pop(message["id"], None)
             if sink is not None and "error" in message:

@@ -27,6 +27,7 @@ RUN = (
     Parameter("in_place", "flag", "None", note="runs in the folder itself, on one machine only"),
     Parameter("outputs", "text", "None", note="is the claim for `torchq.output()`, on Kubernetes"),
     Parameter("labels", "map", "None"),
+    Parameter("anyway", "flag", "None", note="submits a job that can never run, too"),
     Parameter("ttl_seconds", "whole", "None", note="is how long the job stays after its end"),
 )
 """See the table of calls."""

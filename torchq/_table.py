@@ -86,13 +86,16 @@ class Call:
     """Whether the call may wait for a job."""
     attribute: bool = False
     """Whether Python writes it without parentheses."""
-    sends_folder: bool = False
-    """Whether the present folder is sent along, as the parameter `folder`."""
+    sends: tuple[Parameter, ...] = ()
+    """What is sent along without being given: the present folder, the folder of this Python."""
     method: str = ""
     """The name on the wire."""
 
 
 FOLDER = Parameter("folder", "path")
+"""The present folder."""
+PYTHON_FOLDER = Parameter("python_folder", "text")
+"""The folder of the Python of the caller."""
 JOB = Parameter("job", "text")
 """The handle of the job, which every call of a job sends."""
 

@@ -10,6 +10,7 @@ from torchq._async_calls import Client, Job
 _client = Client()
 
 run = _client.run
+dry_run = _client.dry_run
 submit = _client.submit
 job = _client.job
 jobs = _client.jobs
@@ -28,6 +29,7 @@ __all__ = [
     "as_completed",
     "close",
     "command",
+    "dry_run",
     "job",
     "jobs",
     "next_picks",

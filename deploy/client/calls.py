@@ -1,4 +1,4 @@
-"""Writes the methods of both clients from the table of calls: `python -m deploy.client.calls`.
+"""Writes the methods of both clients from the table of calls: `python -m deploy.client`.
 
 One rule: a method of `torchq.aio` is the method of `torchq` with `await` before it; nothing is written by hand twice.
 """
@@ -32,7 +32,7 @@ class Flavour:
         parts = [
             f'''"""{self.title}
 
-One rule: written by `python -m deploy.client.calls` from `torchq/_calls.py`; change that table instead.
+One rule: written by `python -m deploy.client` from `torchq/_calls.py`; change that table instead.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ def _docstring(call: Call) -> str:
     return f'        """{call.summary}\n\n{wrapped}\n        """\n'
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write both modules."""
     for flavour in FLAVOURS:
         (FOLDER / flavour.module).write_text(flavour.text)

@@ -1,5 +1,6 @@
 """The parameters of calls: what is sent, and what is refused before it is sent."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def test_what_is_not_given_is_not_sent(tmp_path: Path, monkeypatch: pytest.Monke
         "nodes": 4,
         "cpus": 0.5,
         "folder": str(tmp_path),
+        "python_folder": str(Path(sys.executable).parent),
     }
 
 

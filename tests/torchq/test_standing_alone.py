@@ -57,7 +57,9 @@ def imported(tree: ast.Module) -> set[str]:
 def test_a_module_imports_the_standard_library_only_and_is_read_by_the_oldest_python(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=OLDEST)
     assert imported(tree) <= {*sys.stdlib_module_names, "torchq"}
-    assert "from __future__ import annotations" in path.read_text(), "annotations are newer than the oldest Python"
+    has_code = len(tree.body) > 1
+    is_postponed = "from __future__ import annotations" in path.read_text()
+    assert is_postponed or not has_code, "annotations are newer than the oldest Python"
 
 
 def test_the_oldest_python_imports_it() -> None:

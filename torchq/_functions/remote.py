@@ -50,6 +50,7 @@ class RemoteOptions(TypedDict, total=False):
     in_place: bool
     outputs: str
     labels: Mapping[str, str]
+    anyway: bool
     ttl_seconds: int
 
 

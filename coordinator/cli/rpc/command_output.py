@@ -16,6 +16,7 @@ import click
 import orjson
 
 from coordinator.cli.main import main
+from coordinator.cli.rpc.open_call import OpenCall
 from coordinator.cli.session import Session
 
 NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
@@ -87,8 +88,8 @@ def thread_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = out, err
 
 
-def run(session: Session, *words: str) -> CommandOutput:
-    """Run a command as the command line does, and return what it has printed.
+def run(session: Session, call: OpenCall, *words: str) -> CommandOutput:
+    """Run a command as the command line does, and return what it has printed. Its notes are sent to the caller.
 
     Raises the command's own errors: UsageError for wrong options, and those of the cluster.
     """
@@ -105,6 +106,8 @@ def run(session: Session, *words: str) -> CommandOutput:
         pass  # the exit code repeats what the output says
     finally:
         _OUTPUTS.present = None
+        if output.notes:
+            call.tell(output.notes.strip(), "warning")
     return output
 
 

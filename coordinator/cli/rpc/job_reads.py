@@ -42,21 +42,21 @@ def phase(access: ClusterAccess, params: Params, _call: OpenCall) -> str:
     return phase_of(job_ref.find(access.session, params["job"]))
 
 
-def why(access: ClusterAccess, params: Params, _call: OpenCall) -> Any:
+def why(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Return why a job waits."""
-    return command_output.run(access.session, "job", "why", "-o", "json", "--", params["job"]).parse()
+    return command_output.run(access.session, call, "job", "why", "-o", "json", "--", params["job"]).parse()
 
 
-def position(access: ClusterAccess, params: Params, _call: OpenCall) -> int | None:
+def position(access: ClusterAccess, params: Params, call: OpenCall) -> int | None:
     """Return the place of a job in its queue; None if it does not wait in one."""
-    document = command_output.run(access.session, "job", "position", "-o", "json", "--", params["job"]).parse()
+    document = command_output.run(access.session, call, "job", "position", "-o", "json", "--", params["job"]).parse()
     place = document.get("position") if document.get("state") == "waiting" else None
     return None if place is None else int(place)
 
 
-def details(access: ClusterAccess, params: Params, _call: OpenCall) -> Any:
+def details(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Return a job with all that is known about it."""
-    return command_output.run(access.session, "job", "show", "-o", "json", "--", params["job"]).parse()
+    return command_output.run(access.session, call, "job", "show", "-o", "json", "--", params["job"]).parse()
 
 
 def pods(access: ClusterAccess, params: Params, _call: OpenCall) -> list[dict[str, Any]]:

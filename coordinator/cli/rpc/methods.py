@@ -15,6 +15,8 @@ Method = Callable[[ClusterAccess, Mapping[str, Any], OpenCall], Any]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
+        "run": submissions.run,
+        "dry_run": submissions.dry_run,
         "submit": submissions.submit,
         "job": job_reads.find,
         "jobs": job_reads.list_jobs,
@@ -31,6 +33,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "job.pods": job_reads.pods,
         "job.details": job_reads.details,
         "job.logs": streams.logs,
+        "job.reports": streams.reports,
         "job.wait": waits.wait_for_one,
         "job.result": waits.result,
         "job.outputs": output_files.outputs,

@@ -9,11 +9,16 @@ from collections.abc import Callable
 
 from torchq._protocol import WINDOW
 
+Tell = Callable[[str, str], object]
+"""A function that sends a note for people, with its level."""
+
 
 class OpenCall:
     """One call of a client. A thread works for it; the thread that reads the requests cancels it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Tell = lambda _text, _level: None) -> None:
+        """Create a call. `tell` sends a note for people, with the level `info` or `warning`."""
+        self.tell = tell
         self.stop = threading.Event()
         """Set once nobody waits for the answer."""
         self._changed = threading.Condition()

@@ -13,30 +13,30 @@ from coordinator.cli.rpc.open_call import OpenCall
 Params = Mapping[str, Any]
 
 
-def queues(access: ClusterAccess, _params: Params, _call: OpenCall) -> Any:
+def queues(access: ClusterAccess, _params: Params, call: OpenCall) -> Any:
     """Return all queues."""
-    return command_output.run(access.session, "queue", "list", "-o", "json").parse()["items"]
+    return command_output.run(access.session, call, "queue", "list", "-o", "json").parse()["items"]
 
 
-def queue(access: ClusterAccess, params: Params, _call: OpenCall) -> Any:
+def queue(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Return one queue."""
-    return command_output.run(access.session, "queue", "show", "-o", "json", "--", params["name"]).parse()
+    return command_output.run(access.session, call, "queue", "show", "-o", "json", "--", params["name"]).parse()
 
 
-def next_picks(access: ClusterAccess, params: Params, _call: OpenCall) -> Any:
+def next_picks(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Return the next picks."""
     options = ["--roomy"] if params.get("roomy") else []
     count = params.get("count", 20)
-    return command_output.run(access.session, "next", f"-n={count}", *options, "-o", "json").parse()["items"]
+    return command_output.run(access.session, call, "next", f"-n={count}", *options, "-o", "json").parse()["items"]
 
 
-def status(access: ClusterAccess, _params: Params, _call: OpenCall) -> Any:
+def status(access: ClusterAccess, _params: Params, call: OpenCall) -> Any:
     """Return the health of the system, without rates."""
-    return command_output.run(access.session, "status", "--seconds=0", "-o", "json").parse()
+    return command_output.run(access.session, call, "status", "--seconds=0", "-o", "json").parse()
 
 
-def command(access: ClusterAccess, params: Params, _call: OpenCall) -> str:
+def command(access: ClusterAccess, params: Params, call: OpenCall) -> str:
     """Run a command, and return what it prints."""
     words = params["arguments"]
     command_output.check_callable(words)
-    return command_output.run(access.session, *words).out
+    return command_output.run(access.session, call, *words).out

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from coordinator.cli.rpc import faults
+from coordinator.cli.rpc import call_errors
 from coordinator.cli.rpc.cluster_access import ClusterAccesses
-from coordinator.cli.rpc.faults import Fault
+from coordinator.cli.rpc.call_errors import CallError
 from coordinator.cli.rpc.methods import METHODS, Method
 from coordinator.cli.rpc.open_call import OpenCall
 from torchq import _protocol
@@ -79,7 +79,7 @@ class Server:
             method, params, number = message["method"], message.get("params") or {}, message.get("id")
             known = self._open.get(params.get("id"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._fail(None, Fault("Invalid", "this is no request of JSON-RPC 2.0", -32_600))
+            self._fail(None, CallError("Invalid", "this is no request of JSON-RPC 2.0", -32_600))
             return
         if method == "hello":
             self._check(params)
@@ -101,13 +101,13 @@ class Server:
         call, is_known = CALLS.get(method), method in self._methods
         if self._misfit or call is None or not is_known:
             reason = self._misfit or f"torchq {VERSION} has no call {method}: install a newer torchq"
-            self._fail(number, Fault("VersionMismatch", reason, faults.UNKNOWN_METHOD))
+            self._fail(number, CallError("VersionMismatch", reason, call_errors.UNKNOWN_METHOD))
             return
         is_long = call.stream or call.long
         if is_long and len(self._open) >= LONG_CALLS:
-            self._fail(number, Fault("Refused", f"{LONG_CALLS} streams and waits are open: end some of them first"))
+            self._fail(number, CallError("Refused", f"{LONG_CALLS} streams and waits are open: end some of them first"))
             return
-        opened = self._open[number] = OpenCall()
+        opened = self._open[number] = OpenCall(self._note)
         if not call.repeatable and not call.stream:
             with self._changed:
                 self._changing += 1
@@ -138,10 +138,10 @@ class Server:
                 value = None
             answer = encode({"id": number, "result": value})
         except Exception as error:  # whatever it is, the client waits for an answer
-            fault = faults.fault_of(error)
-            if access is not None and fault.kind in faults.RECONNECTING:
+            call_error = call_errors.error_of(error)
+            if access is not None and call_error.kind in call_errors.RECONNECTING:
                 self._accesses.forget(access)
-            answer = encode({"id": number, "error": fault.document})
+            answer = encode({"id": number, "error": call_error.document})
         self._send(answer)
 
     def _send_items(self, number: Any, values: Iterator[Any], opened: OpenCall) -> None:
@@ -155,8 +155,11 @@ class Server:
             if close is not None:
                 close()
 
-    def _fail(self, number: Any, fault: Fault) -> None:
-        self._send(encode({"id": number, "error": fault.document}))
+    def _note(self, text: str, level: str) -> None:
+        self._send(encode({"method": "note", "params": {"text": text, "level": level}}))
+
+    def _fail(self, number: Any, call_error: CallError) -> None:
+        self._send(encode({"id": number, "error": call_error.document}))
 
     def _send(self, line: bytes) -> None:
         self._outbox.send(line)

@@ -9,8 +9,12 @@ from typing import Any
 from coordinator.cli.rpc import waits
 from coordinator.cli.rpc.cluster_access import ClusterAccess
 from coordinator.cli.rpc.open_call import OpenCall
+from coordinator.follow import endings
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.logs import follow
+from coordinator.follow.present_logs import NoOutput
+from coordinator.follow.reports import parse as parse_report
+from crds.keys import JobKey
 from torchq._errors import Invalid
 
 Params = Mapping[str, Any]
@@ -32,6 +36,23 @@ def logs(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[dict
     )
     for line in _lines(access, params, selection, call):
         yield {"pod": line.pod, "text": line.text, "time": line.time}
+
+
+def reports(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[dict[str, Any]]:
+    """Yield the reports in the output of all pods; none of a job that has ended without output."""
+    is_followed = params.get("follow", True)
+    try:
+        for line in _lines(access, params, LogSelection(all=True, follow=is_followed), call):
+            if (report := parse_report(line)) is not None:
+                yield report
+    except NoOutput:
+        if is_followed and not _has_ended(access, waits.key_of(access, params["job"])):
+            raise  # the job can never run, and nobody should wait for it
+
+
+def _has_ended(access: ClusterAccess, key: JobKey) -> bool:
+    with access.feeds.of(key.namespace).changes(key) as changes:
+        return endings.judge(key, next(changes, None), "Finished") is not None
 
 
 def _lines(access: ClusterAccess, params: Params, selection: LogSelection, call: OpenCall) -> Iterator[LogLine]:

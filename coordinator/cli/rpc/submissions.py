@@ -3,20 +3,23 @@
 One rule: the same checks as those of the commands; all jobs of a call are made or none.
 """
 
-import logging
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from coordinator.cli import outlook, submission
 from coordinator.cli.rpc.cluster_access import ClusterAccess
 from coordinator.cli.rpc.open_call import OpenCall
-
-logger = logging.getLogger(__name__)
+from coordinator.code.selection import SECRET
+from coordinator.runs import caller_python, project, request
+from coordinator.runs import run as runs
+from coordinator.runs.run import CodeSummary, PreparedRun
 
 Params = Mapping[str, Any]
 
 
-def submit(access: ClusterAccess, params: Params, _call: OpenCall) -> list[str]:
+def submit(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]:
     """Submit TorchJobs, and return their handles."""
     session = access.session
     named = ((f"manifests[{place}]", body) for place, body in enumerate(params["manifests"]))
@@ -27,6 +30,65 @@ def submit(access: ClusterAccess, params: Params, _call: OpenCall) -> list[str]:
         check_jobs=outlook.FeasibilityCheck(session),
         anyway=params.get("anyway", False),
         embedded=access.is_embedded,
-        tell=logger.warning,
+        tell=partial(_warn, call),
     )
     return [str(key) for key in keys]
+
+
+def run(access: ClusterAccess, params: Params, call: OpenCall) -> str:
+    """Submit a command with the present content of a folder, and return the handle of its job."""
+    prepared = _prepare(access, params, call)
+    key = runs.start(
+        access.session.cluster,
+        prepared,
+        check_jobs=outlook.FeasibilityCheck(access.session),
+        anyway=params.get("anyway", False),
+        tell=partial(_warn, call),
+    )
+    return str(key)
+
+
+def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
+    """Return what `run` would submit, after the same checks."""
+    prepared = _prepare(access, params, call)
+    runs.dry_run(
+        access.session.cluster,
+        prepared,
+        check_jobs=outlook.FeasibilityCheck(access.session),
+        anyway=params.get("anyway", False),
+        tell=partial(_warn, call),
+    )
+    return [prepared.manifest, *prepared.objects]
+
+
+def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedRun:
+    """Pack the folder. Tells the caller what was packed, and which files look like secrets and were left out."""
+    session = access.session
+    given = {name: value for name, value in params.items() if name not in ("python_folder", "anyway")}
+    document = project.with_defaults({"namespace": session.namespace, **given}, Path(params["folder"]))
+    prepared = runs.prepare(
+        session.cluster,
+        request.parse(document),
+        embedded=access.is_embedded,
+        python_folder=_python_folder(params["python_folder"], session.environ),
+        code_store=session.settings.code_store,
+    )
+    if prepared.code is not None:
+        _tell_code(prepared.code, call)
+    return prepared
+
+
+def _python_folder(folder: str, environ: Mapping[str, str]) -> str:
+    """Return the folder of the caller's Python; if that has none of the name `python`, the first one on PATH."""
+    return folder if folder and (Path(folder) / "python").exists() else caller_python.find_folder(environ)
+
+
+def _tell_code(code: CodeSummary, call: OpenCall) -> None:
+    secrets = [each for each in code.left_out if each.endswith(SECRET)]
+    call.tell(f"code: {code.files} files, {code.packed_bytes} bytes packed, {code.digest[:8]}", "info")
+    if secrets:
+        call.tell(f"left out of the job's code: {', '.join(secrets)}", "warning")
+
+
+def _warn(call: OpenCall, text: str) -> None:
+    call.tell(text, "warning")

@@ -99,7 +99,7 @@ def test_without_any_cluster_the_error_says_how_to_name_one(
     for name in ("KUBECONFIG", "TORCHQ_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with torchq.Client() as client, pytest.raises(torchq.NoCluster, match="set KUBECONFIG, .*torchq local up"):
+    with torchq.Client() as client, pytest.raises(torchq.NoCluster, match=r"set KUBECONFIG, .*torchq local up"):
         client.jobs()
 
 

@@ -11,8 +11,10 @@ import click
 
 from coordinator.cli import api_client, session
 from coordinator.cli.manifest_files import BadManifest
+from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.errors import CoordinatorError, LocalError, SettingsError
 from coordinator.query.queries import UnknownObject
+from coordinator.runs.errors import InvalidRun
 from crds.errors import InvalidObject
 from kube import errors
 from queues.errors import QueueError
@@ -36,6 +38,9 @@ KINDS: tuple[tuple[type[Exception], str], ...] = (
     (BadManifest, "Invalid"),
     (SettingsError, "Invalid"),
     (click.UsageError, "Invalid"),
+    (InvalidRun, "Invalid"),
+    (FolderRefused, "Invalid"),
+    (CodeTooLarge, "Invalid"),
     (errors.Conflict, "Refused"),
     (errors.ClusterError, "Unavailable"),
     (api_client.NoCoordinator, "Unavailable"),
@@ -49,7 +54,7 @@ RECONNECTING = ("NoCluster", "Unauthorized")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallError:
     """An error of a call."""
 
     kind: str
@@ -63,17 +68,17 @@ class Fault:
         return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.more}}
 
 
-def fault_of(error: Exception) -> Fault:
-    """Return the fault of an exception. One that is not expected is logged with its traceback."""
+def error_of(error: Exception) -> CallError:
+    """Return the call_error of an exception. One that is not expected is logged with its traceback."""
     if isinstance(error, client_errors.Failed):
-        return Fault("Failed", str(error), more={"outcome": error.outcome})
+        return CallError("Failed", str(error), more={"outcome": error.outcome})
     if isinstance(error, client_errors.TorchqError):
-        return Fault(type(error).__name__, str(error))
+        return CallError(type(error).__name__, str(error))
     for kind, name in KINDS:
         if isinstance(error, kind):
-            return Fault(name, _message(error))
+            return CallError(name, _message(error))
     logger.error("a call failed", exc_info=error)
-    return Fault("Bug", f"torchq rpc failed with {type(error).__name__}: {error}; its standard error has more")
+    return CallError("Bug", f"torchq rpc failed with {type(error).__name__}: {error}; its standard error has more")
 
 
 def _message(error: Exception) -> str:
