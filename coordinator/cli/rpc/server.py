@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 from coordinator.cli.rpc import call_errors
-from coordinator.cli.rpc.cluster_access import ClusterAccesses
 from coordinator.cli.rpc.call_errors import CallError
+from coordinator.cli.rpc.cluster_access import ClusterAccesses
 from coordinator.cli.rpc.methods import METHODS, Method
 from coordinator.cli.rpc.open_call import OpenCall
 from torchq import _protocol
