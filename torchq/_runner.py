@@ -17,9 +17,10 @@ from typing import Any
 
 from torchq._errors import Refused, TorchqError
 from torchq._functions import call as calls
-from torchq._functions import failures, guards, notebook
+from torchq._functions import failures, notebook
 from torchq._functions.call import FunctionCall
 from torchq._training import results, surroundings
+from torchq._training.importing import Importing
 
 INTERRUPTED = 130
 
@@ -71,7 +72,7 @@ def _search_path(call: FunctionCall) -> Iterator[None]:
 def _load(module: str, name: str, call: FunctionCall) -> Callable[..., Any]:
     """Return the function. Raises Refused, and whatever the user's module raises while it is imported."""
     try:
-        with guards.Importing(module):
+        with Importing(module):
             found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):

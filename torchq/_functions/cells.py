@@ -14,7 +14,7 @@ from enum import Enum
 from torchq._functions.names import given
 
 
-class Kind(Enum):
+class BindingKind(Enum):
     """How a name comes to be."""
 
     IMPORT = "import"
@@ -26,7 +26,7 @@ class Kind(Enum):
 class Binding:
     """The last statement of the cells that binds a name."""
 
-    kind: Kind
+    kind: BindingKind
     source: str
     place: tuple[int, int]
     """The number of the cell, as In[3] has it, and the line."""
@@ -65,10 +65,10 @@ def _add(cells: Cells, source: str, statement: ast.stmt, place: tuple[int, int])
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         _add_import(cells, statement, place)
     elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        cells.bindings[statement.name] = Binding(Kind.DEFINITION, _lines(source, statement), place)
+        cells.bindings[statement.name] = Binding(BindingKind.DEFINITION, _lines(source, statement), place)
     else:
         for name in given(statement):
-            cells.bindings[name] = Binding(Kind.OTHER, "", place)
+            cells.bindings[name] = Binding(BindingKind.OTHER, "", place)
 
 
 def _add_import(cells: Cells, statement: ast.Import | ast.ImportFrom, place: tuple[int, int]) -> None:
@@ -82,7 +82,7 @@ def _add_import(cells: Cells, statement: ast.Import | ast.ImportFrom, place: tup
             before = cells.bindings.get(name)
             # `import a.b` and `import a.c` both bind `a`, and both are needed.
             kept = before.source.split("\n") if before is not None and _binds_package(before.source, text) else []
-            cells.bindings[name] = Binding(Kind.IMPORT, "\n".join(dict.fromkeys([*kept, text])), place)
+            cells.bindings[name] = Binding(BindingKind.IMPORT, "\n".join(dict.fromkeys([*kept, text])), place)
 
 
 def _binds_package(*sources: str) -> bool:

@@ -12,28 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from torchq._errors import Refused
-
-_importing: list[str] = []
-
-
-class Importing:
-    """A time in which a job imports the module of its function."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __enter__(self) -> None:
-        _importing.append(self._module)
-
-    def __exit__(self, *_: object) -> None:
-        _importing.pop()
-
-
-def refuse_while_importing() -> None:
-    """Raise Refused where a job imports the module of its function, as in `submit` or `run` of that module."""
-    if _importing:
-        raise Refused(_message(f"the job imports {_importing[-1]}, which submits a job again"))
+from torchq._training.importing import submits_again
 
 
 def refuse_unguarded(function: Callable[..., Any]) -> None:
@@ -45,7 +24,7 @@ def refuse_unguarded(function: Callable[..., Any]) -> None:
             statement = _statement(frame)
             if statement is not None and not is_guard(statement):
                 file = frame.f_code.co_filename
-                raise Refused(_message(f"the job imports {file}, whose line {frame.f_lineno} submits a job again"))
+                raise submits_again(f"the job imports {file} up to line {frame.f_lineno}")
 
 
 def is_guard(statement: ast.stmt) -> bool:
@@ -56,10 +35,6 @@ def is_guard(statement: ast.stmt) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "__name__" for part in parts) and any(
         isinstance(part, ast.Constant) and part.value == "__main__" for part in parts
     )
-
-
-def _message(cause: str) -> str:
-    return f'{cause}: put what submits under `if __name__ == "__main__":`'
 
 
 def _frames() -> Iterator[FrameType]:

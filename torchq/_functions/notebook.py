@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from torchq._errors import Refused
-from torchq._functions.cells import Binding, Cells, Kind, read
+from torchq._functions.cells import Binding, BindingKind, Cells, read
 from torchq._functions.names import taken
 
 MODULE = "torchq_notebook"
@@ -20,6 +20,7 @@ _OF_IPYTHON = {"display", "get_ipython"}
 _OF_MODULES = {"__name__", "__file__", "__doc__", "__package__", "__spec__", "__loader__", "__builtins__"}
 _BUILTINS = set(dir(builtins)) - _OF_IPYTHON - _OF_MODULES
 _DEEPEST = 50
+_ABSENT = object()
 
 
 def make_module(sources: Sequence[str], function: str, values: Mapping[str, object]) -> str:
@@ -32,7 +33,7 @@ def make_module(sources: Sequence[str], function: str, values: Mapping[str, obje
     """
     cells = read(sources)
     found = cells.bindings.get(function)
-    if found is None or found.kind is not Kind.DEFINITION:
+    if found is None or found.kind is not BindingKind.DEFINITION:
         raise Refused(
             f"no cell defines {function} as a function: a cell with %% in its first line cannot go; define it in a "
             "cell of its own, or in a module that the notebook imports"
@@ -73,14 +74,18 @@ class _Module:
             return []
         self._seen.add(name)
         binding = self._cells.bindings.get(name)
-        if name in self._values and (binding is None or binding.kind is Kind.OTHER) and is_constant(self._values[name]):
+        if (
+            name in self._values
+            and (binding is None or binding.kind is BindingKind.OTHER)
+            and is_constant(self._values[name])
+        ):
             self.definitions.append(f"{name} = {self._values[name]!r}")
             return []
-        if binding is None or binding.kind is Kind.OTHER:
+        if binding is None or binding.kind is BindingKind.OTHER:
             if binding is not None or name not in _BUILTINS:
                 self.missing.append(f"{name}, {self._reason(name, binding)}")
             return []
-        if binding.kind is Kind.IMPORT:
+        if binding.kind is BindingKind.IMPORT:
             self.imports.append(binding.source)
             return []
         needs = taken(binding.source, "\n".join(self.futures))

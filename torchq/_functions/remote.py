@@ -18,6 +18,7 @@ from torchq._errors import Invalid, Refused
 from torchq._functions import guards, notebook, places
 from torchq._functions.call import VARIABLE, FunctionCall
 from torchq._sync_calls import Job
+from torchq._training.importing import refuse_while_importing
 
 if sys.version_info >= (3, 10):
     from typing import ParamSpec
@@ -87,7 +88,7 @@ class RemoteFunction(Generic[P, R]):
         for arguments that are not JSON, TypeError for arguments that the function does not take, and what
         `torchq.run` raises.
         """
-        guards.refuse_while_importing()
+        refuse_while_importing()
         places.check_kind(self.function)
         inspect.signature(self.function).bind(*args, **kwargs)
         module, call = _find(self.function, os.fspath(self.options.get("folder") or os.curdir))
