@@ -74,15 +74,10 @@ class _Module:
             return []
         self._seen.add(name)
         binding = self._cells.bindings.get(name)
-        if (
-            name in self._values
-            and (binding is None or binding.kind is BindingKind.OTHER)
-            and is_constant(self._values[name])
-        ):
-            self.definitions.append(f"{name} = {self._values[name]!r}")
-            return []
         if binding is None or binding.kind is BindingKind.OTHER:
-            if binding is not None or name not in _BUILTINS:
+            if is_constant(self._values.get(name, _ABSENT)):
+                self.definitions.append(f"{name} = {self._values[name]!r}")
+            elif binding is not None or name not in _BUILTINS:
                 self.missing.append(f"{name}, {self._reason(name, binding)}")
             return []
         if binding.kind is BindingKind.IMPORT:

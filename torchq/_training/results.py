@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchq._errors import Invalid, TorchqError
-from torchq._training import marked_lines, surroundings
+from torchq._training import marked_lines, reports, surroundings
 from torchq._training.json_values import as_json, as_text
 
 MOST_BYTES = 3500
@@ -42,6 +42,7 @@ def give(values: Mapping[str, object], name: str) -> None:
         )
     if not surroundings.is_rank_zero(os.environ):
         return
+    reports.flush()
     marked_lines.write(marked_lines.RESULT, text)
     path = os.environ.get(surroundings.RESULT_FILE)
     if path:

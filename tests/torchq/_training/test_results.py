@@ -31,6 +31,11 @@ def test_other_ranks_give_no_result_but_check_it(tmp_path: Path) -> None:
     assert "accuracy: is nan" in run("result(accuracy=float('nan'))", variables).stderr
 
 
+def test_reports_that_wait_are_printed_before_the_result() -> None:
+    lines = run("report(step=1)\nreport(step=2)\nresult(accuracy=0.5)").stdout.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == ['{"step":1}', '{"step":2}', '{"accuracy":0.5}']
+
+
 def test_outside_a_job_a_result_is_printed() -> None:
     assert run("result(accuracy=0.5)").stdout == 'torchq-result: {"accuracy":0.5}\n'
 
