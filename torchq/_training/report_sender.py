@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
@@ -51,6 +50,7 @@ class ReportSender:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._seconds = seconds
         self._condition = threading.Condition()
+        self._closed = threading.Event()
         self._newest: dict[str, Any] | None = None
         self._checkpoint: Number | None = None
         self._thread: threading.Thread | None = None
@@ -71,6 +71,15 @@ class ReportSender:
                     thread.start()
                     self._thread = thread
 
+    def close(self) -> None:
+        """End the thread, after the report that it sends now. Programs need not: they end without waiting for it."""
+        self._closed.set()
+        if self._thread is not None:
+            with self._condition:
+                self._newest = {}
+                self._condition.notify()
+            self._thread.join()
+
     def _send_all(self) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
         while True:
@@ -78,9 +87,11 @@ class ReportSender:
                 while self._newest is None:
                     self._condition.wait()
                 body, self._newest = self._newest, None
+            if self._closed.is_set():
+                return
             with contextlib.suppress(Exception):  # whatever is wrong with the network, the training goes on
                 self._send(opener, body)
-            time.sleep(self._seconds)
+            self._closed.wait(self._seconds)
 
     def _send(self, opener: urllib.request.OpenerDirector, body: dict[str, Any]) -> None:
         request = urllib.request.Request(self._url, as_text(body).encode(), self._headers)

@@ -31,8 +31,8 @@ def report(**numbers: Any) -> int:
     """Report numbers of the training, as in `report(step=100, loss=0.3)`: a line on standard output that begins with
     `torchq-report:`. Return the number of the newest request to save, or 0; see `checkpointSeconds` of a TorchJob.
 
-    At most one line is printed in a second. A report that comes earlier waits for the next call, for the result or for the
-    end of the program. A newer report of the same names takes its place meanwhile.
+    At most one line is printed in a second. A report that comes earlier waits for the next call, for the result, or
+    for the end of the program. A newer report of the same names takes its place meanwhile.
 
     In a pod that finds a coordinator, a thread also sends the newest report that has a `step`, at most one in 5 s. The
     names `step`, `loss`, `samples_per_second` and `checkpoint` are known there. Of all other names, 16 go as gauges.
