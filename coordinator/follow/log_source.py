@@ -65,7 +65,7 @@ class LogSource:
 
     def open(
         self, pod: PodRuns, container: str, number: int, *, follow: bool, since: str = "", tail: int | None = None
-    ) -> "Lines":
+    ) -> "LogAnswer":
         """Return the lines of a run. Raise OtherRun and NotKept."""
         if self._lists_runs is None:
             self.listed()

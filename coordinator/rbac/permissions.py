@@ -204,7 +204,7 @@ USER = Role(
     name="user",
     purpose="people who submit jobs: TorchJobs of their namespace, with code, pods and logs; reads their queue",
     rules=(
-        PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
+        PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "watch", "create", "patch", "delete")),
         # `kubectl scale` patches, too; with --current-replicas it reads and updates. A patch of the TorchJob could make
         # the same change.
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
@@ -213,7 +213,8 @@ USER = Role(
             for resource in (SCALE_OUTS, SCALE_INS)
         ),
         # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
-        PolicyRule(resource=PODS, verbs=("get", "list"), by_hand=("watch",)),
+        # `job logs -f` follows new pods, and reads a pod again to know which run of it an answer is of.
+        PolicyRule(resource=PODS, verbs=("get", "list", "watch")),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
         PolicyRule(resource=EVENTS, verbs=("list", "create")),
         # `torchq run` keeps the code of jobs in them. Delete: some API servers require it to change the owners of an

@@ -9,7 +9,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,7 @@ from gang import backends
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
+from kube.streams import LogStreams
 from queues.errors import StoreLost
 from queues.rules import PickRules
 from queues.values import Reservation, Task
@@ -607,24 +608,60 @@ def _suspend(stage: Stage) -> str:
 
 
 @scene(USER, "torchjobs", "delete")
-def _cancel(stage: Stage) -> str:
+def _delete(stage: Stage) -> str:
     stage.job()
-    return stage.run(USER, "job", "cancel", "train")
+    return stage.run(USER, "job", "delete", "train")
 
 
 @scene(USER, "pods", "get")
-def _follow_the_logs(stage: Stage) -> str:
-    stage.job({"phase": "Running"})
-    pod(stage)
-    stage.admin.patch(PODS, "train-master-0", {"status": {"phase": "Running"}}, TENANT, subresource="status")
-    return only_forbidden(stage.run(USER, "job", "logs", "-f", "train"))
+def _which_run_a_log_is_of(stage: Stage) -> str:
+    _with_container(stage, stage.job({"phase": "Succeeded"}))
+    # No node runs the pod, so nobody has its output.
+    stage.monkeypatch.setattr(LogStreams, "job_runs", _no_runs)
+    stage.monkeypatch.setattr(LogStreams, "logs", lambda *_, **__: NoPieces())
+    return only_forbidden(stage.run(USER, "job", "logs", "train"))
 
 
 @scene(USER, "pods/log", "get")
 def _logs(stage: Stage) -> str:
-    stage.job()
-    pod(stage)
+    _with_container(stage, stage.job({"phase": "Succeeded"}))
+    stage.monkeypatch.setattr(LogStreams, "job_runs", _no_runs)
     return only_forbidden(stage.run(USER, "job", "logs", "train"))
+
+
+@scene(USER, "torchjobs", "watch")
+def _wait_for_a_job(stage: Stage) -> str:
+    stage.job()
+    return stage.follow(USER, TORCHJOBS, TENANT)
+
+
+@scene(USER, "pods", "watch")
+def _follow_the_pods_of_a_job(stage: Stage) -> str:
+    pod(stage)
+    return stage.follow(USER, PODS, TENANT)
+
+
+def _with_container(stage: Stage, key: JobKey) -> None:
+    """Create a pod whose container has ended."""
+    pod(stage, key)
+    state = {"terminated": {"exitCode": 0}}
+    container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    status = {"phase": "Succeeded", "containerStatuses": [container]}
+    stage.admin.patch(PODS, "train-master-0", {"status": status}, TENANT, subresource="status")
+
+
+def _no_runs(*_: Any) -> Any:
+    raise errors.NotFound("only the embedded API server lists runs")
+
+
+class NoPieces(Iterator[bytes]):
+    """An answer without output."""
+
+    def __next__(self) -> bytes:
+        raise StopIteration
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def only_forbidden(said: str) -> str:
@@ -664,18 +701,6 @@ def _why_a_pod_failed(stage: Stage) -> str:
     with stage.log.at_level(logging.INFO, "reconcilers"):
         said = stage.reconcile(key)
     return said + only_forbidden(stage.log.text)
-
-
-@scene(USER, "torchjobs", "watch")
-def _kubectl_get_jobs_watch(stage: Stage) -> str:
-    stage.job()
-    return stage.follow(USER, TORCHJOBS, TENANT)
-
-
-@scene(USER, "pods", "watch")
-def _kubectl_get_pods_watch(stage: Stage) -> str:
-    pod(stage)
-    return stage.follow(USER, PODS, TENANT)
 
 
 @scene(USER, "tenantqueues", "get")
