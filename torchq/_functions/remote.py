@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypedDict, TypeVar, overload
 
 from torchq._errors import Invalid, Refused
@@ -43,8 +43,8 @@ class RemoteOptions(TypedDict, total=False):
     image: str
     env: Mapping[str, str]
     secret_env: Mapping[str, str]
-    folder: str
-    exclude: Sequence[str]
+    folder: str | os.PathLike[str]
+    exclude: Iterable[str]
     namespace: str
     priority: int
     if_exists: str

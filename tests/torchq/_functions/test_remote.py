@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import torchq
+from tests.support.training.notebook import program
 from tests.support.training.program import run, run_command
 from torchq._errors import Invalid, Refused
 from torchq._functions import call as calls
@@ -179,30 +180,21 @@ def test_a_function_that_was_typed_is_refused() -> None:
     assert "f is in no file: write it to a file of this folder" in done.stderr
 
 
-NOTEBOOK = """
-import json, sys, types
-main = types.ModuleType("__main__")
-sys.modules["__main__"] = main
-main.In = [""]
-
-def cell(source):
-    main.In.append(source)
-    exec(compile(source, f"<ipython-input-{len(main.In)}>", "exec"), main.__dict__)
-
-cell("import torchq\\nfrom torchq._functions.remote import remote")
-cell("import math\\nLR = 0.5")
-cell("LR += 1\\ndef scale(x): return math.floor(x * LR)")
-cell("@remote(nodes=2)\\ndef train(x):\\n    return scale(x)")
-torchq.run = lambda command, **options: print(json.dumps([command, json.loads(options["env"]["TORCHQ_CALL"])]))
-cell("train.submit(10)")
-cell("model = object()")
-cell("def scale(x): return model")
-cell("try:\\n    train.submit(10)\\nexcept torchq.Refused as error: print(error)")
-"""
+CELLS = [
+    "import json, torchq\nfrom torchq._functions.remote import remote",
+    "import math\nLR = 0.5",
+    "LR += 1\ndef scale(x): return math.floor(x * LR)",
+    "@remote(nodes=2)\ndef train(x):\n    return scale(x)",
+    "torchq.run = lambda command, env, **_: print(json.dumps([command, json.loads(env['TORCHQ_CALL'])]))",
+    "train.submit(10)",
+    "model = object()",
+    "def scale(x): return model",
+    "try:\n    train.submit(10)\nexcept torchq.Refused as error: print(error)",
+]
 
 
 def test_a_function_of_a_notebook_goes_with_what_it_needs() -> None:
-    done = run(NOTEBOOK)
+    done = run_command(["python", "-c", program(CELLS)])
     assert done.stderr == ""
     first, second = done.stdout.splitlines()
     command, call = json.loads(first)
@@ -210,4 +202,4 @@ def test_a_function_of_a_notebook_goes_with_what_it_needs() -> None:
     assert "LR = 1.5" in call["source"]
     assert "def scale(x): return math.floor(x * LR)" in call["source"]
     assert (call["file"], call["searchPath"]) == ("", [])
-    assert second.startswith("train needs what the job does not have: model, which cell 6 makes (object). Give it as")
+    assert second.startswith("train needs what the job does not have: model, which cell 7 makes (object). Give it as")
