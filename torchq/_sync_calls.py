@@ -284,15 +284,15 @@ class Client(SyncCalls):
         anyway: bool | None = None,
         ttl_seconds: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the TorchJob that `run` would submit, and the objects with its code. Nothing is made.
+        """Return what `run` would submit: the ConfigMaps with the code, then the TorchJob. Nothing is made.
 
-        `submit` takes the TorchJob once the other objects exist. `command` is a list of words. `roles` takes the place
-        of a command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod.
-        `memory` of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of
-        Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail,
-        replace or attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for
-        `torchq.output()`, on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the
-        job stays after its end.
+        `submit` takes all of them, and gives the same run. `command` is a list of words. `roles` takes the place of a
+        command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod. `memory`
+        of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
+        {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
+        attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
+        on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
+        end.
         """
         answer: list[dict[str, Any]] = self._call(
             "dry_run",

@@ -11,6 +11,7 @@ from typing import Any
 from coordinator.cli import outlook, submission
 from coordinator.cli.rpc.cluster_access import ClusterAccess
 from coordinator.cli.rpc.open_call import OpenCall
+from coordinator.cli.runs import code_summary
 from coordinator.code.selection import SECRET
 from coordinator.runs import caller_python, project, request
 from coordinator.runs import run as runs
@@ -58,7 +59,7 @@ def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[
         anyway=params.get("anyway", False),
         tell=partial(_warn, call),
     )
-    return [prepared.manifest, *prepared.objects]
+    return [*prepared.objects, prepared.manifest]
 
 
 def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedRun:
@@ -85,7 +86,7 @@ def _python_folder(folder: str, environ: Mapping[str, str]) -> str:
 
 def _tell_code(code: CodeSummary, call: OpenCall) -> None:
     secrets = [each for each in code.left_out if each.endswith(SECRET)]
-    call.tell(f"code: {code.files} files, {code.packed_bytes} bytes packed, {code.digest[:8]}", "info")
+    call.tell(code_summary.format_summary(code), "info")
     if secrets:
         call.tell(f"left out of the job's code: {', '.join(secrets)}", "warning")
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 def install(folder: Path) -> str:
     """Write a program `torchq` that runs this source tree, and return a PATH that begins with its folder."""
-    return _script(folder, f'PYTHONPATH="{ROOT}" exec "{sys.executable}" -m coordinator.cli.main "$@"')
+    return _script(folder, f'PYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m coordinator.cli.main "$@"')
 
 
 def install_text(folder: Path, text: str) -> str:
