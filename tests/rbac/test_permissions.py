@@ -298,6 +298,7 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "priorityclasses",
         "namespaces",
         "resourcequotas",
+        "configmaps",
         "events",
         "podgroups",
         "queues",
