@@ -1,0 +1,150 @@
+"""`torchq run` on a whole cluster: what was submitted runs, whatever happens to its folder; and it is followed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from crds.api_resources import CONFIG_MAPS, SECRETS
+from tests.support.acceptance.stack import Stack, fresh, run, torchq_command, until
+from tests.support.acceptance.warm import CommandResult
+
+pytestmark = pytest.mark.acceptance
+PROGRAM = """
+import os, pathlib, sys, time
+import lib.helper
+pod = os.environ["TORCHQ_POD"]
+records, gate = map(pathlib.Path, sys.argv[1:])
+text = " ".join([lib.helper.TEXT, pathlib.Path("conf.txt").read_text().strip(), os.environ["SECRET_WORD"]])
+print(text, flush=True)
+name = f"{pod}-{time.time_ns()}"
+(records / name).write_text(text)
+while not gate.exists() or (os.environ["RANK"] == "0" and len(list(records.iterdir())) < 4):
+    time.sleep(0.02)
+"""
+
+
+def torchq(stack: Stack, folder: Path, *arguments: str, python: Path | None = None) -> CommandResult:
+    """Run a command in a project's folder, with the environment of `python` active."""
+    active = {"VIRTUAL_ENV": str(python)} if python is not None else {}
+    said = run(*arguments, cwd=folder, environment={**stack.environment, **active})
+    assert "Traceback" not in said.err, said
+    return said
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "lib" / "helper.py").write_text("TEXT = 'submitted'")
+    (folder / "conf.txt").write_text("with this file")
+    (folder / ".env").write_text("TOKEN=1")
+    return folder
+
+
+def test_the_code_of_a_waiting_job_and_of_its_restart_is_what_was_submitted(
+    stack: Stack, project: Path, records: Path, tmp_path: Path
+) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "words"},
+        "stringData": {"key": "and a secret"},
+    }
+    stack.api.create(SECRETS, secret, "default")
+    queue, name, gate = fresh("queue"), fresh("run"), tmp_path / "gate"
+    stack.torchq("queue", "create", queue)
+    stack.torchq("queue", "pause", queue)
+    options = ("--name", name, "--queue", queue, "--nodes", "2", "--cpus", "1", "--secret-env", "SECRET_WORD=words/key")
+    command = ("--", "python", "train.py", str(records), str(gate))
+    said = torchq(stack, project, "run", "-d", *options, *command)
+    assert said.code == 0, said
+    assert said.out.startswith(f"default/{name}/")
+    assert "code: 3 files, " in said.err
+    assert "(left out: .env looks like a secret)" in said.err
+    (project / "lib" / "helper.py").write_text("TEXT = 'edited'")
+    (project / "conf.txt").unlink()
+    shutil.rmtree(project)
+    stack.torchq("queue", "resume", queue)
+    stack.reach(name, "Running")
+    until(lambda: len(list(records.iterdir())), lambda count: count == 2)
+    stack.torchq("job", "restart", name, "--recreate")
+    until(lambda: len(list(records.iterdir())), lambda count: count == 4)
+    gate.touch()
+    stack.reach(name, "Succeeded")
+    assert {path.read_text() for path in records.iterdir()} == {"submitted with this file and a secret"}
+    assert stack.torchq("job", "logs", name) == "submitted with this file and a secret\n"
+    stack.torchq("job", "delete", name)
+    until(lambda: stack.api.list(CONFIG_MAPS, "default").items, lambda items: not items)
+    stack.api.delete(SECRETS, "words", "default")
+
+
+def test_a_run_is_followed_to_its_end_and_its_printed_objects_give_the_same_run(
+    stack: Stack, project: Path, tmp_path: Path
+) -> None:
+    (project / "train.py").write_text("import sys, lib.helper\nprint(lib.helper.TEXT, sys.executable, '$(x)')")
+    environment = tmp_path / "venv"
+    venv.create(environment, symlinks=True)
+    printed = torchq(stack, project, "run", "--dry-run", "-o", "yaml", "--", "python", "train.py", python=environment)
+    said = torchq(stack, project, "run", "--", "python", "train.py", python=environment)
+    assert said.code == 0, said
+    handle, *lines = said.out.splitlines()
+    assert handle.startswith("default/train-")
+    assert lines == [f"[master-0] submitted {environment}/bin/python $(x)"]
+    assert "\nSucceeded in " in said.err
+    again = stack.torchq("submit", "-", text=printed.out).strip()
+    stack.reach(again.split("/")[1], "Succeeded")
+    assert stack.torchq("job", "logs", again) == lines[0].removeprefix("[master-0] ") + "\n"
+
+
+def test_a_run_that_fails_says_why_and_a_result_is_shown(stack: Stack, project: Path) -> None:
+    failed = torchq(stack, project, "run", "--", "python", "-c", "raise ValueError('the loss is NaN')")
+    assert failed.code == 1
+    assert "[master-0] ValueError: the loss is NaN\n" in failed.out
+    assert failed.err.splitlines()[-1].startswith("Failed in ")
+    assert "the loss is NaN" in failed.err.splitlines()[-1]
+    missing = torchq(stack, project, "run", "--", "pyhton", "train.py")
+    assert missing.code == 1
+    assert "cannot execute 'pyhton'" in missing.err
+    result = """import os; open(os.environ["TORCHQ_RESULT_FILE"], "w").write('{"torchq-result":{"accuracy":0.5}}')"""
+    succeeded = torchq(stack, project, "run", "--", "python", "-c", result)
+    assert succeeded.code == 0, succeeded
+    last = succeeded.err.splitlines()[-1]
+    assert json.loads(last.partition("; result ")[2]) == {"accuracy": 0.5}
+
+
+def test_ctrl_c_lets_go_of_a_run_which_goes_on(stack: Stack, project: Path, tmp_path: Path) -> None:
+    name, gate = fresh("run"), tmp_path / "gate"
+    waits = f"import os, time\nprint('began', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    process = subprocess.Popen(
+        torchq_command("run", "--name", name, "--", "python", "-c", waits),
+        cwd=project,
+        env={**stack.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(f"default/{name}/")
+    assert process.stdout.readline() == "[master-0] began\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert stack.phase(name) == "Running"
+    gate.touch()
+    stack.reach(name, "Succeeded")
+
+
+def test_a_run_in_place_sees_its_folder(stack: Stack, project: Path) -> None:
+    said = torchq(stack, project, "run", "--in-place", "--", "python", "-c", "import os; print(os.getcwd())")
+    assert said.code == 0, said
+    assert f"[master-0] {project}\n" in said.out
+    assert "code: " not in said.err
