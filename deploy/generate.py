@@ -29,6 +29,7 @@ MONITORING = ROOT / "deploy" / "monitoring"
 MANAGED = frozenset(
     {
         *("kubeconfig", "context", "namespace", "coordinator", "redis_url", "redis_url_file", "processes", "service"),
+        "code_store",
         *("health_port", "health_address", "metrics_port", "metrics_address"),
         *("report_port", "report_address", "report_key_file", "report_url"),
     }

@@ -60,9 +60,10 @@ def _from_git(folder: Path) -> FolderListing | None:
     ignored = _git(folder, _IGNORED) or []
     paths: list[str] = []
     inner: list[str] = []
+    environments = selection.find_environments(taken)
     for path in taken:
         name = path.rstrip("/")
-        if not name or selection.is_never_code(path):
+        if not name or selection.is_never_code(path) or selection.is_inside(path, environments):
             continue
         mode = _mode(folder / name)
         if stat.S_ISDIR(mode):  # a submodule, or another repository in this one

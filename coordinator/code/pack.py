@@ -3,7 +3,7 @@
 One rule: what is packed and what is left out is fixed here, once; nothing reads the folder later.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,10 @@ CLIENT = "torchq"
 """The package that training code imports."""
 CLIENT_PARENT = ".torchq"
 """The folder of the archive in which that package lies."""
+LARGEST_RATIO = 64
+LARGEST_SUM = 2 * 1024**3
+"""The most bytes of all files. Above LARGEST_RATIO times the limit of the archive, no code is that much smaller packed.
+"""
 EXCLUDE = "exclude"
 """The source of patterns that are no line of a file."""
 
@@ -44,10 +48,13 @@ def pack(folder: Path, exclude: Iterable[str], *, limit: int) -> PackedCode:
         found = listing.with_ignored_files(folder, found)
     chosen = selection.select(found, rules)
     secrets: list[LeftOut] = []
+    sizes = reading.sizes(folder, chosen.paths)
+    if sum(sizes.values()) > min(LARGEST_RATIO * limit, LARGEST_SUM):
+        raise _too_large(folder, sizes, limit)
     try:
         packed = archive.build(_sorted(_files(folder, chosen, secrets)), limit)
     except archive.LimitReached:
-        raise _too_large(folder, chosen, limit) from None
+        raise _too_large(folder, sizes, limit) from None
     left_out = (*secrets, *chosen.left_out)
     files = len(chosen.paths) - len(secrets)
     if not files:
@@ -92,11 +99,10 @@ def client_files() -> list[CodeFile]:
     return [CodeFile(f"{base}/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in paths]
 
 
-def _too_large(folder: Path, chosen: Selection, limit: int) -> CodeTooLarge:
-    sizes = reading.sizes(folder, chosen.paths)
+def _too_large(folder: Path, sizes: Mapping[str, int], limit: int) -> CodeTooLarge:
     entries = "\n".join(f"  {largest.size_text(size):>8}  {path}" for path, size in largest.largest(sizes))
     return CodeTooLarge(
-        f"{folder}: the code is larger than {largest.size_text(limit)} when packed: {len(chosen.paths)} files, "
+        f"{folder}: the code is larger than {largest.size_text(limit)} when packed: {len(sizes)} files, "
         f"{largest.size_text(sum(sizes.values()))}. Its largest entries:\n{entries}\n"
         f"Leave out what is no code, a pattern a line, in {IGNORE_FILE} or with --exclude. Or keep the code in a "
         "folder that every node sees: TORCHQ_CODE_STORE=file:///FOLDER (setting code_store)"

@@ -42,6 +42,7 @@ _NAMES = (
     ".vault-token",
 )
 _SAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist")
+_SSH_KEYS = frozenset({"id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"})
 _FOLDERS = frozenset({".ssh", ".aws", ".azure", ".gnupg", ".kube"})
 _PATHS = (".docker/config.json", ".config/gcloud/*", ".streamlit/secrets.toml")
 _PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----")
@@ -66,9 +67,15 @@ def in_name(path: str) -> bool:
     lowered = name.lower()
     if lowered in _SAMPLES:
         return False
-    if lowered.startswith("id_") and "." not in lowered:
+    if lowered.startswith("id_") and ("." not in lowered or _is_key_of_ssh(lowered)):
         return True
     return bool(_SECRET_NAME.match(lowered) or _SECRET_PATH.match(path))
+
+
+def _is_key_of_ssh(name: str) -> bool:
+    """Return whether a name is that of a private key, or of a copy of one such as id_rsa.old."""
+    stem, _, ending = name.partition(".")
+    return stem in _SSH_KEYS and ending != "pub"
 
 
 def in_content(head: bytes) -> bool:

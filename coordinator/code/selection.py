@@ -76,7 +76,7 @@ def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
     paths, left_out, trusted = [], dict[LeftOut, None](), set()
     ignored = frozenset(listing.ignored)
     for path in sorted({*listing.paths, *ignored}):
-        if is_never_code(path) or _is_inside(path, environments):
+        if is_never_code(path) or is_inside(path, environments):
             continue
         reason = _reason(path, rules, is_ignored=path in ignored)
         if reason is not None:
@@ -125,7 +125,8 @@ def find_environments(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_inside(path: str, folders: frozenset[str]) -> bool:
+def is_inside(path: str, folders: frozenset[str]) -> bool:
+    """Return whether a path is in one of some folders, each with its slash."""
     return bool(folders) and not folders.isdisjoint(_ancestors(path))
 
 

@@ -52,7 +52,7 @@ def follow(session: Session, key: JobKey) -> int:
 
 def _print(line: LogLine) -> None:
     if line.pod:
-        click.echo(f"[{line.pod}] {line.text}")
+        click.echo(f"[{line.pod}] {line.text}".encode("utf-8", "replace"))  # whatever the terminal's encoding is
     else:
         click.echo(line.text, err=True)
 

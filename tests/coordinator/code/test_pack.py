@@ -306,6 +306,25 @@ def test_code_that_is_too_large_is_refused_with_its_largest_entries_and_both_way
     assert all(way in str(caught.value) for way in (".torchqignore", "--exclude", "code_store"))
 
 
+def test_a_file_that_is_far_too_large_is_refused_without_being_read(tmp_path: Path) -> None:
+    put(tmp_path, "train.py")
+    with put(tmp_path, "data.bin").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CodeTooLarge, match=r"1024 GiB  data\.bin"):
+        packed(tmp_path)
+
+
+def test_the_files_of_an_environment_do_not_count(
+    tmp_path: Path, begin: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
+    put(tmp_path, "train.py")
+    for name in ("pyvenv.cfg", "bin/python", "bin/pip", "lib/a.py", "lib/b.py"):
+        put(tmp_path, f"mine/{name}")
+    begin(tmp_path)
+    assert names(packed(tmp_path)) == ["train.py"]
+
+
 def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
     for number in range(4):

@@ -52,7 +52,7 @@ def test_the_folder_of_an_environment_is_left_out_whatever_its_name(marker: str)
 @pytest.mark.parametrize(
     "path",
     [
-        ".env", "conf/.env.local", ".ENV", "server.pem", "tls/server.key", "id_rsa", "keys/id_ed25519", "id_deploy",
+        ".env", "conf/.env.local", ".ENV", "server.pem", "tls/server.key", "id_rsa", "keys/id_ed25519", "id_deploy", "id_rsa.old",
         "kubeconfig", "kubeconfig.yaml", "prod.kubeconfig", ".kube/config", ".ssh/known_hosts", ".aws/credentials",
         ".netrc", ".pypirc", ".docker/config.json", "x/.docker/config.json", ".streamlit/secrets.toml",
         "service-account-prod.json", "client_secret_1.json",
@@ -65,7 +65,17 @@ def test_what_looks_like_a_secret_is_left_out_and_named_and_can_be_taken_back(pa
 
 @pytest.mark.parametrize(
     "path",
-    ["id_map.json", "env.py", ".env.example", "pem.py", "config.yaml", "tokenizer.json", "secret_sauce.py", "keys.py"],
+    [
+        "id_map.json",
+        "id_rsa.pub",
+        "env.py",
+        ".env.example",
+        "pem.py",
+        "config.yaml",
+        "tokenizer.json",
+        "secret_sauce.py",
+        "keys.py",
+    ],
 )
 def test_code_whose_name_is_like_that_of_a_secret_is_packed(path: str) -> None:
     assert select([path]) == ([path], [])
