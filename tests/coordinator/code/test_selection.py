@@ -52,7 +52,8 @@ def test_the_folder_of_an_environment_is_left_out_whatever_its_name(marker: str)
 @pytest.mark.parametrize(
     "path",
     [
-        ".env", "conf/.env.local", ".ENV", "server.pem", "tls/server.key", "id_rsa", "keys/id_ed25519", "id_deploy", "id_rsa.old",
+        ".env", "conf/.env.local", ".ENV", "server.pem", "tls/server.key", "id_rsa", "keys/id_ed25519", "id_deploy",
+        "id_rsa.old",
         "kubeconfig", "kubeconfig.yaml", "prod.kubeconfig", ".kube/config", ".ssh/known_hosts", ".aws/credentials",
         ".netrc", ".pypirc", ".docker/config.json", "x/.docker/config.json", ".streamlit/secrets.toml",
         "service-account-prod.json", "client_secret_1.json",
