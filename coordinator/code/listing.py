@@ -25,8 +25,7 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z")
 
 
 def read(folder: Path) -> FolderListing:
-    """Return the entries of a folder. Raises FolderRefused if it is gone, or if it or a folder in it is unreadable."""
-    _require_readable(folder)
+    """Return the entries of a folder. Raises FolderRefused if a folder in it is unreadable."""
     found = _from_git(folder)
     return found if found is not None and found.paths else _from_walk(folder)
 
@@ -40,7 +39,8 @@ def with_ignored_files(folder: Path, listing: FolderListing) -> FolderListing:
     return FolderListing(listing.paths, files)
 
 
-def _require_readable(folder: Path) -> None:
+def require_readable(folder: Path) -> None:
+    """Raise FolderRefused if a folder is gone or unreadable."""
     try:
         with os.scandir(folder):
             pass

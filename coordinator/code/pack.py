@@ -42,6 +42,7 @@ def pack(folder: Path, exclude: Iterable[str], *, limit: int) -> PackedCode:
 
     Raises FolderRefused for a folder that cannot be packed, and CodeTooLarge with its largest entries.
     """
+    listing.require_readable(folder)
     rules = _rules(folder, exclude)
     found = listing.read(folder)
     if rules.takes_back:
