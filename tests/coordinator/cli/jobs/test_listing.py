@@ -1,0 +1,121 @@
+"""`torchq job list`: order, filters, places, reasons."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.cli import api_client, job_columns, output
+from coordinator.cli.jobs import listing
+from coordinator.errors import CoordinatorError
+from coordinator.follow.inbox import Inbox
+from crds.api_resources import TORCHJOBS
+from kube.client import KubernetesCluster
+from tests.coordinator.cli.jobs.test_wait import end, make
+from tests.support.coordinator.command import Torchq, table
+from tests.support.coordinator.desk import manifest
+
+WHEN = "2026-01-01T00:00:00Z"
+
+
+class Places:
+    """A coordinator that knows places, and counts questions."""
+
+    def __init__(self, **places: Any) -> None:
+        self.places_by_uid = places
+        self.asked: list[Any] = []
+
+    def places(self, queues: Any) -> list[dict[str, Any]]:
+        self.asked.append(set(queues))
+        return [{"uid": uid, "position": at, "of": 7} for uid, at in self.places_by_uid.items()]
+
+
+def test_a_list_shows_places_and_causes_for_one_question(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(embedded_cluster, namespace, "first", "second", "failed", "done")
+    queue = {"name": "q", "reason": "WaitingForQuota", "message": "no quota"}
+    embedded_cluster.patch(TORCHJOBS, "second", {"status": {"queue": queue}}, namespace, subresource="status")
+    end(embedded_cluster, namespace, "failed", "Failed", "PodFailed")
+    end(embedded_cluster, namespace, "done")
+    uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in embedded_cluster.list(TORCHJOBS).items}
+    source = Places(**{uids["first"]: 1, uids["second"]: 3})
+    monkeypatch.setattr(api_client, "find", lambda _: source)
+    rows = table(torchq("job", "list", "--no-headers").stdout)
+    assert {row[1]: " ".join(row[7:]) for row in rows} == {
+        "first": "1 of 7",
+        "second": "3 of 7 (WaitingForQuota)",
+        "failed": "PodFailed: so",
+        "done": "-",
+    }
+    assert source.asked == [{namespace}]
+    wide = table(torchq("job", "list", "-o", "wide").stdout)[0]
+    assert wide[-4:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "REASON"]
+
+
+def test_a_list_without_a_coordinator_has_the_reasons_alone(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(embedded_cluster, namespace, "one")
+
+    def refuse(_: Any) -> Any:
+        raise CoordinatorError("away")
+
+    monkeypatch.setattr(api_client, "find", refuse)
+    result = torchq("job", "list", "--no-headers")
+    assert (table(result.stdout)[0][7], result.stderr) == ("-", "")
+
+
+def test_phases_and_labels_select(torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str) -> None:
+    make(embedded_cluster, namespace, "one", team="a")
+    make(embedded_cluster, namespace, "two", "three")
+    end(embedded_cluster, namespace, "two", "Failed", "Cancelled")
+    end(embedded_cluster, namespace, "three", "Running")
+
+    def names(*options: str) -> list[str]:
+        return [row[1] for row in table(torchq("job", "list", "--no-headers", *options).stdout)]
+
+    assert sorted(names("--phase", "cancelled", "--phase", "Running")) == ["three", "two"]
+    assert names("--phase", "Failed") == []
+    assert names("-l", "team=a") == ["one"]
+
+
+def test_a_watched_list_is_shown_again_after_a_change(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(embedded_cluster, namespace, "one")
+    take = Inbox.take
+    looks = []
+
+    def change(self: Inbox, timeout: float | None = None) -> Any:
+        looks.append(timeout)
+        if len(looks) == 1:
+            end(embedded_cluster, namespace, "one")
+            return take(self, 60)
+        if timeout == 0:
+            return take(self, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Inbox, "take", change)
+    monkeypatch.setattr(listing, "SETTLE_SECONDS", 0)
+    shown = torchq("job", "list", "-w", "--no-headers", code=130).stdout
+    assert [row[3] for row in table(shown) if row] == ["Pending", "Succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "reason"),
+    [
+        ({}, {}, "2 of 7"),
+        ({}, {"schedulingPolicy": {"hold": True}}, "Held"),
+        ({}, {"suspend": True}, "-"),
+        ({"phase": "Queued", "queue": {"reason": "ExceedsQuota"}}, {}, "2 of 7 (ExceedsQuota)"),
+        ({"phase": "Running", "admission": {"attempt": 1}}, {}, "-"),
+        ({"phase": "Running", "admission": {"attempt": 1}, "hang": {"pods": []}}, {}, "Hanging"),
+        ({"phase": "Failed"}, {}, "-"),
+    ],
+)
+def test_the_reason_of_a_job(status: dict[str, Any], spec: dict[str, Any], reason: str) -> None:
+    job = manifest("train")
+    job["metadata"] |= {"namespace": "team", "uid": "u1", "creationTimestamp": WHEN}
+    job |= {"status": status, "spec": job["spec"] | spec}
+    (column,) = [each for each in job_columns.job_columns(output.now(), {"u1": (2, 7)}) if each.title == "REASON"]
+    assert column.text(job) == reason
