@@ -18,7 +18,7 @@ from coordinator.cli.session import Session, pass_session
 @click.command()
 @pass_session
 def rpc(session: Session) -> None:
-    """Answer the Python package `torchq`.
+    """Answer programs that `import torchq`.
 
     A program that imports `torchq` starts this command and speaks JSON-RPC with it, a JSON object a line, over standard
     input and output. The end of the input ends it.
