@@ -163,7 +163,7 @@ def test_a_user_can_change_only_the_jobs_of_the_namespace(stack: RealStack) -> N
             user.patch(resource, name, change, "default", subresource="status")
     with pytest.raises(errors.Forbidden):
         user.patch(TENANT_QUEUES, "default", {"spec": {"weight": 9}})
-    stack.torchq("job", "cancel", name)
+    stack.torchq("job", "delete", name)
     until(lambda: not stack.exists(name))
 
 

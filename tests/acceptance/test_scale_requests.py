@@ -98,5 +98,5 @@ def test_requests_go_one_after_the_other_and_with_their_job(stack: Stack, tmp_pa
     )
     assert sorted((each["status"]["from"], each["status"]["to"]) for each in over) == [(2, 3), (3, 4), (4, 3)]
     waiting.check(3)
-    stack.torchq("job", "cancel", waiting.name)
+    stack.torchq("job", "delete", waiting.name)
     until(waiting.requests, lambda found: not found)

@@ -57,7 +57,7 @@ def test_local_up_makes_its_cluster_current_until_local_down(make_stack: Make, h
         assert torchq(home, "queue", "create", "team-a").out == f"queue team-a created on {word}\n"
         submitted = torchq(home, "submit", "-", text=json.dumps(job(name, python("pass"))))
         assert (len(submitted.out.split()), submitted.err) == (1, f"1 submitted on {word}\n")
-        assert torchq(home, "job", "cancel", name).out == f"job default/{name} cancelled on {word}\n"
+        assert torchq(home, "job", "delete", name).out == f"job default/{name} deleted on {word}\n"
         assert json.loads(torchq(home, "status", "-o", "json").out)["cluster"] == word
         assert PROD in torchq(home, "--context", "prod", "queue", "list").err
         assert PROD in torchq(home, "queue", "list", KUBECONFIG=str(home / ".kube" / "config")).err
