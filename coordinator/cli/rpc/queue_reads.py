@@ -27,7 +27,7 @@ def next_picks(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Return the next picks."""
     options = ["--roomy"] if params.get("roomy") else []
     count = params.get("count", 20)
-    return command_output.run(access.session, call, "next", f"-n={count}", *options, "-o", "json").parse()["items"]
+    return command_output.run(access.session, call, "next", "-n", str(count), *options, "-o", "json").parse()["items"]
 
 
 def status(access: ClusterAccess, _params: Params, call: OpenCall) -> Any:

@@ -6,7 +6,6 @@ the server, after the changes that are being made.
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +64,7 @@ class Server:
             call.cancel()
         with self._changed:
             self._changed.wait_for(lambda: not self._changing, CHANGE_SECONDS)
+        self._outbox.close(CHANGE_SECONDS)
 
     def _lines(self) -> Iterator[bytes]:
         while line := self._requests.readline(LONGEST_LINE + 1):
@@ -142,26 +142,21 @@ class Server:
             if access is not None and call_error.kind in call_errors.RECONNECTING:
                 self._accesses.forget(access)
             answer = encode({"id": number, "error": call_error.document})
-        self._send(answer)
+        self._outbox.send(answer)
 
     def _send_items(self, number: Any, values: Iterator[Any], opened: OpenCall) -> None:
         try:
             for value in values:
                 if not opened.may_send():
                     return
-                self._send(encode({"method": "item", "params": {"id": number, "value": value}}))
+                self._outbox.send(encode({"method": "item", "params": {"id": number, "value": value}}))
         finally:
             close = getattr(values, "close", None)
             if close is not None:
                 close()
 
     def _note(self, text: str, level: str) -> None:
-        self._send(encode({"method": "note", "params": {"text": text, "level": level}}))
+        self._outbox.send(encode({"method": "note", "params": {"text": text, "level": level}}))
 
     def _fail(self, number: Any, call_error: CallError) -> None:
-        self._send(encode({"id": number, "error": call_error.document}))
-
-    def _send(self, line: bytes) -> None:
-        self._outbox.send(line)
-        if self._outbox.is_broken:
-            os._exit(0)  # nobody reads the answers any more
+        self._outbox.send(encode({"id": number, "error": call_error.document}))

@@ -15,6 +15,7 @@ from crds.api_resources import TORCHJOBS
 from tests.support.acceptance.stack import Stack
 from tests.support.client import page
 from tests.support.client.programs import ROOT, install
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.acceptance
 
@@ -114,6 +115,19 @@ def test_fifty_threads_run_and_wait(stack: Stack, tmp_path: Path, monkeypatch: p
         outcomes = dict(pool.map(use, range(50)))
     assert {outcomes[number] for number in range(6)} == {"Succeeded"}
     assert {outcomes[number] for number in range(6, 50)} == {"Cancelled"}
+
+
+def test_waiting_jobs_tell_their_places_and_why(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", install(tmp_path / "bin"))
+    stack.torchq("queue", "create", "a", "--hold")
+    with torchq.Client(kubeconfig=stack.layout.kubeconfig) as client:
+        jobs = [client.run(["true"], queue="a", folder=tmp_path / "bin") for _ in range(2)]
+        until(lambda: [job.position() for job in jobs], lambda places: places == [1, 2])
+        assert jobs[1].why()["code"] == "QueueHeld"
+        assert client.next_picks(roomy=True) == []
+        client.command("queue", "resume", "a")
+        assert [ending.outcome for ending in client.wait(jobs, timeout=90)] == ["Succeeded"] * 2
+        assert jobs[0].position() is None
 
 
 def test_wrong_values_are_refused_in_the_servers_own_words(
