@@ -76,7 +76,7 @@ def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     adapters = [(operation.path, "serialization", TypeAdapter(operation.answer)) for operation in OPERATIONS]
     answers, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCES)  # type: ignore[arg-type]
-    _, failures = models_json_schema([(models.Failure, "serialization")], ref_template=_REFERENCES)
+    _, failures = models_json_schema([(models.FailureStatus, "serialization")], ref_template=_REFERENCES)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -93,7 +93,7 @@ def document() -> dict[str, Any]:
 
 
 def _describe(operation: Operation, answer: dict[str, Any]) -> dict[str, Any]:
-    failure = {"$ref": _REFERENCES.format(model=models.Failure.__name__)}
+    failure = {"$ref": _REFERENCES.format(model=models.FailureStatus.__name__)}
     return {
         "summary": operation.summary,
         "parameters": operation.parameters,

@@ -193,7 +193,7 @@ JobState = Annotated[WaitingJob | AdmittedJob | AbsentJob, Field(discriminator="
 """Where a job stands, and why."""
 
 
-class PodReport(AnswerModel):
+class ReportOfPod(AnswerModel):
     """The last report of a pod."""
 
     pod: str
@@ -210,7 +210,7 @@ class PodReport(AnswerModel):
 class JobReport(AnswerModel):
     """What the pods of a job have reported; without a report only `pods`, which is empty."""
 
-    pods: list[PodReport]
+    pods: list[ReportOfPod]
     step: int | None = None
     since: str | None = None
     steps_per_second: float | None = None
@@ -218,7 +218,7 @@ class JobReport(AnswerModel):
     reported_at: str | None = None
 
 
-class Finding(AnswerModel):
+class CheckFinding(AnswerModel):
     """What a job would lack."""
 
     code: str
@@ -230,7 +230,7 @@ class Finding(AnswerModel):
 class Findings(AnswerModel):
     """Whether a job could ever run."""
 
-    findings: list[Finding]
+    findings: list[CheckFinding]
 
 
 class ElasticSize(AnswerModel):
@@ -337,7 +337,7 @@ class StatusDetails(AnswerModel):
     name: str
 
 
-class Failure(AnswerModel):
+class FailureStatus(AnswerModel):
     """A refusal, as an API server writes it (metav1.Status)."""
 
     kind: Literal["Status"]

@@ -20,6 +20,6 @@ def check(path: str, code: int, document: Any) -> None:
 
 @cache
 def _adapter(path: str) -> TypeAdapter[Any]:
-    model = description.answer_model(path) if path else models.Failure
+    model = description.answer_model(path) if path else models.FailureStatus
     assert model is not None, f"{path} is not in the description of the API"
     return TypeAdapter(model)
