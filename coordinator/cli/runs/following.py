@@ -5,6 +5,7 @@ One rule: standard output has what the pods print, each line with its pod; every
 
 import json
 import threading
+from collections.abc import Iterable
 
 import click
 
@@ -38,19 +39,27 @@ def follow(session: Session, key: JobKey) -> int:
                 stop,
                 explain=lambda item: _explain(session, item),
             )
-            for line in lines:
-                _print(line)
+            print_lines(lines)
         except NoOutput as reason:
             if not _has_ended(session, key):
                 raise click.ClickException(f"{reason}; it stays: torchq job delete {key.name}") from reason
         finally:
             stop.set()
         [ending] = waiting.wait(feeds, [key])
-    click.echo(_describe(ending, _run_seconds(session, key)), err=True)
+    click.echo(describe(ending, _run_seconds(session, key)), err=True)
     return 0 if ending.outcome == "Succeeded" else 1
 
 
-def _print(line: LogLine) -> None:
+def print_lines(lines: Iterable[LogLine]) -> None:
+    """Print lines as they come; a note of torchq only if it says something new."""
+    note = ""
+    for line in lines:
+        if line.pod or line.text != note:
+            _print_line(line)
+        note = note if line.pod else line.text
+
+
+def _print_line(line: LogLine) -> None:
     if line.pod:
         click.echo(f"[{line.pod}] {line.text}".encode("utf-8", "replace"))  # whatever the terminal's encoding is
     else:
@@ -59,13 +68,23 @@ def _print(line: LogLine) -> None:
 
 def _explain(session: Session, item: Manifest) -> str:
     """Return why a job waits, with its place in the queue where a coordinator knows it."""
-    reason = wait_reasons.explain(item)
+    reason = wait_reasons.explain(without_hold(item))
     try:
         place = api_client.find(session).job(job_feed.key_of(item))
     except USER_ERRORS:
         return reason
     number, count = place.get("position"), place.get("of")
     return f"{reason}, number {number} of {count}" if number and count else reason
+
+
+def without_hold(item: Manifest) -> Manifest:
+    """Return a job without the reason Held, which its status may have for a moment after it was let go."""
+    status = item.get("status") or {}
+    is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
+    if is_held or (status.get("queue") or {}).get("reason") != "Held":
+        return item
+    queue = {name: value for name, value in status["queue"].items() if name not in ("reason", "message")}
+    return {**item, "status": {**status, "queue": queue}}
 
 
 def _has_ended(session: Session, key: JobKey) -> bool:
@@ -88,7 +107,7 @@ def _run_seconds(session: Session, key: JobKey) -> float | None:
     return (timestamps.parse(ended) - timestamps.parse(began)).total_seconds() if began and ended else None
 
 
-def _describe(ending: Ending, seconds: float | None) -> str:
+def describe(ending: Ending, seconds: float | None) -> str:
     """Return the last line: how the job has ended, after how long, and its result or the reason."""
     text = ending.outcome if seconds is None else f"{ending.outcome} in {output.duration(seconds)}"
     if ending.outcome == "Succeeded":
