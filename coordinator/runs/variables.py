@@ -42,8 +42,8 @@ def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
         _check_name(name, field)
         if looks_secret(name):
             raise InvalidRun(
-                f"{field}.{name}: looks like a secret, and everybody who can read the job would see its value: put it "
-                f"into a Secret (kubectl create secret generic NAME --from-literal={name.lower()}=VALUE) and give "
+                f"{field}.{name}: looks like a secret, and everybody who can read the job would see its value: have it "
+                f"put into a Secret (kubectl create secret generic NAME --from-literal={name.lower()}=VALUE) and give "
                 f"--secret-env {name}=NAME/{name.lower()}"
             )
     return dict(variables)

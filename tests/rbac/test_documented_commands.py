@@ -49,6 +49,7 @@ NOT_FOR_TENANTS = {
     "kubectl drain": "an administrator's",
     "kubectl rollout": "an administrator's",
     "kubectl patch": "needs the right that put the finalizer there",
+    "kubectl create secret": "needs the right to write Secrets of the namespace",
 }
 
 
