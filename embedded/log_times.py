@@ -14,6 +14,7 @@ import bisect
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from crds import timestamps
@@ -146,8 +147,13 @@ class Stamper:
             self._open = not line.endswith(b"\n")
 
     def _stamp(self, position: int) -> bytes:
-        place = f"@{position} " if self._positions else ""
-        return (place + (f"{stamp(self._times.of(position))} " if self._times else "")).encode()
+        place = b"@%d " % position if self._positions else b""
+        return place + (_stamp_of(self._times.of(position)) if self._times else b"")
+
+
+@lru_cache(16)
+def _stamp_of(moment: float) -> bytes:
+    return f"{stamp(moment)} ".encode()
 
 
 def _lines(piece: bytes) -> list[bytes]:

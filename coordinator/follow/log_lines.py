@@ -4,7 +4,6 @@ One rule: pure, and no line takes more memory than `LONGEST`, whatever its lengt
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -79,13 +78,18 @@ class LineSplitter:
         self._line = bytearray()
         self._length = 0
 
-    def split(self, piece: bytes) -> Iterator[RawLine]:
-        """Yield the lines that end in a piece."""
+    def split(self, piece: bytes) -> list[RawLine]:
+        """Return the lines that end in a piece."""
         *whole, rest = piece.split(b"\n")
-        for part in whole:
-            self._append(part)
-            yield self._take(ended=True)
+        lines = [self._end(part) for part in whole]
         self._append(rest)
+        return lines
+
+    def _end(self, part: bytes) -> RawLine:
+        if self._length or len(part) > LONGEST:
+            self._append(part)
+            return self._take(ended=True)
+        return _parse(part, len(part), ended=True)
 
     def rest(self) -> RawLine | None:
         """Return the line that has no end yet, if there is one."""
@@ -101,16 +105,20 @@ class LineSplitter:
         line, length = bytes(self._line), self._length
         self._line.clear()
         self._length = 0
-        found = _PREFIX.match(line)
-        prefix = found.end() if found else 0
-        position, time = (found[1], found[2]) if found else (None, None)
-        return RawLine(
-            line[prefix : prefix + LONGEST],
-            length - prefix,
-            None if position is None else int(position),
-            None if time is None else time.decode(),
-            ended,
-        )
+        return _parse(line, length, ended=ended)
+
+
+def _parse(line: bytes, length: int, *, ended: bool) -> RawLine:
+    found = _PREFIX.match(line)
+    prefix = found.end() if found else 0
+    position, time = (found[1], found[2]) if found else (None, None)
+    return RawLine(
+        line[prefix : prefix + LONGEST],
+        length - prefix,
+        None if position is None else int(position),
+        None if time is None else time.decode(),
+        ended,
+    )
 
 
 class Overlap:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from coordinator.follow import log_lines, pod_runs
-from coordinator.follow.log_lines import LineSplitter, Overlap, RawLine
+from coordinator.follow.log_lines import LineSplitter, RawLine
 from coordinator.follow.pod_runs import PodRuns
 from crds import labels, owners, timestamps
 from crds.api_resources import PODS
@@ -98,22 +98,19 @@ class LogSource:
             raise OtherRun
 
 
-class LogAnswer(Iterator[RawLine]):
-    """The lines of one answer. `close` ends the iteration, from any thread."""
+class LogAnswer(Iterator[list[RawLine]]):
+    """The lines of one answer, together as they come. `close` ends the iteration, from any thread."""
 
     def __init__(self, stream: PieceStream) -> None:
         self._stream = stream
         self._splitter = LineSplitter()
-        self._ready: Iterator[RawLine] = iter(())
         self._closed = threading.Event()
 
-    def __next__(self) -> RawLine:
-        """Return the next line that has its end. Raise Unreachable if the connection is lost."""
+    def __next__(self) -> list[RawLine]:
+        """Return the next lines that have their ends. Raise Unreachable if the connection is lost."""
         while True:
-            line = next(self._ready, None)
-            if line is not None:
-                return line
-            self._ready = self._splitter.split(next(self._stream))
+            if lines := self._splitter.split(next(self._stream)):
+                return lines
 
     def rest(self) -> RawLine | None:
         """Return what came after the last end of a line."""
@@ -133,15 +130,6 @@ class LogAnswer(Iterator[RawLine]):
 def belongs(pod: Manifest) -> bool:
     """Return whether a pod belongs to a job, and does not merely have its labels."""
     return bool(owners.job_uid(pod["metadata"]))
-
-
-def new_lines(lines: LogAnswer, overlap: Overlap) -> Iterator[tuple[RawLine, int]]:
-    """Yield the lines of an answer that were not delivered yet, each with the bytes that were removed before it."""
-    overlap.begin_answer()
-    for line in lines:
-        is_new, removed = overlap.admit(line)
-        if is_new:
-            yield line, removed
 
 
 def _whole_second(time: str) -> str:

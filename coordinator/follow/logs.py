@@ -5,7 +5,7 @@ One rule: every line once. Restarts, replaced pods and lost connections end noth
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from coordinator.errors import CoordinatorError
 from coordinator.follow import endings, log_source, pod_runs, present_logs, wait_reasons
@@ -25,8 +25,8 @@ from kube.settings import InformerSettings
 
 MOST_MEMBERS = 512
 """The most pods that are followed at once; each takes a connection and a thread."""
-_BUFFERED = 1_000
-"""The most lines that wait for a slow reader. Then the servers wait, too."""
+_BUFFERED = 16
+"""The most pieces of output that wait for a slow reader. Then the servers wait, too."""
 _LOOK_SECONDS = 0.2
 """How often a reader looks whether it is to stop; no request is made for that."""
 _STOP_SECONDS = 1.0
@@ -108,7 +108,7 @@ class _Following:
         self._asked_to_stop = stop
         self._explain = explain
         self._source = LogSource(cluster, key)
-        self._lines: queue.Queue[LogLine | Exception | None] = queue.Queue(_BUFFERED)
+        self._lines: queue.Queue[Sequence[LogLine] | Exception | None] = queue.Queue(_BUFFERED)
         self._stop = threading.Event()
         self._readers: dict[str, SlotReader] = {}
         self._lock = threading.Lock()
@@ -135,14 +135,14 @@ class _Following:
             self._director.start()
             while not self._asked_to_stop.is_set():
                 try:
-                    line = self._lines.get(timeout=_LOOK_SECONDS)
+                    lines = self._lines.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
                     continue
-                if line is None:
+                if lines is None:
                     return
-                if isinstance(line, Exception):
-                    raise line
-                yield line
+                if isinstance(lines, Exception):
+                    raise lines
+                yield from lines
         finally:
             self._end()
 
@@ -153,10 +153,10 @@ class _Following:
             reader.cancel()
         self._pods.stop(_STOP_SECONDS)
 
-    def _emit(self, line: LogLine | Exception | None) -> None:
+    def _emit(self, lines: Sequence[LogLine] | Exception | None) -> None:
         while not self._stop.is_set():
             try:
-                self._lines.put(line, timeout=_LOOK_SECONDS)
+                self._lines.put(lines, timeout=_LOOK_SECONDS)
                 return
             except queue.Full:
                 continue
@@ -191,7 +191,7 @@ class _Following:
         reason = wait_reasons.explain(item)
         if reason != self._told:
             self._told = reason
-            self._emit(LogLine("", f"waiting: {self._explain(item)}"))
+            self._emit([LogLine("", f"waiting: {self._explain(item)}")])
 
     def _finish(self, item: Manifest | None) -> None:
         for pod in self._last_pods():

@@ -106,10 +106,11 @@ def read(
             yield LogLine("", f"{pod.label}: {error}")
             continue
         try:
-            for line in lines:
+            for several in lines:
+                for line in several:
+                    yield LogLine(pod.label, line.text, line.time)
                 if stop.is_set():
                     return
-                yield LogLine(pod.label, line.text, line.time)
             rest = lines.rest()
             if rest is not None:
                 yield LogLine(pod.label, rest.text, rest.time)

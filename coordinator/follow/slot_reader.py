@@ -6,9 +6,8 @@ asked for after the end of the run has come to its own end.
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from coordinator.follow import log_source
 from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
 from coordinator.follow.log_source import LogAnswer, LogSource, NotKept, OtherRun
 from coordinator.follow.pod_runs import PodRuns
@@ -30,7 +29,7 @@ class SlotReader:
         label: str,
         source: LogSource,
         selection: LogSelection,
-        emit: Callable[[LogLine | Exception], None],
+        emit: Callable[[Sequence[LogLine] | Exception], None],
         stop: threading.Event,
     ) -> None:
         self.label = label
@@ -178,27 +177,35 @@ class SlotReader:
                 self._close_unless_terminating()
         self.has_read, self._delivered = True, False
         try:
-            for line, removed in log_source.new_lines(lines, overlap):
-                self._deliver(line, removed)
+            overlap.begin_answer()
+            for several in lines:
+                self._deliver(several, overlap)
             rest = None if follow or lines.closed else lines.rest()
-            if rest is not None and overlap.admit(rest)[0]:
-                self._deliver(rest, 0)
+            if rest is not None:
+                self._deliver([rest], overlap)
             return not lines.closed
         finally:
             self._lines = None
             lines.close()
 
-    def _deliver(self, line: RawLine, removed: int) -> None:
-        self._delivered = True
-        if removed:
-            self._emit(LogLine(self.label, f"[torchq: {removed} bytes of output were removed here]"))
-        self._emit(LogLine(self.label, line.text, line.time))
+    def _deliver(self, lines: Sequence[RawLine], overlap: Overlap) -> None:
+        """Deliver the lines that are new, and say where output is missing."""
+        found: list[LogLine] = []
+        for line in lines:
+            is_new, removed = overlap.admit(line)
+            if removed:
+                found.append(LogLine(self.label, f"[torchq: {removed} bytes of output were removed here]"))
+            if is_new:
+                found.append(LogLine(self.label, line.text, line.time))
+        if found:
+            self._delivered = True
+            self._emit(found)
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
         """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""
         if pod.is_gone and overlap.since:
             return
-        self._emit(LogLine("", f"{self.label}: {error}"))
+        self._emit([LogLine("", f"{self.label}: {error}")])
 
     def _wait_for_change(self, uid: str, pod: PodRuns, failures: int) -> None:
         seconds = LOOK_SECONDS

@@ -228,5 +228,5 @@ def test_a_server_that_refuses_the_first_list_is_an_error(
 
 def test_rights_that_are_withdrawn_end_a_wait_with_the_error(server: ScriptedServer, feed: JobFeed) -> None:
     server.play(listing(job(1), resource_version="1"), scripted.status(403, "Forbidden", "no"))
-    with feed.changes(KEY) as changes, pytest.raises(errors.Forbidden):
-        list(changes)
+    with pytest.raises(errors.Forbidden):
+        list(feed.changes(KEY))
