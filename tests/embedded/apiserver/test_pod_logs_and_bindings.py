@@ -150,6 +150,19 @@ def test_logs_are_selected_and_stamped_by_time(embedded_server: Server, namespac
         assert embedded_server.send("GET", f"{path}?{query}")[0] == 400
 
 
+def test_lines_begin_with_their_positions_and_no_line_marks_what_was_removed(
+    embedded_server: Server, namespace: str, run: Path
+) -> None:
+    path = PODS.path(namespace, "p", "log")
+    (run / "output.100").write_bytes(b"a\nbb\nc")
+    assert embedded_server.send("GET", f"{path}?positions=true") == (200, "@100 a\n@102 bb\n@105 c")
+    (run / "output.120").write_bytes(b"d\n")
+    late = log_times.stamp(os.stat(run / "output.120").st_mtime)
+    answer = f"@100 {late} a\n@102 {late} bb\n@105 {late} c\n@120 {late} d\n"
+    assert embedded_server.send("GET", f"{path}?positions=true&timestamps=true") == (200, answer)
+    assert "[torchq: 100 bytes" in embedded_server.send("GET", path)[1]
+
+
 def test_followed_log_ends_with_the_container(
     embedded_cluster: KubernetesCluster, embedded_server: Server, namespace: str, run: Path
 ) -> None:
