@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crds.api_resources import NODES, PODS, TORCHJOBS
 from kube import errors, requests, retries, status, streams
+from kube.api import ALL_OUTPUT, LogOptions
 from kube.requests import Request
 from kube.retries import Failure, WatchOutcome, failures_after
 from kube.settings import ConnectionSettings, InformerSettings, RetrySettings
@@ -114,9 +115,25 @@ def test_request_is_repeatable_only_if_it_may_safely_run_twice(request_: Request
         ),
         (requests.get(NODES, "n 1?", "ignored"), "/api/v1/nodes/n%201%3F", "get nodes 'n 1?'"),
         (
-            requests.logs("p", "a", "", follow=False),
+            requests.logs("p", "a", "", ALL_OUTPUT),
             "/api/v1/namespaces/a/pods/p/log",
             "read the log of pods 'p' in namespace a",
+        ),
+        (
+            requests.logs("p", "a", "c", LogOptions(True, 3, "2026-01-01T00:00:00Z", True, True), follow=True),
+            "/api/v1/namespaces/a/pods/p/log?container=c&previous=true&follow=true&tailLines=3&timestamps=true"
+            "&sinceTime=2026-01-01T00%3A00%3A00Z&positions=true",
+            "read the log of pods 'p' in namespace a",
+        ),
+        (
+            requests.job_runs("a", "u1"),
+            "/torchq/logs/a/u1",
+            "list the logs of job u1 in namespace a",
+        ),
+        (
+            requests.job_log("a", "u1", "v.torch.0", LogOptions(tail=0)),
+            "/torchq/logs/a/u1/v.torch.0?tailLines=0",
+            "read the log of run v.torch.0 of job u1 in namespace a",
         ),
         (
             requests.service("a", "http:desk:http", "/v1/next?n=3"),
