@@ -109,8 +109,11 @@ def test_every_documented_kubectl_verb_is_tested() -> None:
 
 def commands() -> list[tuple[str, ...]]:
     """Return the torchq commands of users who submit jobs."""
-    looks: list[Any] = [("job", verb, "digits") for verb in ("show", "why", "position", "logs")]
-    steps: list[Any] = [("job", verb, "digits") for verb in ("hold", "resume", "suspend", "bump", "restart", "cancel")]
+    looks: list[Any] = [("job", verb, "digits") for verb in ("show", "why", "position", "logs", "reports")]
+    looks.append(("job", "wait", "digits", "--timeout", "0"))
+    steps: list[Any] = [
+        ("job", verb, "digits") for verb in ("hold", "resume", "suspend", "bump", "restart", "cancel", "delete")
+    ]
     steps[3:3] = [("job", "scale", "digits", size) for size in ("3", "+1", "-1")]
     return [("job", "list"), ("job", "list", "--queue", TENANT), *looks, ("job", "move", "digits", TENANT), *steps,
             ("queue", "list", TENANT), ("queue", "show", TENANT), ("next", "-n", "20"), ("status",)]  # fmt: skip

@@ -44,7 +44,7 @@ def feeds(counting: Client) -> Iterator[JobFeeds]:
         yield opened
 
 
-# Against the embedded API server.
+# Against API servers.
 
 
 def test_a_thousand_handles_cost_one_list_one_watch_and_no_poll(
@@ -69,20 +69,21 @@ def test_a_thousand_handles_cost_one_list_one_watch_and_no_poll(
 
 
 def test_a_cancelled_job_and_a_deleted_one_end_the_wait_and_a_later_job_of_the_name_does_not_answer(
-    embedded_cluster: KubernetesCluster, namespace: str, feeds: JobFeeds
+    cluster: KubernetesCluster, namespace: str
 ) -> None:
-    stopped, removed, open_job = (make(embedded_cluster, namespace, name) for name in ("stopped", "removed", "open"))
-    with Waits(feeds, [stopped, removed, open_job]) as waits:
-        set_phase(embedded_cluster, stopped, "Failed", "Cancelled")
+    stopped, removed, open_job = (make(cluster, namespace, name) for name in ("stopped", "removed", "open"))
+    with JobFeeds(cluster) as feeds, Waits(feeds, [stopped, removed, open_job]) as waits:
+        set_phase(cluster, stopped, "Failed", "Cancelled")
         assert next(waits).outcome == "Cancelled"
-        embedded_cluster.delete(TORCHJOBS, "removed", namespace)
-        again = make(embedded_cluster, namespace, "removed")
-        set_phase(embedded_cluster, again, "Succeeded")
+        cluster.delete(TORCHJOBS, "removed", namespace)
+        again = make(cluster, namespace, "removed")
+        set_phase(cluster, again, "Succeeded", result='{"accuracy":0.5}')
         ending = next(waits)
         assert (ending.key, ending.outcome) == (removed, "Deleted")
         assert waits.waiting == [open_job]
-    assert wait(feeds, [removed])[0].outcome == "Deleted"
-    assert wait(feeds, [again], goal="Running")[0].outcome == "Succeeded"
+        assert wait(feeds, [removed])[0].outcome == "Deleted"
+        (ending,) = wait(feeds, [again], goal="Running")
+        assert (ending.outcome, ending.result) == ("Succeeded", {"accuracy": 0.5})
 
 
 def test_a_job_that_the_watch_has_not_shown_yet_is_not_taken_for_deleted(
@@ -127,15 +128,15 @@ def test_a_feed_that_is_closed_ends_its_readers(
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
+def scripted_server() -> Iterator[ScriptedServer]:
     with scripted.running() as running:
         yield running
 
 
 @pytest.fixture
-def feed(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobFeed]:
+def feed(scripted_server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobFeed]:
     monkeypatch.setattr(job_feed, "SETTINGS", InformerSettings(backoff_base=0.001, backoff_cap=0.01))
-    path = scripted.kubeconfig(tmp_path, server.url)
+    path = scripted.kubeconfig(tmp_path, scripted_server.url)
     connected = client.connect(ConnectionSettings(kubeconfig=str(path), retries=RetrySettings(attempts=1)))
     with JobFeed(connected, "a") as opened:
         yield opened
@@ -168,10 +169,12 @@ def phases(feed: JobFeed, last: object) -> list[str | None]:
     return read
 
 
-def test_a_watch_that_breaks_or_is_too_old_goes_on_and_misses_no_change(server: ScriptedServer, feed: JobFeed) -> None:
+def test_a_watch_that_breaks_or_is_too_old_goes_on_and_misses_no_change(
+    scripted_server: ScriptedServer, feed: JobFeed
+) -> None:
     told = threading.Event()
     gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
-    server.play(
+    scripted_server.play(
         listing(job(1), resource_version="1"),
         events(told, {"type": "MODIFIED", "object": job(2, "Admitted")}, cut=True),
         events(gone),
@@ -185,14 +188,14 @@ def test_a_watch_that_breaks_or_is_too_old_goes_on_and_misses_no_change(server: 
     reader.join(SECONDS)
     assert not reader.is_alive()
     assert (read[0] in ("Queued", "Admitted", "Running", None), read[-1]) == (True, None)
-    asked = [(each.query.get("watch"), each.query.get("resourceVersion")) for each in server.requests]
+    asked = [(each.query.get("watch"), each.query.get("resourceVersion")) for each in scripted_server.requests]
     assert asked == [(None, None), ("1", "1"), ("1", "2"), (None, None), ("1", "5")]
 
 
 def test_a_job_that_a_new_list_no_longer_has_is_deleted_though_another_has_its_name(
-    server: ScriptedServer, feed: JobFeed
+    scripted_server: ScriptedServer, feed: JobFeed
 ) -> None:
-    server.play(
+    scripted_server.play(
         listing(job(1), resource_version="1"),
         scripted.status(410, "Expired"),
         listing(job(9, "Succeeded", uid="u2"), resource_version="9"),
@@ -201,8 +204,8 @@ def test_a_job_that_a_new_list_no_longer_has_is_deleted_though_another_has_its_n
     assert phases(feed, None)[-1] is None
 
 
-def test_manifests_have_no_templates(server: ScriptedServer, feed: JobFeed) -> None:
-    server.play(listing(job(1), resource_version="1"), events())
+def test_manifests_have_no_templates(scripted_server: ScriptedServer, feed: JobFeed) -> None:
+    scripted_server.play(listing(job(1), resource_version="1"), events())
     with feed.changes(KEY) as changes:
         state = next(changes)
     assert state is not None
@@ -218,15 +221,15 @@ def test_manifests_have_no_templates(server: ScriptedServer, feed: JobFeed) -> N
     ],
 )
 def test_a_server_that_refuses_the_first_list_is_an_error(
-    server: ScriptedServer, feed: JobFeed, answer: Answer, error: type[Exception]
+    scripted_server: ScriptedServer, feed: JobFeed, answer: Answer, error: type[Exception]
 ) -> None:
-    server.play(answer)
+    scripted_server.play(answer)
     with pytest.raises(error):
         feed.changes(KEY)
     assert feed.failed
 
 
-def test_rights_that_are_withdrawn_end_a_wait_with_the_error(server: ScriptedServer, feed: JobFeed) -> None:
-    server.play(listing(job(1), resource_version="1"), scripted.status(403, "Forbidden", "no"))
+def test_rights_that_are_withdrawn_end_a_wait_with_the_error(scripted_server: ScriptedServer, feed: JobFeed) -> None:
+    scripted_server.play(listing(job(1), resource_version="1"), scripted.status(403, "Forbidden", "no"))
     with pytest.raises(errors.Forbidden):
         list(feed.changes(KEY))

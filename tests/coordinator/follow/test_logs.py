@@ -317,17 +317,22 @@ def test_the_following_stops_when_it_is_asked_to_and_leaves_no_thread(
     scene.replace("master-0")
 
 
-def test_the_previous_run_is_read_with_previous(cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path) -> None:
+def test_the_last_and_the_previous_run_are_read_also_of_a_pod_that_is_gone(
+    cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
+) -> None:
     scene = Scene(cluster, "again", tmp_path)
     code = "import os, sys; open(sys.argv[1], 'a').write('x'); n = os.path.getsize(sys.argv[1]); print('run', n)"
     scene.pod("master-0", scene.python(f"{code}; sys.exit(n < 2)", str(scene.file("master-0"))))
     scene.admit()
     scene.wait_pod("master-0", lambda status: status.get("phase") == "Succeeded")
-    read = {
-        previous: [
-            line.text
-            for line in logs.follow(cluster, feed, scene.key, LogSelection(previous=previous), threading.Event())
-        ]
-        for previous in (False, True)
-    }
-    assert read == {False: ["run 2"], True: ["run 1"]}
+
+    def read(client: KubernetesCluster, previous: bool) -> list[str]:
+        selection = LogSelection(previous=previous)
+        return [line.text for line in logs.follow(client, feed, scene.key, selection, threading.Event())]
+
+    for each in (cluster, Cutting(cluster, cuts=False, lists=False)):
+        assert (read(each, False), read(each, True)) == (["run 2"], ["run 1"])
+    scene.replace("master-0")
+    assert (read(cluster, False), read(cluster, True)) == (["run 2"], ["run 1"])
+    with pytest.raises(NoOutput, match="pod again-master-0 has no output yet"):
+        read(Cutting(cluster, cuts=False, lists=False), False)
