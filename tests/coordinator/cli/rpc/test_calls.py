@@ -98,6 +98,8 @@ def test_queues_are_shown_as_the_command_shows_them(scene: Scene) -> None:
     assert scene.caller.do(lambda client: client.queue("a"))["spec"]["weight"] == 3
     assert [each["metadata"]["name"] for each in scene.caller.do(lambda client: client.queues())] == ["a"]
     assert scene.caller.do(lambda client: client.status())["leader"] == ""
+    with pytest.raises(torchq.Unavailable, match="no coordinator answers questions about the queues"):
+        scene.caller.do(lambda client: client.next_picks(count=3))
 
 
 # Changing.
