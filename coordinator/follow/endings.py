@@ -34,7 +34,7 @@ _GOOD: Mapping[Goal, tuple[Outcome, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnding:
     """The end of a wait for one job."""
 
     key: JobKey
@@ -49,20 +49,20 @@ class Ending:
         return self.outcome in _GOOD[goal]
 
 
-def judge(key: JobKey, item: Manifest | None, goal: Goal) -> Ending | None:
+def judge(key: JobKey, item: Manifest | None, goal: Goal) -> JobEnding | None:
     """Return how a wait ends with this state of the job; None if the wait goes on."""
     if item is None:
-        return Ending(key, "Deleted", "the job was deleted")
+        return JobEnding(key, "Deleted", "the job was deleted")
     status = item.get("status") or {}
     phase = status.get("phase") or ""
     if phase == "Succeeded":
-        return Ending(key, "Succeeded", _message(status, phase), result_of(item))
+        return JobEnding(key, "Succeeded", _message(status, phase), result_of(item))
     if phase == "Failed":
-        return Ending(key, "Cancelled" if is_cancelled(item) else "Failed", _message(status, phase), result_of(item))
+        return JobEnding(key, "Cancelled" if is_cancelled(item) else "Failed", _message(status, phase), result_of(item))
     if "deletionTimestamp" in item["metadata"]:
-        return Ending(key, "Deleted", "the job is being deleted")
+        return JobEnding(key, "Deleted", "the job is being deleted")
     if phase in PHASES[goal]:
-        return Ending(key, goal if goal != "Finished" else "Succeeded", _message(status, phase))
+        return JobEnding(key, goal if goal != "Finished" else "Succeeded", _message(status, phase))
     return None
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.follow import endings
-from coordinator.follow.endings import Ending, Goal
+from coordinator.follow.endings import Goal, JobEnding
 from coordinator.follow.inbox import Inbox
 from coordinator.follow.job_feed import JobFeeds
 from crds.keys import JobKey
@@ -20,7 +20,7 @@ def wait(
     goal: Goal = "Finished",
     first: bool = False,
     timeout: float | None = None,
-) -> list[Ending]:
+) -> list[JobEnding]:
     """Return how the waits for some jobs ended, in the order in which they ended.
 
     With `first`, return as soon as one has ended. After `timeout` seconds, the jobs for which the wait has not ended
@@ -30,7 +30,7 @@ def wait(
         return next(([ending] for ending in waits), []) if first else list(waits)
 
 
-class Waits(Iterator[Ending]):
+class Waits(Iterator[JobEnding]):
     """The ends of the waits for some jobs, as they come. `close` ends the iteration, from any thread."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Waits(Iterator[Ending]):
         for namespace, feed in self._attached.items():
             feed.attach(self._inbox, self._followed[namespace])
 
-    def __next__(self) -> Ending:
+    def __next__(self) -> JobEnding:
         """Wait for the next end. Raise StopIteration after the last one, or at the deadline."""
         while self._waiting:
             left = None if self._deadline is None else max(0.0, self._deadline - self._clock())

@@ -9,7 +9,7 @@ import click
 from coordinator.cli import job_ref
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session, pass_session
-from coordinator.follow.endings import PHASES, Ending, Goal
+from coordinator.follow.endings import PHASES, Goal, JobEnding
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.waiting import Waits
 from crds.keys import JobKey
@@ -56,7 +56,7 @@ def wait(
     raise SystemExit(0 if all(each.reaches(goal) for each in ends) else 1)
 
 
-def _take(waits: Waits, first: bool) -> list[Ending]:
+def _take(waits: Waits, first: bool) -> list[JobEnding]:
     ends = []
     for ending in waits:
         ends.append(ending)

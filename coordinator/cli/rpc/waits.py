@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from coordinator.cli import job_ref
 from coordinator.cli.rpc.cluster_access import ClusterAccess
 from coordinator.cli.rpc.open_call import OpenCall
-from coordinator.follow.endings import Ending, Goal
+from coordinator.follow.endings import Goal, JobEnding
 from coordinator.follow.waiting import Waits
 from crds.keys import JobKey
 from torchq._errors import Failed, Invalid, TimedOut
@@ -23,7 +23,7 @@ def wait(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str
     keys = _keys(access, params["jobs"])
     if not keys:
         return []
-    endings: dict[JobKey, Ending] = {}
+    endings: dict[JobKey, JobEnding] = {}
     with _waits(access, keys, params, call) as waits:
         for ending in waits:
             endings[ending.key] = ending
@@ -56,7 +56,7 @@ def result(access: ClusterAccess, params: Params, call: OpenCall) -> dict[str, A
     return ending.result
 
 
-def describe(ending: Ending) -> dict[str, Any]:
+def describe(ending: JobEnding) -> dict[str, Any]:
     """Return the end of a wait as JSON."""
     return {
         "handle": str(ending.key),
@@ -76,7 +76,7 @@ def _keys(access: ClusterAccess, handles: Iterable[str]) -> list[JobKey]:
     return list(dict.fromkeys(key_of(access, handle) for handle in handles))
 
 
-def _ending(access: ClusterAccess, params: Params, call: OpenCall) -> Ending:
+def _ending(access: ClusterAccess, params: Params, call: OpenCall) -> JobEnding:
     with _waits(access, [key_of(access, params["job"])], params, call) as waits:
         for ending in waits:
             return ending

@@ -12,7 +12,7 @@ import click
 from coordinator.cli import api_client, output
 from coordinator.cli.session import USER_ERRORS, Session
 from coordinator.follow import endings, job_feed, logs, wait_reasons, waiting
-from coordinator.follow.endings import Ending
+from coordinator.follow.endings import JobEnding
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.present_logs import NoOutput
@@ -107,7 +107,7 @@ def _run_seconds(session: Session, key: JobKey) -> float | None:
     return (timestamps.parse(ended) - timestamps.parse(began)).total_seconds() if began and ended else None
 
 
-def describe(ending: Ending, seconds: float | None) -> str:
+def describe(ending: JobEnding, seconds: float | None) -> str:
     """Return the last line: how the job has ended, after how long, and its result or the reason."""
     text = ending.outcome if seconds is None else f"{ending.outcome} in {output.duration(seconds)}"
     if ending.outcome == "Succeeded":

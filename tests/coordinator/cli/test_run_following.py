@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli.runs import following
-from coordinator.follow.endings import Ending, Outcome
+from coordinator.follow.endings import JobEnding, Outcome
 from coordinator.follow.log_lines import LogLine
 from crds.keys import JobKey
 
@@ -25,7 +25,7 @@ KEY = JobKey("team", "train", "uid")
 def test_the_last_line_says_how_the_job_ended(
     outcome: Outcome, message: str, result: dict[str, Any] | None, seconds: float | None, expected: str
 ) -> None:
-    assert following.describe(Ending(KEY, outcome, message, result), seconds) == expected
+    assert following.describe(JobEnding(KEY, outcome, message, result), seconds) == expected
 
 
 def test_lines_of_pods_go_to_standard_output_and_new_notes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
