@@ -133,7 +133,11 @@ def local() -> None:
 def up(
     session: Session, /, data: Path, foreground: bool, no_current: bool, report_to: int | None, **flags: Any
 ) -> None:
-    """Start the cluster and make it current. Returns when the cluster is ready; a running cluster is not changed."""
+    """Start the cluster and make it current. Returns when the cluster is ready; a running cluster is not changed.
+
+    All settings that `torchq config` lists apply: give them as variables (TORCHQ_COST=nvidia.com/gpu torchq local up),
+    or in a file (torchq --config settings.toml local up).
+    """
     os.umask(private_folder.UMASK)
     try:
         if foreground:

@@ -10,6 +10,7 @@ import click
 
 from coordinator.cli import api_client, audit_events, columns, output
 from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli.jobs import completion
 from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.query.queries import UnknownObject
@@ -21,7 +22,8 @@ from kube import errors
 from kube.api import Manifest
 
 WEIGHT = click.IntRange(min=1)
-NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+NAME = click.argument("name", shell_complete=completion.queues)
+NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=completion.queues)
 
 
 @click.group()
@@ -95,7 +97,7 @@ def _object(session: Session, name: str, known_names: Collection[str]) -> Manife
 
 
 @queue.command()
-@click.argument("name")
+@NAME
 @click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 @pass_session
 def show(session: Session, name: str, form: str | None) -> None:
@@ -186,7 +188,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
 
 
 @queue.command("set-weight", context_settings={"ignore_unknown_options": True})  # -3 is a weight, and is refused as one
-@click.argument("name")
+@NAME
 @click.argument("weight", type=WEIGHT)
 @change_options
 @pass_session
@@ -196,7 +198,7 @@ def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: 
 
 
 @queue.command("set-quota")
-@click.argument("name")
+@NAME
 @click.argument("quota", nargs=-1, callback=amounts, metavar="[NAME=QUANTITY]...")
 @click.option("--unset", multiple=True, metavar="NAME", help="remove this limit")
 @change_options
@@ -213,7 +215,7 @@ def set_quota(
 
 
 @queue.command("set-cohort")
-@click.argument("name")
+@NAME
 @click.argument("cohort", required=False)
 @click.option("--none", "leave", is_flag=True, help="leave the cohort")
 @click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
@@ -273,7 +275,7 @@ def _change(
 
 
 @queue.command()
-@click.argument("name")
+@NAME
 @click.option("--move-to", default="", metavar="QUEUE", help="first move its waiting jobs to this queue")
 @change_options
 @pass_session

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from coordinator.cli import manifest_files, outlook, submission
+from coordinator.cli.jobs import completion
 from coordinator.cli.runs import code_summary, following, printed_manifests
 from coordinator.cli.session import Session, pass_session
 from coordinator.runs import caller_python, project, request, run, variables
@@ -37,7 +38,11 @@ _LARGEST_ENV_FILE = 1024 * 1024
 @click.option("--gpus", type=int, help="GPUs of each pod")
 @click.option("--cpus", type=float, help="CPUs of each pod")
 @click.option("--memory", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
-@click.option("--queue", help="queue of the job (default: the one with the name of the namespace)")
+@click.option(
+    "--queue",
+    shell_complete=completion.queues,
+    help="queue of the job (default: the one with the name of the namespace)",
+)
 @click.option("--name", help="name of the job (default: made from the script's name)")
 @click.option("--image", help="image of the pods; needed on Kubernetes, where it brings Python and packages")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="variable of the pods; secrets are refused here")

@@ -3,6 +3,7 @@
 One rule: on a terminal it is a screen that fits; elsewhere it is text, which programs and files take.
 """
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
-from coordinator.cli import api_client, columns, output, text
+from coordinator.cli import api_client, columns, job_ref, output, text
 from coordinator.cli.commands import inspect
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.cli.top import live, screen
 from coordinator.cli.top.screen import Reading
+from coordinator.follow.inbox import Inbox
+from coordinator.follow.job_feed import JobFeed
 from coordinator.query.documents import Document
 
 
@@ -41,14 +44,31 @@ def top(session: Session, every: float, count: int, picks: int, sort_by: str) ->
 
 def _run_live(session: Session, every: float, count: int, picks: int, listing: TableOptions) -> None:
     before: Document = {}
+    with JobFeed(session.cluster, session.namespace) as feed:
+        jobs = RunningJobs(feed)
 
-    def read() -> Reading:
-        nonlocal before
-        found, before = _read(session, before, picks)
-        ordered = listing.sort(columns.queue_columns(output.now()), found.queues)
-        return replace(found, queues=ordered if listing.sort_by else screen.busy_first(ordered))
+        def read() -> Reading:
+            nonlocal before
+            found, before = _read(session, before, picks)
+            ordered = listing.sort(columns.queue_columns(output.now()), found.queues)
+            queues = ordered if listing.sort_by else screen.busy_first(ordered)
+            return replace(found, queues=queues, jobs=jobs.read())
 
-    live.run(read, every, count, Console())
+        live.run(read, every, count, Console())
+
+
+class RunningJobs:
+    """The admitted jobs of the namespace, by one watch."""
+
+    def __init__(self, feed: JobFeed) -> None:
+        self._feed, self._inbox = feed, Inbox()
+
+    def read(self) -> list[Document]:
+        """Return the jobs in the order of their submission; none if this account may not watch them."""
+        with contextlib.suppress(*USER_ERRORS):
+            items = [item for item in self._feed.all(self._inbox) if job_ref.is_admitted(item)]
+            return sorted(items, key=columns.submission_order)
+        return []
 
 
 def _ticks(every: float, count: int) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, columns, job_columns, output
+from coordinator.cli.jobs import completion
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.follow.inbox import Inbox
 from coordinator.follow.job_feed import JobFeed
@@ -28,7 +29,7 @@ SETTLE_SECONDS = 0.5
 
 @click.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="jobs of every namespace")
-@click.option("--queue", help="only jobs of this queue")
+@click.option("--queue", shell_complete=completion.queues, help="only jobs of this queue")
 @click.option(
     "--phase",
     "phases",

@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from coordinator.cli import job_ref
+from coordinator.cli.jobs import completion
 from coordinator.cli.session import USER_ERRORS, Session, format_error
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
 
 _OPTIONS = (
-    click.argument("names", nargs=-1, metavar="JOB..."),
+    click.argument("names", nargs=-1, metavar="JOB...", shell_complete=completion.jobs),
     click.option("-l", "--selector", default="", metavar="LABELS", help="jobs with these labels, as in team=a"),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from coordinator.cli import columns, output
+from coordinator.cli import columns, job_columns, output
 from coordinator.cli.output import Document
 from crds.resources import quantities
 
@@ -34,6 +34,8 @@ class Reading:
     """The document of `coordinator.cli.text.summary`, with the name of the cluster."""
     queues: Sequence[Document] = ()
     picks: Sequence[Document] = ()
+    jobs: Sequence[Document] = ()
+    """The admitted TorchJobs of the namespace."""
     pool: Document | None = None
     """The capacity of the pool and its usage."""
 
@@ -55,13 +57,14 @@ class ScreenColumn:
 def lines(reading: Reading, now: datetime, width: int, height: int, first_queue: int = 0) -> list[Text]:
     """Return the lines of a screen of this size; `first_queue` is the index of the first queue that is shown."""
     head = _head(reading, now)
-    room = height - len(head)
-    picks_room, queues_room = _share(room, len(reading.queues), len(reading.picks))
+    queues, jobs, picks = _share(height - len(head), reading)
     found = [*head]
-    if queues_room > 1:
-        found += _queue_lines(reading, queues_room, first_queue)
-    if picks_room > 1:
-        found += [Text(), *_table(_pick_columns(reading.picks[: picks_room - 2]))]
+    if queues > 1:
+        found += _queue_lines(reading, queues, first_queue)
+    if jobs > 2:
+        found += [Text(), *_table(_job_columns(reading.jobs[: jobs - 2], now))]
+    if picks > 2:
+        found += [Text(), *_table(_pick_columns(reading.picks[: picks - 2]))]
     shown = found[: max(height, 0)]
     for line in shown:
         line.truncate(width, overflow="ellipsis")
@@ -79,18 +82,22 @@ def _has_jobs(status: Document) -> bool:
 
 def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
     """Return the largest useful index of the first queue."""
-    room = height - len(_head(reading, now))
-    _, queues_room = _share(room, len(reading.queues), len(reading.picks))
-    return max(0, len(reading.queues) - _rows(queues_room, len(reading.queues)))
+    queues, _, _ = _share(height - len(_head(reading, now)), reading)
+    return max(0, len(reading.queues) - _rows(queues, len(reading.queues)))
 
 
-def _share(room: int, queues: int, picks: int) -> tuple[int, int]:
-    """Return the lines for the picks and for the queues, each with their header and the picks with a blank line."""
-    wanted = picks + 2 if picks else 0
-    left = max(room - min(wanted, _FEWEST_ROWS + 2), room // 2)
-    for_queues = min(queues + 1, left)
-    for_picks = min(wanted, max(room - for_queues, 0))
-    return for_picks, max(room - for_picks, 0)
+def _share(room: int, reading: Reading) -> tuple[int, int, int]:
+    """Return the lines for queues, jobs and picks, each with its header, and jobs and picks with a blank line.
+
+    Queues have at least half of the room if they need it, jobs and picks share the rest.
+    """
+    wanted = [len(table) + 2 if table else 0 for table in (reading.jobs, reading.picks)]
+    least = sum(min(lines, _FEWEST_ROWS + 2) for lines in wanted)
+    for_queues = min(len(reading.queues) + 1, max(room - least, room // 2, 0))
+    left = max(room - for_queues, 0)
+    for_picks = min(wanted[1], max(left - wanted[0], left // 2))
+    for_jobs = min(wanted[0], left - for_picks)
+    return max(room - for_jobs - for_picks, 0), for_jobs, for_picks
 
 
 def _rows(room: int, queues: int) -> int:
@@ -181,6 +188,17 @@ def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
         ScreenColumn("WHEN", [_when(pick) for pick in picks]),
         ScreenColumn("DEMAND", [Text(columns.format_amounts(pick["demand"])) for pick in picks]),
     ]  # fmt: skip
+
+
+def _job_columns(jobs: Sequence[Document], now: datetime) -> list[ScreenColumn]:
+    shape = {column.title: column for column in job_columns.job_columns(now, {})}
+    return [
+        ScreenColumn("JOB", [Text(job["metadata"]["name"], "bold") for job in jobs]),
+        *(
+            ScreenColumn(title, [Text(str(shape[title].text(job))) for job in jobs])
+            for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
+        ),
+    ]
 
 
 def _when(pick: Document) -> Text:

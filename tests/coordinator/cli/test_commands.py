@@ -269,3 +269,22 @@ def test_a_process_with_invalid_settings_prints_the_reason_without_secrets(
     told = torchq(process, code=1, **environ).stderr
     assert words in told
     assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("torchq job logs tr", ["plain,train"]),
+        ("torchq job logs x", []),
+        ("torchq queue show a", ["plain,a1", "plain,a2"]),
+        ("torchq job list --queue a2", ["plain,a2"]),
+    ],
+)
+def test_a_shell_completes_names_of_jobs_and_queues(
+    torchq: Torchq, job: str, words: str, expected: list[str], namespace: str
+) -> None:
+    for queue in ("a1", "b", "a2"):
+        torchq("queue", "create", queue)
+    typed = words.split()
+    asked = {"_TORCHQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed) - 1)}
+    assert torchq(TORCHQ_NAMESPACE=namespace, **asked).output.split() == expected

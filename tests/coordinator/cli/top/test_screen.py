@@ -34,11 +34,20 @@ def pick(number: int, when: str = "now") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def running(number: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"running-{number}", "namespace": "team", "uid": f"uid-{number}"},
+        "spec": {"torchTaskSpecs": {"Worker": {"numTasks": 2}}},
+        "status": {"phase": "Running", "startTime": "2025-12-31T23:59:00Z", "admission": {"queue": "a"}},
+    }
+
+
 def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> Reading:
     return Reading(
         status=STATUS | {"trouble": trouble or {}},
         queues=[queue(f"team-{number}") for number in range(queues)],
         picks=[pick(number + 1) for number in range(picks)],
+        jobs=[running(number) for number in range(picks)],
         pool={"capacity": {"nvidia.com/gpu": "8"}, "used": {"nvidia.com/gpu": "6"}},
     )
 
@@ -52,6 +61,7 @@ def test_200_queues_and_the_next_picks_fit_into_the_terminal(width: int, height:
     assert "3 waiting, 4 admitted" in text[1]
     assert sum(line.startswith("team-") for line in text) == 200 - int(next(x for x in text if "more" in x).split()[0])
     assert sum("team/job-" in line for line in text) >= 3
+    assert sum(line.startswith("running-") and "Running  0/2   60s" in line for line in text) >= 3
 
 
 def test_bars_show_share_against_target_and_gpus_against_quota() -> None:

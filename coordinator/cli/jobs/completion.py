@@ -1,0 +1,41 @@
+"""The completion of the names of jobs and queues in a shell.
+
+One rule: it is quick and silent. Whatever fails, fails to complete.
+"""
+
+import contextlib
+from typing import Any
+
+import click
+
+from coordinator.cli.session import Session
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS, Resource
+
+MOST_NAMES = 500
+"""The most names that a shell is offered."""
+
+
+def jobs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of jobs of the namespace that begin with the incomplete word."""
+    return _names(context, TORCHJOBS, incomplete)
+
+
+def queues(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of queues that begin with the incomplete word."""
+    return _names(context, TENANT_QUEUES, incomplete)
+
+
+def _names(context: click.Context, resource: Resource, incomplete: str) -> list[str]:
+    with contextlib.suppress(Exception):
+        session = _session(context)
+        namespace = session.namespace if resource.namespaced else ""
+        # The connection for the Lease waits two seconds and tries once: the user has a key pressed.
+        items = next(iter(session.lease_cluster.pages(resource, namespace))).items
+        return sorted(name for item in items if (name := item["metadata"]["name"]).startswith(incomplete))[:MOST_NAMES]
+    return []
+
+
+def _session(context: click.Context) -> Session:
+    """Return the invocation that is being typed; a shell that completes runs no command that would have made it."""
+    given: dict[str, Any] = {name: value for name, value in context.find_root().params.items() if value is not None}
+    return Session({name: value for name, value in given.items() if name != "file"}, given.get("file"))
