@@ -26,7 +26,9 @@ from bench.benchmarks import (
     simulate,
     worst,
 )
+from bench.benchmarks.client import client
 from bench.benchmarks.training import reports
+from bench.client_command import client_command
 from bench.command import COUNT, JSON, PLOT, measure, show
 from bench.report import text
 from bench.support import apiserver
@@ -49,6 +51,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "latency": lambda: measure("latency", latency.SHORT, latency.run),
     "hostile": lambda: measure("hostile", hostile.SHORT, hostile.run),
     "reports": lambda: measure("reports", reports.SHORT, reports.run),
+    "client": lambda: measure("client", client.SHORT, client.run),
 }
 
 
@@ -381,5 +384,5 @@ def _check_server(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "kubeconfig": options["kubeconfig"] or ""}
 
 
-for command in (elastic_command, reports_command):
+for command in (elastic_command, reports_command, client_command):
     main.add_command(command)

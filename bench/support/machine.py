@@ -14,7 +14,7 @@ from bench.support import redis_program
 from coordinator.errors import LocalError
 
 ROOT = Path(__file__).resolve().parents[__name__.count(".")]
-_PACKAGES = ("torchq", "redis", "rq", "kubernetes", "aiohttp")
+_PACKAGES = ("redis", "rq", "kubernetes", "aiohttp")
 
 
 def load() -> float:
@@ -30,6 +30,7 @@ def facts() -> dict[str, Any]:
         "system": platform.system() + " " + platform.release(),
         "python": platform.python_version(),
         "redis_server": _redis_server(),
+        "torchq": _version("torchq-coordinator"),
         **{package.replace("-", "_"): _version(package) for package in _PACKAGES},
         "commit": _commit(),
     }
