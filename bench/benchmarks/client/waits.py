@@ -5,7 +5,6 @@ worker does.
 """
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -68,26 +67,26 @@ class _Waiting:
         self._bench = bench
         self._cluster = cluster
         self._handles = handles
-        self._ended = 0.0
-        self._succeeded = 0
 
     def measure(self, wait: Wait, installed: Program) -> Figures:
-        """Wait, end the jobs, and return the figures."""
+        """Wait, end the jobs, and return the figures. Raises what the wait raises."""
         before = self._requests()
-        waiting = threading.Thread(target=self._wait, args=(wait, installed))
-        waiting.start()
-        self._bench.wait(lambda: (self._requests() - before)["WATCH torchjobs"], "a watch of the client", _SECONDS)
-        time.sleep(_QUIET_SECONDS)
-        _end(self._cluster, self._handles)
-        last = time.monotonic()
-        waiting.join()
-        if self._succeeded != len(self._handles):
-            raise BenchError(f"{self._succeeded} of {len(self._handles)} waits ended with Succeeded")
-        return figures(self._requests() - before, self._ended - last)
 
-    def _wait(self, wait: Wait, installed: Program) -> None:
-        self._succeeded = wait(installed, self._handles)
-        self._ended = time.monotonic()
+        def timed() -> tuple[int, float]:
+            return wait(installed, self._handles), time.monotonic()
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(timed)
+            self._bench.wait(
+                lambda: waiting.done() or (self._requests() - before)["WATCH torchjobs"], "a watch of the client"
+            )
+            time.sleep(_QUIET_SECONDS)
+            _end(self._cluster, self._handles)
+            last = time.monotonic()
+            succeeded, ended = waiting.result()
+        if succeeded != len(self._handles):
+            raise BenchError(f"{succeeded} of {len(self._handles)} waits ended with Succeeded")
+        return figures(self._requests() - before, ended - last)
 
     def _requests(self) -> Counter[str]:
         return api_counts.of_client(self._cluster.metrics(), RPC_AGENT)
