@@ -47,14 +47,15 @@ class ConfigMapStore:
         """See CodeStore. The first copy with room for one more owner is used."""
         for copy in range(1, MOST_COPIES + 1):
             parts = config_maps.manifests(archive, copy, owner.namespace)
-            # The first part decides about the room. A job that has it gets the others.
-            most = (config_maps.MOST_OWNERS, *[None] * (len(parts) - 1))
-            if all(self._keep(part, owner, limit) for part, limit in zip(parts, most, strict=True)):
+            if all(self._keep(part, owner) for part in parts):
                 return config_maps.source(archive, copy)
         raise StoreFailed(f"{MOST_COPIES} copies of this code have as many jobs as they may have: delete old jobs")
 
-    def _keep(self, part: Manifest, owner: JobKey, most: int | None) -> bool:
-        """Make a job an owner of a part. Return False if the part has no room or is being deleted."""
+    def _keep(self, part: Manifest, owner: JobKey) -> bool:
+        """Make a job an owner of a part. Return False if the part has no room or is being deleted.
+
+        The first part has room, and a later one has not, while the garbage collection removes owners one by one.
+        """
         name = part["metadata"]["name"]
         for number in range(MOST_TRIES):
             found = self._find(part, owner)
@@ -67,7 +68,7 @@ class ConfigMapStore:
                 return False
             if any(each["uid"] == owner.uid for each in owners):
                 return True
-            if most is not None and len(owners) >= most:
+            if len(owners) >= config_maps.MOST_OWNERS:
                 return False
             if self._add(name, owner, owners, metadata["resourceVersion"]):
                 return True

@@ -137,6 +137,22 @@ def test_a_full_copy_is_followed_by_the_next(
     assert store.keep(archive, jobs[2]) == config_maps.source(archive, 2), "a job that has its code gets no other copy"
 
 
+def test_a_copy_is_full_if_one_of_its_parts_is(
+    cluster: KubernetesCluster, namespace: str, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collection removes the owners of one part after those of another."""
+    monkeypatch.setattr(config_maps, "MOST_OWNERS", 2)
+    archive = code(b"", size=1_000_000)
+    store = ConfigMapStore(cluster)
+    for name in ("a", "b"):
+        store.keep(archive, submit(name))
+    [first, second] = config_maps.names(archive, 1)
+    left = cluster.get(CONFIG_MAPS, first, namespace)["metadata"]["ownerReferences"][1:]
+    cluster.patch(CONFIG_MAPS, first, {"metadata": {"ownerReferences": left}}, namespace)
+    assert store.keep(archive, submit("c")) == config_maps.source(archive, 2)
+    assert owners(cluster, namespace)[second] == ["a", "b"]
+
+
 def test_a_config_map_with_the_most_owners_is_smaller_than_a_megabyte() -> None:
     archive = code(size=2 * config_maps.PART_BYTES)
     largest = config_maps.manifests(archive, 999, "n" * 63)[0]
