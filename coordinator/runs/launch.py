@@ -45,7 +45,7 @@ def launch(
     try:
         key = _create(cluster, body, seconds=REPLACE_SECONDS if waits_for_name else 0.0)
         if archive is not None and store is not None:
-            _let_go(cluster, key, job, manifest.with_source(job, store.keep(archive, key)))
+            _let_go(cluster, key, body, job, manifest.with_source(job, store.keep(archive, key)))
     except BaseException as error:
         if key is not None or not isinstance(error, _REFUSALS):
             _take_back(cluster, body, error)
@@ -76,12 +76,20 @@ def _create(cluster: Cluster, body: Manifest, seconds: float) -> JobKey:
             time.sleep(REPLACE_PAUSE_SECONDS)
 
 
-def _let_go(cluster: Cluster, key: JobKey, job: Manifest, final: Manifest) -> None:
+def _let_go(cluster: Cluster, key: JobKey, body: Manifest, job: Manifest, final: Manifest) -> None:
+    """Let the job go that was created from `body`, never another one that has its name by now."""
     held = (job["spec"].get("schedulingPolicy") or {}).get("hold")
     spec: dict[str, Any] = {"schedulingPolicy": {"hold": held}}
     if final != job:  # another copy of the code is used
         spec["torchTaskSpecs"] = final["spec"]["torchTaskSpecs"]
-    cluster.patch(TORCHJOBS, key.name, {"spec": spec}, key.namespace)
+    try:
+        cluster.patch(TORCHJOBS, key.name, {"metadata": {"uid": key.uid}, "spec": spec}, key.namespace)
+    except (errors.Conflict, errors.Invalid, errors.NotFound) as error:
+        if _find_own(cluster, body) is not None:
+            raise
+        raise errors.Conflict(
+            f"job {key.namespace}/{key.name} was deleted by somebody else before it was let go: submit it again"
+        ) from error
 
 
 def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:

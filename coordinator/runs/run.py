@@ -140,11 +140,14 @@ def _validate(cluster: Cluster, document: Submission) -> validation.ValidatedJob
     try:
         return validation.validate(cluster, document)
     except errors.AlreadyExists as error:
-        name = f"{document.namespace}/{document.body['metadata']['name']}"
-        raise errors.AlreadyExists(
-            f"job {name} already exists: give another name, or delete it first with --replace "
-            '(if_exists="replace"), or use it with if_exists="attach"'
-        ) from error
+        raise _taken(f"{document.namespace}/{document.body['metadata']['name']}") from error
+
+
+def _taken(name: str) -> errors.AlreadyExists:
+    return errors.AlreadyExists(
+        f"job {name} already exists: give another name, or delete it first with --replace "
+        '(if_exists="replace"), or use it with if_exists="attach"'
+    )
 
 
 def start(
@@ -163,9 +166,28 @@ def start(
     present = launch.find(cluster, metadata["name"], metadata["namespace"]) if prepared.if_exists != "fail" else None
     if present is not None and prepared.if_exists == "attach":
         return launch.key_of(present)
-    dry_run(cluster, prepared, check_jobs=check_jobs, anyway=anyway, tell=tell)
-    if present is not None:
-        launch.delete(cluster, launch.key_of(present))
-    return launch.launch(
-        cluster, prepared.manifest, prepared.archive, prepared.store, waits_for_name=present is not None
-    )
+    try:
+        dry_run(cluster, prepared, check_jobs=check_jobs, anyway=anyway, tell=tell)
+        if present is not None:
+            launch.delete(cluster, launch.key_of(present))
+        return launch.launch(
+            cluster, prepared.manifest, prepared.archive, prepared.store, waits_for_name=present is not None
+        )
+    except errors.AlreadyExists as error:
+        return _attach_or_refuse(cluster, prepared, error)
+
+
+def _attach_or_refuse(cluster: Cluster, prepared: PreparedRun, cause: errors.AlreadyExists) -> JobKey:
+    """Return the job that another client has submitted meanwhile, with `attach`; else raise AlreadyExists."""
+    metadata = prepared.manifest["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    if prepared.if_exists == "attach":
+        other = launch.find(cluster, metadata["name"], metadata["namespace"])
+        if other is not None:
+            return launch.key_of(other)
+    if prepared.if_exists == "replace":
+        raise errors.AlreadyExists(
+            f"job {name} exists still or again: a finalizer keeps the old job, or another client has submitted one "
+            "meanwhile: run again"
+        ) from cause
+    raise _taken(name) from cause

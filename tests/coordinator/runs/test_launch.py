@@ -1,5 +1,6 @@
 """The submission of a run: whatever happens at whichever request, no job runs without its code, and none is half."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +263,65 @@ def test_a_job_whose_creation_was_answered_twice_is_the_own_one(
     [job] = jobs(embedded_cluster, namespace)
     assert job["metadata"]["uid"] == key.uid
     assert not is_held(job)
+
+
+# Another client with the same name.
+
+
+class Rival:
+    """A cluster in which somebody acts once, directly before a request of one kind."""
+
+    def __init__(self, cluster: KubernetesCluster, verb: str, act: Callable[[], object]) -> None:
+        self._cluster, self._verb, self._act = cluster, verb, act
+
+    def __getattr__(self, name: str) -> Any:
+        def send(*arguments: Any, **options: Any) -> Any:
+            if name == self._verb and arguments[0] == TORCHJOBS and not options.get("dry_run"):
+                self._verb = ""
+                self._act()
+            return getattr(self._cluster, name)(*arguments, **options)
+
+        return send
+
+
+def test_a_job_that_was_deleted_is_not_taken_for_another_of_its_name(
+    cluster: KubernetesCluster, namespace: str, folder: Path
+) -> None:
+    def replace() -> None:
+        cluster.delete(TORCHJOBS, "train", namespace)
+        cluster.create(TORCHJOBS, manifest("train", schedulingPolicy={"hold": True}), namespace)
+
+    rival: Any = Rival(cluster, "patch", replace)
+    with pytest.raises(errors.Conflict, match=f"job {namespace}/train was deleted by somebody else"):
+        run.start(rival, prepare(rival, folder, namespace))
+    [other] = jobs(cluster, namespace)
+    assert is_held(other), "it has no code yet"
+    assert labels.CODE not in other["metadata"].get("labels", {})
+
+
+@pytest.mark.parametrize(
+    ("if_exists", "message"),
+    [("fail", "already exists: give another name"), ("replace", "exists still or again: .*: run again")],
+)
+def test_a_name_that_is_taken_meanwhile_is_refused_with_what_helps(
+    cluster: KubernetesCluster,
+    namespace: str,
+    folder: Path,
+    if_exists: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordinator.runs.launch.REPLACE_PAUSE_SECONDS", 0.0)
+    rival: Any = Rival(cluster, "create", lambda: taken(cluster, namespace))
+    with pytest.raises(errors.AlreadyExists, match=f"job {namespace}/train {message}"):
+        run.start(rival, prepare(rival, folder, namespace, if_exists=if_exists))
+    assert len(jobs(cluster, namespace)) == 1
+
+
+def test_attach_returns_the_job_that_another_client_has_submitted_meanwhile(
+    cluster: KubernetesCluster, namespace: str, folder: Path
+) -> None:
+    uids: list[str] = []
+    rival: Any = Rival(cluster, "create", lambda: uids.append(taken(cluster, namespace)))
+    key = run.start(rival, prepare(rival, folder, namespace, if_exists="attach"))
+    assert [key.uid] == uids
