@@ -1,0 +1,1 @@
+"""Programs of users that write to the API server while they are killed, interrupted and refused."""
