@@ -14,7 +14,7 @@ from crds import excerpts
 from kube import errors
 
 _STRICT = re.compile(r'(unknown|duplicate) field "([^"]+)"')
-_PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers""")
+_PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers|can't delete""")
 """The server's messages for an account without a permission. Quotas and policies are 403 too, with other messages."""
 _LONGEST_TEXT = 300
 
