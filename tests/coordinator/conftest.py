@@ -27,8 +27,12 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
 
 
 @pytest.fixture(autouse=True)
-def _answers_as_described(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Hold every answer of the read-only API against its description. The server answers on threads of its own."""
+def _answers_as_described() -> Iterator[None]:
+    """Hold every answer of the read-only API against its description. The server answers on threads of its own.
+
+    It has a patch of its own: the fixture `monkeypatch` would then undo a test's patches after `_clear`, which needs
+    what they replace.
+    """
     answer, problems = QueueApi.answer, []
 
     def answer_and_check(self: QueueApi, path: str) -> tuple[int, Any]:
@@ -39,8 +43,9 @@ def _answers_as_described(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             problems.append(f"{path}: {error}")
         return code, document
 
-    monkeypatch.setattr(QueueApi, "answer", answer_and_check)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(QueueApi, "answer", answer_and_check)
+        yield
     assert problems == []
 
 
