@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 LONGEST = 40
 """The longest name of a job."""
 ENDING = 5
+FUNCTION_RUNNER = "torchq._runner"
+"""The module that runs a function; its arguments are the function's module and name."""
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of random ends: without vowels, so that no words come out, and without those that look alike."""
 
@@ -37,6 +39,8 @@ def _script(command: Sequence[str]) -> str:
             return posixpath.basename(word).removesuffix(".py")
         if word == "-m" and index + 1 < len(command):
             module = command[index + 1]
+            if module == FUNCTION_RUNNER:
+                return "".join(command[index + 3 : index + 4]).rpartition(".")[2]
             if module not in ("torch.distributed.run", "accelerate.commands.launch"):
                 return module.rpartition(".")[2]
     return ""

@@ -18,6 +18,8 @@ from crds.torchjob.torchjob import DNS_1035
         (["torchrun", "--nproc-per-node", "2", "src/My_Train.py", "other.py"], "my-train"),
         (["python", "-m", "project.train"], "train"),
         (["python", "-m", "torch.distributed.run", "a/b.py"], "b"),
+        (["python", "-m", "torchq._runner", "project.tasks", "Trainer.train_all"], "train-all"),
+        (["python", "-m", "torchq._runner"], "my-project"),
         (["sh", "-c", "echo"], "my-project"),
         (["python", "123.py"], "run-123"),
         (["python", "ü.py"], "my-project"),
