@@ -20,6 +20,7 @@ from torchq._errors import Disconnected, TorchqError
 from torchq._job import JobHandle
 from torchq._program import Options
 from torchq._protocol import LONGEST_LINE, WINDOW, Dialog
+from torchq._training.importing import SUBMITTING, refuse_while_importing
 
 _KEPT_LINES = 100
 _END_SECONDS = 2.0
@@ -210,6 +211,8 @@ class AsyncCalls:
         raise NotImplementedError
 
     async def _call(self, method: str, given: Mapping[str, object]) -> Any:
+        if method in SUBMITTING:
+            refuse_while_importing()
         call = CALLS[method]
         params = _parameters.as_params(call, given)
         try:

@@ -17,6 +17,7 @@ from torchq._errors import Disconnected
 from torchq._job import JobHandle
 from torchq._process import Process
 from torchq._program import Options
+from torchq._training.importing import SUBMITTING, refuse_while_importing
 
 
 class SyncCalls:
@@ -53,6 +54,8 @@ class SyncCalls:
         raise NotImplementedError
 
     def _call(self, method: str, given: Mapping[str, object]) -> Any:
+        if method in SUBMITTING:
+            refuse_while_importing()
         call = CALLS[method]
         params = _parameters.as_params(call, given)
         try:

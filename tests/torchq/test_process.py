@@ -17,6 +17,7 @@ from tests.support.client.callers import Caller
 from tests.support.client.programs import install_text
 from tests.support.waiting import until
 from tests.torchq.conftest import Plan
+from torchq._training.importing import Importing
 
 STATUS = {"result": {"jobs": 1}}
 
@@ -154,6 +155,17 @@ def test_the_variables_of_the_callers_python_are_not_passed_on(
     monkeypatch.setenv("PYTHONPATH", "/a/project/with/kube")
     caller.do(lambda client: client.status())
     assert program.messages[0]["safe"] is None
+
+
+def test_a_client_submits_nothing_while_a_job_imports_the_callers_module(caller: Caller, plan: Plan) -> None:
+    program = plan({"status": STATUS})
+    with Importing("train"):
+        with pytest.raises(torchq.Refused, match="which submits a job again"):
+            caller.do(lambda client: client.run(["python", "train.py"]))
+        with pytest.raises(torchq.Refused, match="which submits a job again"):
+            caller.do(lambda client: client.submit([]))
+        caller.do(lambda client: client.status())
+    assert not program.got("run")
 
 
 def test_the_options_of_a_client_are_those_of_the_command(plan: Plan) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from torchq._errors import Refused
 
+SUBMITTING = ("run", "submit")
+"""The calls that make a job."""
 _modules: list[str] = []
 
 
