@@ -43,7 +43,7 @@ def make_tree(folder: Path, files: int, kib: int) -> None:
 def _text(chance: random.Random, size: int) -> str:
     lines: list[str] = []
     length = 0
-    while length < size:
+    while length <= size:
         lines.append(" ".join(chance.choices(_WORDS, k=_LINE_WORDS)))
         length += len(lines[-1]) + 1
     return "\n".join(lines)[:size]

@@ -109,6 +109,13 @@ def test_deadline_of_a_queued_or_admitted_job_can_only_become_earlier(
     assert cluster.patch(TORCHJOBS, name, {"spec": {DEADLINE: 61}}, namespace)["spec"][DEADLINE] == 61
 
 
+@pytest.mark.parametrize("after", [False, None])
+def test_a_cancellation_is_never_taken_back(cluster: KubernetesCluster, namespace: str, after: bool | None) -> None:
+    cluster.create(TORCHJOBS, submitted(job("train", cancel=True)), namespace)
+    with pytest.raises(errors.Invalid, match=change_rules.NOT_TAKEN_BACK):
+        cluster.patch(TORCHJOBS, "train", {"spec": {"cancel": after}}, namespace)
+
+
 def test_admitted_elastic_job_can_be_resized_within_its_bounds(cluster: KubernetesCluster, namespace: str) -> None:
     """Shows that a server accepts such a rule; `tests/crds/schema/test_change_rules.py` covers each case without a
     server."""
@@ -311,7 +318,8 @@ def declared_rules() -> set[tuple[str, str, str]]:
 
 
 def test_each_cel_rule_has_examples() -> None:
-    transition = {("", change_rules.CHANGE_REFUSED, ".spec")}  # tested above with the cells of the table
+    # Tested above with the cells of the table, and as a change.
+    transition = {("", change_rules.CHANGE_REFUSED, ".spec"), ("", change_rules.NOT_TAKEN_BACK, ".spec")}
     assert RULES.keys() | transition == declared_rules()
     assert not RULES.keys() & transition
 

@@ -98,7 +98,8 @@ def test_without_any_cluster_the_error_says_how_to_name_one(
 ) -> None:
     for name in ("KUBECONFIG", "TORCHQ_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
     with torchq.Client() as client, pytest.raises(torchq.NoCluster, match=r"set KUBECONFIG, .*torchq local up"):
         client.jobs()
 
