@@ -35,10 +35,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_KUBECONFIG = "~/.kube/config"
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_NOWHERE = (
-    "no Kubernetes configuration was found: give --kubeconfig, set KUBECONFIG, or put a kubeconfig at "
-    f"{DEFAULT_KUBECONFIG}; for a cluster on this machine: torchq local up"
-)
 
 _LIST_RESTARTS = 2
 """The number of times that a list with expired pages begins again. The last time, one page has the whole list."""
@@ -79,10 +75,8 @@ def default_namespace(settings: ConnectionSettings) -> str:
     if not (path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists()):
         raise _not_configured()
     namespaces: list[str] = []
-    _load(
-        lambda: namespaces.append(_context(path or DEFAULT_KUBECONFIG, settings.context).get("namespace") or ""), path
-    )
-    return namespaces[0] or "default"
+    _load(lambda: namespaces.append(_context_namespace(path or DEFAULT_KUBECONFIG, settings.context)), path)
+    return namespaces[0]
 
 
 def context_user(settings: ConnectionSettings) -> str:
@@ -105,14 +99,16 @@ def context_name(settings: ConnectionSettings) -> str:
     return names[0]
 
 
+def _context_namespace(path: str, name: str) -> str:
+    return str(_context(path, name).get("namespace") or "default")
+
+
 def _context(path: str, name: str) -> dict[str, Any]:
     context: dict[str, Any] = _entry(path, name)["context"]
     return context
 
 
 def _entry(path: str, name: str) -> dict[str, Any]:
-    if path == DEFAULT_KUBECONFIG and not Path(path).expanduser().exists():
-        raise errors.Misconfigured(_NOWHERE)
     contexts, active = official_config.list_kube_config_contexts(path)
     entry: dict[str, Any] = next((candidate for candidate in contexts if candidate["name"] == name), active)
     return entry

@@ -57,6 +57,22 @@ def pick_columns() -> tuple[TableColumn, ...]:
     )
 
 
+def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], count: int) -> list[Document]:
+    """Return the picks that fit now, then those that follow once there is room, at most `count` in all.
+
+    `in_order` are the picks as they would be if the pool had room for everything.
+    """
+    now = {_pick_identity(pick) for pick in fitting}
+    later = [pick for pick in in_order if _pick_identity(pick) not in now]
+    merged = [pick | {"when": NOW} for pick in fitting] + [pick | {"when": LATER} for pick in later]
+    return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
+
+
+def _pick_identity(pick: Document) -> tuple[str, bool, int]:
+    """Return what distinguishes a pick: a job is picked once, and then once for each further step of its growth."""
+    return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
+
+
 def submission_order(job: Document) -> tuple[float, str]:
     """Return the sort key of a TorchJob: its creation time, and within one second the order of a queue
     (`queues.order`)."""

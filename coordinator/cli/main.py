@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from coordinator import release, settings
-from coordinator.cli import output
-from coordinator.cli.session import CommandGroup, Session, pass_session
+from coordinator import release
+from coordinator.cli.session import CommandGroup, Session
 from crds import generate
 
 COMMANDS = {

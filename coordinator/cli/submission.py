@@ -8,17 +8,21 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from coordinator.cli import in_place, manifest_files
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
-from coordinator.runs import findings, validation
+from coordinator.cli.refusals import foreign, words
+from coordinator.code.archive import Archive
+from coordinator.runs import findings, printed_code, validation
 from coordinator.runs.findings import CheckedJob, CheckJobs
 from coordinator.runs.validation import Submission
 from crds import labels
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
+from crds.schema import definitions
 from crds.torchjob import submission_order
 from kube import errors
 from kube.api import Cluster
@@ -79,7 +83,7 @@ def submit(
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     maker = maker or JobMaker(cluster)
-    checked = [maker.validate(document) for document in documents]
+    checked = [_validate(maker, document) for document in documents]
     judged = validation.judge(documents, checked, check_jobs, tell) + _not_in_place(
         cluster, documents, embedded=embedded
     )
@@ -142,13 +146,32 @@ def _check_names(documents: list[Submission]) -> None:
         first[job] = document.source
 
 
+def _validate(maker: JobMaker, document: Submission) -> validation.ValidatedJob:
+    """Validate a job. Raises any ClusterError; that of an invalid job is in plain words."""
+    try:
+        return maker.validate(document)
+    except errors.Invalid as error:
+        raise errors.Invalid(str(error), _explain(document, error.causes)) from error
+
+
+def _explain(document: Submission, causes: Iterable[errors.FieldCause]) -> tuple[errors.FieldCause, ...]:
+    """Return what is wrong with a job in plain words, with the lines of its file."""
+    schema = definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    plain = (
+        replace(cause, message=words.unknown_field(cause.field, schema)) if cause.message == UNKNOWN_FIELD else cause
+        for cause in words.plain_causes(causes, document.body)
+    )
+    return tuple(words.with_lines(plain, partial(manifest_files.line, document.source)))
+
+
 def _submission(source: str, body: Any, namespace: str, directory: str) -> Submission:
     if (
         not isinstance(body, dict)
         or body.get("kind") != TORCHJOBS.kind
         or body.get("apiVersion") != TORCHJOBS.api_version
     ):
-        raise BadManifest(f"{source}: not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})")
+        expected = f"not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})"
+        raise BadManifest(f"{source}: {'; '.join(filter(None, (expected, foreign.advise_on_kind(body))))}")
     metadata = _map(body.get("metadata"), f"{source}: metadata")
     annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
     body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}

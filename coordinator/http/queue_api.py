@@ -12,6 +12,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
     /v1/status                      leader, workers, counters, waits
     /v1/settings                    the settings of this coordinator, without passwords
+    /v1/openapi.json                this API as an OpenAPI document (coordinator.http.openapi)
 """
 
 import heapq
@@ -25,6 +26,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pydantic
 
 from coordinator.cache.views import JobView
+from coordinator.http.openapi import description
 from coordinator.query import figures, supposition
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Queries, UnknownObject
@@ -39,8 +41,8 @@ LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = (
-    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan or "
-    "/v1/status"
+    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan, "
+    "/v1/status, /v1/settings or /v1/openapi.json"
 )
 
 
@@ -88,27 +90,29 @@ class QueueApi:
         parts = urlsplit(path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         match [unquote(part) for part in parts.path.strip("/").split("/")]:
-            case ["v1", "queues"]:
-                return {"items": self.queries.queues()}
             case ["v1", "queues", name]:
                 return self.queries.queue(name)
-            case ["v1", "check"]:
-                return feasibility.document(feasibility.judge(_parse_job(query), self.limits()))
-            case ["v1", "next"]:
-                return self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1")
-            case ["v1", "places"]:
-                return {"items": self.queries.places([*filter(None, query.get("queues", "").split(","))])}
             case ["v1", "jobs", namespace, name, "why"]:
                 return self._why(namespace, name, query.get("uid", ""))
-            case ["v1", "scale", "plan"]:
-                return self.scale_plan()
             case ["v1", "jobs", namespace, name, "report"]:
                 return self._reports(namespace, name, query.get("uid", ""))
-            case ["v1", "status"]:
-                return self._status()
-            case ["v1", "settings"]:
-                return self.settings()
+            case ["v1", *rest] if (answer := self._answers.get("/".join(rest))) is not None:
+                return answer(query)
         raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
+
+    @property
+    def _answers(self) -> Mapping[str, Callable[[Mapping[str, str]], Document]]:
+        """The answers to the paths that name no object."""
+        return {
+            "queues": lambda _: {"items": self.queries.queues()},
+            "check": lambda query: feasibility.document(feasibility.judge(_parse_job(query), self.limits())),
+            "next": lambda query: self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1"),
+            "places": lambda query: {"items": self.queries.places(_parse_names(query))},
+            "scale/plan": lambda _: self.scale_plan(),
+            "status": lambda _: self._status(),
+            "settings": lambda _: self.settings(),
+            "openapi.json": lambda _: description.document(),
+        }
 
     def _why(self, namespace: str, name: str, uid: str) -> Document:
         newest = self.find(namespace, name)
@@ -157,6 +161,10 @@ class QueueApi:
             return self.about() | self.queries.status()
         except QueueError as error:
             return self.about() | {"redis": str(error)}
+
+
+def _parse_names(query: Mapping[str, str]) -> list[str]:
+    return [name for name in query.get("queues", "").split(",") if name]
 
 
 def _parse_count(query: Mapping[str, str]) -> int:

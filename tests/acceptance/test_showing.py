@@ -38,9 +38,7 @@ def test_job_why_explains_a_full_pool_and_next_shows_the_order(stack: Stack, rec
     assert "WaitingForPool" in why
     assert "needs 2 cpu" in why
     order = [(f"default/{first}", "when room is free"), (f"default/{second}", "when room is free")]
-    until(
-        lambda: [(each["job"], each["when"]) for each in shown(stack, "next")["items"]], lambda found: found == order
-    )
+    until(lambda: [(each["job"], each["when"]) for each in shown(stack, "next")["items"]], lambda found: found == order)
     wanted = {"pending": 2, "admitted": 1, "usage": {"cpu": "3", "jobs": "1", "pods": "1"}}
     until(lambda: figures(stack, queue), lambda status: {name: status.get(name) for name in wanted} == wanted)
     (tmp_path / "gate").touch()

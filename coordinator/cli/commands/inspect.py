@@ -5,7 +5,7 @@ One rule: these commands change nothing; the forecast uses the same picker as th
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,7 +13,6 @@ import click
 from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, output, text
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.jobs import selected
-from coordinator.cli.output import TableOptions
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document

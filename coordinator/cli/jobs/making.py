@@ -8,8 +8,9 @@ again or named with the command that deletes them.
 import time
 from collections.abc import Callable, Sequence
 
+from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.errors import CoordinatorError
-from coordinator.runs import validation
+from coordinator.runs import launch, validation
 from coordinator.runs.validation import Submission, ValidatedJob
 from crds import labels
 from crds.api_resources import TORCHJOBS
@@ -48,9 +49,21 @@ class JobMaker:
 
     def make(self, document: Submission) -> JobKey:
         """Make a job. Raise any ClusterError."""
-        key = _key(self._cluster.create(TORCHJOBS, document.body, document.namespace))
+        key = self._make(document)
         self._made(key)
         return key
+
+    def _make(self, document: Submission) -> JobKey:
+        if document.archive is None:
+            return _key(self._cluster.create(TORCHJOBS, document.body, document.namespace))
+        metadata = {"namespace": document.namespace, **document.body["metadata"]}
+        return launch.launch(
+            self._cluster,
+            {**document.body, "metadata": metadata},
+            document.archive,
+            ConfigMapStore(self._cluster),
+            submitted=_mark(document.body),
+        )
 
     def take_back(self, documents: Sequence[Submission], created: Sequence[JobKey], cause: BaseException) -> int:
         """Delete the jobs that were made, and return their number. Raise PartlySubmitted if that fails."""

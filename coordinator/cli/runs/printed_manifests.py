@@ -13,7 +13,10 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
-    """Writes texts of several lines, as programs are, as they are read."""
+    """Writes texts of several lines, as programs are, as they are read; and every value in full, wherever it is."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (no value is written as a reference)
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -27,8 +27,8 @@ run. A RUN has
                 gone a moment before that
 
 The second takes the parameters of the subresource `log` of a pod: follow, tailLines, sinceSeconds, sinceTime,
-limitBytes and timestamps. With `follow` it ends with the run. It has no text if nothing of the output is left. A line
-marks output that was removed, as in that subresource.
+limitBytes, timestamps and positions. With `follow` it ends with the run. It has no text if nothing of the output is
+left. A line marks output that was removed, as in that subresource.
 """
 
 import asyncio

@@ -40,6 +40,9 @@ class PodLogOptions:
     """The time of the first output to send, in seconds since the epoch; None for all output."""
     stamped: bool = False
     """Whether each line begins with its time."""
+    positions: bool = False
+    """Whether each line begins with `@`, the number of bytes before it in the output of the run, and a space. No line
+    marks removed output then: the positions show it. Kubernetes has no such option."""
     bound: str = "container-log-max-size"
     """The bound for which output was removed."""
 
@@ -163,8 +166,7 @@ async def _send(
     request: web.BaseRequest, response: web.StreamResponse, reader: LogReader, log_options: PodLogOptions
 ) -> None:
     remaining = log_options.most
-    stamper = Stamper(LogTimes(log_options.folder)) if log_options.stamped else None
-    lines = _Lines(reader, stamper, log_options.bound)
+    lines = _Lines(reader, log_options)
     exited, text = _is_over(log_options.folder), lines.read()  # before the first await: the pod may go meanwhile
     await response.prepare(request)
     while True:
@@ -184,10 +186,12 @@ async def _send(
 class _Lines:
     """The text to send of a log, with timestamps and with lines that mark removed output."""
 
-    def __init__(self, reader: LogReader, stamper: Stamper | None, bound: str) -> None:
+    def __init__(self, reader: LogReader, log_options: PodLogOptions) -> None:
         self._reader = reader
-        self._stamper = stamper
-        self._bound = bound
+        times = LogTimes(log_options.folder) if log_options.stamped else None
+        stamps = log_options.stamped or log_options.positions
+        self._stamper = Stamper(times, positions=log_options.positions) if stamps else None
+        self._bound = "" if log_options.positions else log_options.bound
         self._line_is_open = False
 
     def read(self) -> bytes:
@@ -207,7 +211,8 @@ class _Lines:
 
     def _gap(self, count: int) -> bytes:
         end = "\n" if self._line_is_open else ""
-        return f"{end}[torchq: {count} bytes of older output were removed: see {self._bound}]\n".encode()
+        mark = f"[torchq: {count} bytes of older output were removed: see {self._bound}]\n" if self._bound else ""
+        return f"{end}{mark}".encode()
 
 
 def _is_over(folder: Path) -> bool:
