@@ -71,15 +71,20 @@ def admissions(jobs: Sequence[Manifest]) -> list[tuple[int, str]]:
     return [(admission["epoch"], admission["queue"]) for admission in records]
 
 
+FOR_PROGRAMS = ("torchq-report: ", "torchq-result: ")
+"""The beginnings of lines with which training code tells numbers to programs."""
+
+
 def last_lines(cluster: Cluster, jobs: Sequence[Manifest]) -> dict[str, str]:
-    """Return the last line of output of each running job's master."""
+    """Return the last line for people in the output of each running job's master."""
     lines = {}
     for job in jobs:
         if screen.phase(job) in ("Running", "Succeeded", "Failed"):
             name = job["metadata"]["name"]
             with suppress(errors.ClusterError):
                 output = b"".join(cluster.logs(f"{name}-master-0", job["metadata"]["namespace"]))
-                lines[name] = output.decode(errors="replace").strip().rpartition("\n")[2]
+                told = output.decode(errors="replace").strip().split("\n")
+                lines[name] = next((line for line in reversed(told) if not line.startswith(FOR_PROGRAMS)), "")
     return lines
 
 
