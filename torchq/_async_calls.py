@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from torchq._async import AsyncCalls, AsyncJob
+from torchq._parameters import given
 from torchq._values import Ending, LogLine, Role
 
 
@@ -62,24 +63,14 @@ class Job(AsyncJob):
         the job, through restarts. `task` is a task type; without one, the lines of all pods come. `tail` is the number
         of lines of each pod to begin with. `previous` gives the run before the last restart.
         """
-        return self._stream(
-            "job.logs",
-            {
-                "follow": follow,
-                "task": task,
-                "index": index,
-                "container": container,
-                "tail": tail,
-                "previous": previous,
-            },
-        )
+        return self._stream("job.logs", given(locals()))
 
     def reports(self, *, follow: bool = True) -> AsyncIterator[dict[str, Any]]:
         """Yield what training code reports with `torchq.report`, with `pod` and `time`.
 
         It ends with the job. Without `follow`, it ends after the reports so far.
         """
-        return self._stream("job.reports", {"follow": follow})
+        return self._stream("job.reports", given(locals()))
 
     async def wait(self, *, timeout: float | None = None, goal: str = "Finished") -> Ending:
         """Wait until the job has ended, and return how: Succeeded, Failed, Cancelled or Deleted.
@@ -87,7 +78,7 @@ class Job(AsyncJob):
         Raises TimedOut; the job goes on. `timeout` is in seconds; without one, the call waits as long as needed. `goal`
         is Finished or Running.
         """
-        answer: Ending = await self._call("job.wait", {"timeout": timeout, "goal": goal})
+        answer: Ending = await self._call("job.wait", given(locals()))
         return answer
 
     async def result(self, *, timeout: float | None = None) -> dict[str, Any] | None:
@@ -96,7 +87,7 @@ class Job(AsyncJob):
         Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on. `timeout` is in
         seconds; without one, the call waits as long as needed.
         """
-        answer: dict[str, Any] | None = await self._call("job.result", {"timeout": timeout})
+        answer: dict[str, Any] | None = await self._call("job.result", given(locals()))
         return answer
 
     async def outputs(self) -> dict[str, Any]:
@@ -109,7 +100,7 @@ class Job(AsyncJob):
 
         Raises Refused, which says where the files are, if they cannot be read from here.
         """
-        answer: list[str] = await self._call("job.download", {"pattern": pattern, "to": to})
+        answer: list[str] = await self._call("job.download", given(locals()))
         return answer
 
     async def suspend(self, *, reason: str = "") -> None:
@@ -117,14 +108,14 @@ class Job(AsyncJob):
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.suspend", {"reason": reason})
+        await self._call("job.suspend", given(locals()))
 
     async def resume(self, *, reason: str = "") -> None:
         """Resume a suspended, held or delayed job.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.resume", {"reason": reason})
+        await self._call("job.resume", given(locals()))
 
     async def restart(
         self,
@@ -138,54 +129,46 @@ class Job(AsyncJob):
 
         `how` is InPlace or Recreate. `reason` is recorded in the event of the change.
         """
-        await self._call(
-            "job.restart",
-            {
-                "task": task,
-                "index": index,
-                "how": how,
-                "reason": reason,
-            },
-        )
+        await self._call("job.restart", given(locals()))
 
     async def cancel(self, *, reason: str = "") -> None:
         """End the job for good. Its status and its logs stay for a while.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.cancel", {"reason": reason})
+        await self._call("job.cancel", given(locals()))
 
     async def delete(self, *, reason: str = "") -> None:
         """Delete the job, its pods and its status.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.delete", {"reason": reason})
+        await self._call("job.delete", given(locals()))
 
     async def hold(self, *, reason: str = "") -> None:
         """Keep a waiting job out of the order until it is resumed.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.hold", {"reason": reason})
+        await self._call("job.hold", given(locals()))
 
     async def bump(self, *, reason: str = "") -> None:
         """Move a waiting job to the head of its queue.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.bump", {"reason": reason})
+        await self._call("job.bump", given(locals()))
 
     async def move(self, queue: str, *, reason: str = "") -> None:
         """Move a waiting job to another queue.
 
         `reason` is recorded in the event of the change.
         """
-        await self._call("job.move", {"queue": queue, "reason": reason})
+        await self._call("job.move", given(locals()))
 
     async def scale(self, workers: int) -> None:
         """Change the number of workers of an elastic job."""
-        await self._call("job.scale", {"workers": workers})
+        await self._call("job.scale", given(locals()))
 
 
 class Client(AsyncCalls):
@@ -231,32 +214,7 @@ class Client(AsyncCalls):
         on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
         end.
         """
-        answer: Job = await self._call(
-            "run",
-            {
-                "command": command,
-                "roles": roles,
-                "name": name,
-                "queue": queue,
-                "nodes": nodes,
-                "gpus": gpus,
-                "cpus": cpus,
-                "memory": memory,
-                "image": image,
-                "env": env,
-                "secret_env": secret_env,
-                "folder": folder,
-                "exclude": exclude,
-                "namespace": namespace,
-                "priority": priority,
-                "if_exists": if_exists,
-                "in_place": in_place,
-                "outputs": outputs,
-                "labels": labels,
-                "anyway": anyway,
-                "ttl_seconds": ttl_seconds,
-            },
-        )
+        answer: Job = await self._call("run", given(locals()))
         return answer
 
     async def dry_run(
@@ -294,32 +252,7 @@ class Client(AsyncCalls):
         on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
         end.
         """
-        answer: list[dict[str, Any]] = await self._call(
-            "dry_run",
-            {
-                "command": command,
-                "roles": roles,
-                "name": name,
-                "queue": queue,
-                "nodes": nodes,
-                "gpus": gpus,
-                "cpus": cpus,
-                "memory": memory,
-                "image": image,
-                "env": env,
-                "secret_env": secret_env,
-                "folder": folder,
-                "exclude": exclude,
-                "namespace": namespace,
-                "priority": priority,
-                "if_exists": if_exists,
-                "in_place": in_place,
-                "outputs": outputs,
-                "labels": labels,
-                "anyway": anyway,
-                "ttl_seconds": ttl_seconds,
-            },
-        )
+        answer: list[dict[str, Any]] = await self._call("dry_run", given(locals()))
         return answer
 
     async def submit(
@@ -333,14 +266,7 @@ class Client(AsyncCalls):
 
         With `anyway`, jobs that can never run are submitted, too. With `dry_run`, they are only checked.
         """
-        answer: list[Job] = await self._call(
-            "submit",
-            {
-                "manifests": manifests,
-                "anyway": anyway,
-                "dry_run": dry_run,
-            },
-        )
+        answer: list[Job] = await self._call("submit", given(locals()))
         return answer
 
     async def job(self, name: str) -> Job:
@@ -348,7 +274,7 @@ class Client(AsyncCalls):
 
         Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name.
         """
-        answer: Job = await self._call("job", {"name": name})
+        answer: Job = await self._call("job", given(locals()))
         return answer
 
     async def jobs(
@@ -363,15 +289,7 @@ class Client(AsyncCalls):
 
         `phase` is Queued, Admitted, Running, Suspended, Succeeded or Failed.
         """
-        answer: list[Job] = await self._call(
-            "jobs",
-            {
-                "queue": queue,
-                "phase": phase,
-                "namespace": namespace,
-                "all_namespaces": all_namespaces,
-            },
-        )
+        answer: list[Job] = await self._call("jobs", given(locals()))
         return answer
 
     async def wait(
@@ -387,15 +305,7 @@ class Client(AsyncCalls):
         A cancelled or deleted job ends the wait, too. Raises TimedOut; the jobs go on. `timeout` is in seconds; without
         one, the call waits as long as needed. `goal` is Finished or Running.
         """
-        answer: list[Ending] = await self._call(
-            "wait",
-            {
-                "jobs": jobs,
-                "first": first,
-                "timeout": timeout,
-                "goal": goal,
-            },
-        )
+        answer: list[Ending] = await self._call("wait", given(locals()))
         return answer
 
     def as_completed(self, jobs: Iterable[Job | str], *, timeout: float | None = None) -> AsyncIterator[Job]:
@@ -403,7 +313,7 @@ class Client(AsyncCalls):
 
         `timeout` is in seconds; without one, the call waits as long as needed.
         """
-        return self._stream("as_completed", {"jobs": jobs, "timeout": timeout})
+        return self._stream("as_completed", given(locals()))
 
     async def queues(self) -> list[dict[str, Any]]:
         """Return all queues with their shares and usage, as TenantQueues."""
@@ -412,7 +322,7 @@ class Client(AsyncCalls):
 
     async def queue(self, name: str) -> dict[str, Any]:
         """Return one queue with its shares and usage, as a TenantQueue."""
-        answer: dict[str, Any] = await self._call("queue", {"name": name})
+        answer: dict[str, Any] = await self._call("queue", given(locals()))
         return answer
 
     async def next_picks(self, *, count: int = 20, roomy: bool = False) -> list[dict[str, Any]]:
@@ -420,7 +330,7 @@ class Client(AsyncCalls):
 
         `roomy` shows the order as if all jobs had room.
         """
-        answer: list[dict[str, Any]] = await self._call("next_picks", {"count": count, "roomy": roomy})
+        answer: list[dict[str, Any]] = await self._call("next_picks", given(locals()))
         return answer
 
     async def status(self) -> dict[str, Any]:
@@ -433,5 +343,5 @@ class Client(AsyncCalls):
 
         As in `command("queue", "pause", "team-a")`. Raises the error that the command would print.
         """
-        answer: str = await self._call("command", {"arguments": arguments})
+        answer: str = await self._call("command", given(locals()))
         return answer

@@ -15,6 +15,11 @@ from torchq._table import FOLDER, JOB, PARAMETER_KINDS, PYTHON_FOLDER, Call, Par
 from torchq._values import as_json
 
 
+def given(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments of a method, which are its `locals()` at its first line, without `self`."""
+    return {name: value for name, value in arguments.items() if name != "self"}
+
+
 def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
     """Return the parameters to send. What is None is not sent. Raises Invalid for a value of a wrong kind."""
     params = {name: as_json(value, name) for name, value in given.items() if value is not None}

@@ -41,7 +41,7 @@ import os
 from collections.abc import {", ".join(sorted(("Iterable", "Mapping", "Sequence", self.iterator)))}
 from typing import Any
 
-from torchq._{self.base.lower()} import {self.base}Calls, {self.base}Job
+{self._imports}
 from torchq._values import Ending, LogLine, Role
 
 
@@ -59,6 +59,11 @@ class Client({self.base}Calls):
             *(self._method(call) for call in OF_CLIENT.values()),
         ]
         return "\n".join(parts)
+
+    @property
+    def _imports(self) -> str:
+        client = f"from torchq._{self.base.lower()} import {self.base}Calls, {self.base}Job"
+        return "\n".join(sorted((client, "from torchq._parameters import given")))
 
     def _method(self, call: Call) -> str:
         annotation = ANSWER_KINDS[call.answer]
@@ -86,12 +91,7 @@ FLAVOURS = (SYNC, ASYNC)
 
 
 def _arguments(call: Call) -> str:
-    given = [f'"{each.name}": {each.name}' for each in call.parameters]
-    line = f'"{call.method}", {{{", ".join(given)}}}'
-    if len(line) < WIDTH - 55:
-        return line
-    inside = "".join(f"                {each},\n" for each in given)
-    return f'\n            "{call.method}",\n            {{\n{inside}            }},\n        '
+    return f'"{call.method}", {"given(locals())" if call.parameters else "{}"}'
 
 
 def _signature(head: str, parameters: Iterable[Parameter], answer: str) -> str:

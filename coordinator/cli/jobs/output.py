@@ -12,11 +12,10 @@ from typing import Any
 import click
 import orjson
 
-from coordinator.cli import api_client, job_ref
-from coordinator.cli.jobs import selected
+from coordinator.cli import job_ref
+from coordinator.cli.jobs import reasons, selected
 from coordinator.cli.session import USER_ERRORS, Session, format_error, pass_session
 from coordinator.follow import reports as job_reports
-from coordinator.follow import wait_reasons
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.logs import follow
@@ -112,7 +111,12 @@ def _of_job(
 ) -> Iterator[LogLine]:
     key = job_ref.key(item)
     return follow(
-        session.cluster, feeds.of(key.namespace), key, selection, stop, explain=lambda item: _explain(session, item)
+        session.cluster,
+        feeds.of(key.namespace),
+        key,
+        selection,
+        stop,
+        explain=lambda item: reasons.explain(session, item),
     )
 
 
@@ -146,20 +150,6 @@ def _merged(
             raise line
     if failed:
         raise SystemExit(1)
-
-
-def _explain(session: Session, item: Manifest) -> str:
-    """Return why a job waits, and its place where a coordinator tells it."""
-    reason = wait_reasons.explain(item)
-    try:
-        place = api_client.find(session).job(job_ref.key(item))
-    except USER_ERRORS:
-        return reason
-    if place.get("state") != "waiting":
-        return reason
-    if not (item.get("status") or {}).get("queue") and place.get("message"):
-        reason = f"{place['message']} ({place['code']})"
-    return f"{reason}, number {place['position']} of {place['of']} in queue {place['queue']}"
 
 
 def _print(line: LogLine, item: Manifest | None, *, labelled: bool) -> None:

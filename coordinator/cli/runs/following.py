@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import click
 
-from coordinator.cli import api_client, output
-from coordinator.cli.session import USER_ERRORS, Session
-from coordinator.follow import endings, job_feed, logs, wait_reasons, waiting
+from coordinator.cli import output
+from coordinator.cli.jobs import reasons
+from coordinator.cli.session import Session
+from coordinator.follow import endings, logs, waiting
 from coordinator.follow.endings import JobEnding
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection
@@ -37,7 +38,7 @@ def follow(session: Session, key: JobKey) -> int:
                 key,
                 LogSelection(all=True, follow=True),
                 stop,
-                explain=lambda item: _explain(session, item),
+                explain=lambda item: reasons.explain(session, item),
             )
             print_lines(lines)
         except NoOutput as reason:
@@ -64,27 +65,6 @@ def _print_line(line: LogLine) -> None:
         click.echo(f"[{line.pod}] {line.text}".encode("utf-8", "replace"))  # whatever the terminal's encoding is
     else:
         click.echo(line.text, err=True)
-
-
-def _explain(session: Session, item: Manifest) -> str:
-    """Return why a job waits, with its place in the queue where a coordinator knows it."""
-    reason = wait_reasons.explain(without_hold(item))
-    try:
-        place = api_client.find(session).job(job_feed.key_of(item))
-    except USER_ERRORS:
-        return reason
-    number, count = place.get("position"), place.get("of")
-    return f"{reason}, number {number} of {count}" if number and count else reason
-
-
-def without_hold(item: Manifest) -> Manifest:
-    """Return a job without the reason Held, which its status may have for a moment after it was let go."""
-    status = item.get("status") or {}
-    is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
-    if is_held or (status.get("queue") or {}).get("reason") != "Held":
-        return item
-    queue = {name: value for name, value in status["queue"].items() if name not in ("reason", "message")}
-    return {**item, "status": {**status, "queue": queue}}
 
 
 def _has_ended(session: Session, key: JobKey) -> bool:
