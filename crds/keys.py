@@ -3,7 +3,9 @@
 One rule: processes exchange only keys. A process that receives a key reads the job from the API server.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,6 +21,12 @@ class JobKey:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}/{self.uid}"
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> "JobKey":
+        """Return the key of a TorchJob as the API server stores it."""
+        metadata = item["metadata"]
+        return cls(metadata["namespace"], metadata["name"], metadata["uid"])
 
     @classmethod
     def parse(cls, text: str) -> "JobKey":

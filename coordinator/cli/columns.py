@@ -77,7 +77,7 @@ def submission_order(job: Document) -> tuple[float, str]:
     """Return the sort key of a TorchJob: its creation time, and within one second the order of a queue
     (`queues.order`)."""
     metadata = job["metadata"]
-    key = JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+    key = JobKey.of(job)
     created = timestamps.parse_seconds(metadata["creationTimestamp"])
     place = sequence.read((metadata.get("annotations") or {}).get(labels.SUBMITTED))
     entry = Entry(key=key, queue=queue_of(job), submitted=created, sequence=place)

@@ -38,8 +38,7 @@ def parse(session: Session, handle: str) -> tuple[str, str, str]:
 
 def key(item: Manifest) -> JobKey:
     """Return the key of a job."""
-    metadata = item["metadata"]
-    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
+    return JobKey.of(item)
 
 
 def is_admitted(item: Manifest) -> bool:

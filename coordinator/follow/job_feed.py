@@ -177,7 +177,7 @@ class JobFeed:
         """Do nothing: a feed has no resync."""
 
     def _keep(self, item: Manifest) -> None:
-        key = key_of(item)
+        key = JobKey.of(item)
         before = self._uids.get((key.namespace, key.name), key.uid)
         if before != key.uid:
             self._forget(before)
@@ -189,7 +189,7 @@ class JobFeed:
         item = self._jobs.pop(uid, None)
         if item is None:
             return
-        key = key_of(item)
+        key = JobKey.of(item)
         if self._uids.get((key.namespace, key.name)) == uid:
             del self._uids[key.namespace, key.name]
         self._tell(key, None)
@@ -283,12 +283,6 @@ class JobFeeds:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def key_of(item: Manifest) -> JobKey:
-    """Return the key of a job."""
-    metadata = item["metadata"]
-    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def trim(item: Manifest) -> Manifest:

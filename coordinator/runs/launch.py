@@ -66,7 +66,7 @@ def _create(cluster: Cluster, body: Manifest, seconds: float) -> JobKey:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return key_of(cluster.create(TORCHJOBS, body, body["metadata"]["namespace"]))
+            return JobKey.of(cluster.create(TORCHJOBS, body, body["metadata"]["namespace"]))
         except errors.AlreadyExists:
             own = _find_own(cluster, body)  # the answer to an earlier try of the client was lost
             if own is not None:
@@ -113,7 +113,7 @@ def _find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
     found = find(cluster, metadata["name"], metadata["namespace"])
     submitted = metadata["annotations"][labels.SUBMITTED]
     is_own = found is not None and (found["metadata"].get("annotations") or {}).get(labels.SUBMITTED) == submitted
-    return key_of(found) if found is not None and is_own else None
+    return JobKey.of(found) if found is not None and is_own else None
 
 
 def find(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
@@ -128,9 +128,3 @@ def delete(cluster: Cluster, key: JobKey) -> None:
     """Delete a job, unless it is gone or its name has another job by now."""
     with contextlib.suppress(errors.NotFound, errors.Conflict):
         cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
-
-
-def key_of(job: Manifest) -> JobKey:
-    """Return the key of a job."""
-    metadata = job["metadata"]
-    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -165,11 +165,11 @@ def start(
     metadata = prepared.manifest["metadata"]
     present = launch.find(cluster, metadata["name"], metadata["namespace"]) if prepared.if_exists != "fail" else None
     if present is not None and prepared.if_exists == "attach":
-        return launch.key_of(present)
+        return JobKey.of(present)
     try:
         dry_run(cluster, prepared, check_jobs=check_jobs, anyway=anyway, tell=tell)
         if present is not None:
-            launch.delete(cluster, launch.key_of(present))
+            launch.delete(cluster, JobKey.of(present))
         return launch.launch(
             cluster, prepared.manifest, prepared.archive, prepared.store, waits_for_name=present is not None
         )
@@ -184,7 +184,7 @@ def _attach_or_refuse(cluster: Cluster, prepared: PreparedRun, cause: errors.Alr
     if prepared.if_exists == "attach":
         other = launch.find(cluster, metadata["name"], metadata["namespace"])
         if other is not None:
-            return launch.key_of(other)
+            return JobKey.of(other)
     if prepared.if_exists == "replace":
         raise errors.AlreadyExists(
             f"job {name} exists still or again: a finalizer keeps the old job, or another client has submitted one "

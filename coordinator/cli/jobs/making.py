@@ -55,7 +55,7 @@ class JobMaker:
 
     def _make(self, document: Submission) -> JobKey:
         if document.archive is None:
-            return _key(self._cluster.create(TORCHJOBS, document.body, document.namespace))
+            return JobKey.of(self._cluster.create(TORCHJOBS, document.body, document.namespace))
         metadata = {"namespace": document.namespace, **document.body["metadata"]}
         return launch.launch(
             self._cluster,
@@ -93,7 +93,7 @@ class JobMaker:
             ]
         except errors.Forbidden:
             return []
-        return [_key(item) for item in listed if _mark(item) in marks and _is_of(item, marks[_mark(item)])]
+        return [JobKey.of(item) for item in listed if _mark(item) in marks and _is_of(item, marks[_mark(item)])]
 
     def _delete(self, key: JobKey) -> None:
         try:
@@ -149,22 +149,17 @@ class ReplacingMaker(JobMaker):
 
     def _remove(self, name: str, namespace: str) -> None:
         try:
-            key = _key(self._cluster.get(TORCHJOBS, name, namespace))
+            key = JobKey.of(self._cluster.get(TORCHJOBS, name, namespace))
             self._cluster.delete(TORCHJOBS, name, namespace, uid=key.uid)
             self._tell(f"job {namespace}/{name} deleted, to be replaced")
             for _ in range(int(REPLACE_SECONDS / _LOOK_SECONDS)):
-                if _key(self._cluster.get(TORCHJOBS, name, namespace)) != key:
+                if JobKey.of(self._cluster.get(TORCHJOBS, name, namespace)) != key:
                     break
                 self._pause(_LOOK_SECONDS)
             else:
                 raise errors.Conflict(f"job {namespace}/{name} was deleted, and a finalizer keeps it: try again later")
         except errors.NotFound:
             return
-
-
-def _key(item: Manifest) -> JobKey:
-    metadata = item["metadata"]
-    return JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def _mark(item: Manifest) -> str:

@@ -23,7 +23,7 @@ from tests.support.waiting import SECONDS, until
 
 
 def make(cluster: KubernetesCluster, namespace: str, name: str) -> JobKey:
-    return job_feed.key_of(cluster.create(TORCHJOBS, manifest(name), namespace))
+    return JobKey.of(cluster.create(TORCHJOBS, manifest(name), namespace))
 
 
 def set_phase(cluster: KubernetesCluster, key: JobKey, phase: str, reason: str = "", **status: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.follow import job_feed, logs
+from coordinator.follow import logs
 from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.present_logs import NoOutput, NoSuchPod
@@ -68,7 +68,7 @@ class Scene:
 
     def __init__(self, cluster: KubernetesCluster, name: str, folder: Path, workers: int = 1) -> None:
         tasks = {"Master": task(), "Worker": task(workers) | {"dependsOn": []}}
-        self.key = job_feed.key_of(cluster.create(TORCHJOBS, manifest(name, tasks=tasks), NAMESPACE))
+        self.key = JobKey.of(cluster.create(TORCHJOBS, manifest(name, tasks=tasks), NAMESPACE))
         self.cluster = cluster
         self.folder = folder
 
