@@ -60,7 +60,12 @@ STORIES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], list[Request], li
         [("delete", 300), ("delete", 300), ("delete", 600)],
         [ADDED, GRANTED],
     ),
-    "a second request without a grace changes nothing": (NODE, {}, [("delete", 300), ("delete", None)], [ADDED, GRANTED]),
+    "a second request without a grace changes nothing": (
+        NODE,
+        {},
+        [("delete", 300), ("delete", None)],
+        [ADDED, GRANTED],
+    ),
     "a second request leaves a finished pod to its node": (
         NODE,
         {},
