@@ -288,7 +288,7 @@ def test_phase_follows_the_main_container(
         ("2026-01-02T03:03:34Z", "Succeeded"),
         ("2026-01-02T03:03:35Z", "Failed"),
         ("2026-01-02T03:04:00Z", "Failed"),
-        (None, "Succeeded"),
+        (None, "Failed"),
     ],
 )
 def test_pod_that_succeeds_after_its_deletion_counts_as_failed(finished: str | None, phase: str) -> None:
