@@ -38,7 +38,7 @@ class DeleteResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class RemovalTime:
     """Until when an object that is being deleted may stay."""
 
     grace: int
@@ -60,20 +60,20 @@ class Deleter:
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
             raise status_errors.forbidden(NAMESPACES, current.name, "this namespace may not be deleted")
         manifest = current.manifest()
-        deadline = next_deadline(kind, manifest, options.grace, self._now())
-        if deadline is None:
+        removal = next_removal(kind, manifest, options.grace, self._now())
+        if removal is None:
             return DeleteResult(current.raw, is_gone=False)
         finalizers = _finalizers_after(kind, manifest, options.propagation)
-        if deadline.grace or finalizers or has_contents(manifest):
+        if removal.grace or finalizers or has_contents(manifest):
             return DeleteResult(
-                self._mark_for_deletion(kind, current, manifest, (deadline, finalizers), options), is_gone=False
+                self._mark_for_deletion(kind, current, manifest, (removal, finalizers), options), is_gone=False
             )
-        return DeleteResult(self._remove(kind, current, manifest, deadline, options), is_gone=True)
+        return DeleteResult(self._remove(kind, current, manifest, removal, options), is_gone=True)
 
     def _remove(
-        self, kind: Kind, current: StoredObject, manifest: Manifest, deadline: Deadline, options: DeleteOptions
+        self, kind: Kind, current: StoredObject, manifest: Manifest, removal: RemovalTime, options: DeleteOptions
     ) -> bytes:
-        if kind.graceful and _mark(kind, manifest, deadline) and not options.dry_run:
+        if kind.graceful and _mark(kind, manifest, removal) and not options.dry_run:
             current = self._store.put(kind.storage, manifest)  # watches get this change before the deletion
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
@@ -82,11 +82,11 @@ class Deleter:
         kind: Kind,
         current: StoredObject,
         manifest: Manifest,
-        holders: tuple[Deadline, list[str]],
+        holders: tuple[RemovalTime, list[str]],
         options: DeleteOptions,
     ) -> bytes:
-        deadline, finalizers = holders
-        _mark(kind, manifest, deadline)
+        removal, finalizers = holders
+        _mark(kind, manifest, removal)
         if finalizers:
             manifest["metadata"]["finalizers"] = finalizers
         if kind.resource == NAMESPACES:
@@ -96,16 +96,16 @@ class Deleter:
         return raw if unchanged or options.dry_run else self._store.put(kind.storage, manifest).raw
 
 
-def _mark(kind: Kind, manifest: Manifest, deadline: Deadline) -> bool:
-    """Write a deadline into an object that has no earlier one; return whether that changes the object."""
+def _mark(kind: Kind, manifest: Manifest, removal: RemovalTime) -> bool:
+    """Write into an object when it is removed, unless it is to go at once already; return whether that is a change."""
     meta, contains = manifest["metadata"], kind.storage in CONTENT
     if "deletionTimestamp" in meta and not meta.get("deletionGracePeriodSeconds"):
         return False
     if "deletionTimestamp" not in meta and kind.generation and not contains:
         meta["generation"] = meta.get("generation", 0) + 1
-    meta["deletionTimestamp"] = metadata.timestamp(deadline.at)
+    meta["deletionTimestamp"] = metadata.timestamp(removal.at)
     if not contains:
-        meta["deletionGracePeriodSeconds"] = deadline.grace
+        meta["deletionGracePeriodSeconds"] = removal.grace
     return True
 
 
@@ -140,7 +140,7 @@ def _finalizers_after(kind: Kind, manifest: Manifest, propagation: str) -> list[
     return finalizers + added
 
 
-def next_deadline(kind: Kind, manifest: Manifest, requested: int | None, now: float) -> Deadline | None:
+def next_removal(kind: Kind, manifest: Manifest, requested: int | None, now: float) -> RemovalTime | None:
     """Return until when an object may stay after a request; None if the request changes nothing.
 
     A later request can only shorten what the first one granted, as in k8s.io/apiserver (pkg/registry/rest/delete.go).
@@ -148,14 +148,14 @@ def next_deadline(kind: Kind, manifest: Manifest, requested: int | None, now: fl
     meta, seconds = manifest["metadata"], 1 if requested is not None and requested < 0 else requested
     if "deletionTimestamp" not in meta:
         grace = _first_grace(kind, manifest, seconds)
-        return Deadline(grace, now + grace)
+        return RemovalTime(grace, now + grace)
     granted = meta.get("deletionGracePeriodSeconds") or 0
     if not granted:
-        return Deadline(0, now)
+        return RemovalTime(0, now)
     if seconds is None or seconds >= granted:
         return None
     due = timestamps.parse_seconds(meta["deletionTimestamp"]) - granted + seconds
-    return Deadline(seconds, due) if due >= now else Deadline(min(seconds, 1), now)
+    return RemovalTime(seconds, due) if due >= now else RemovalTime(min(seconds, 1), now)
 
 
 def _first_grace(kind: Kind, manifest: Manifest, requested: int | None) -> int:

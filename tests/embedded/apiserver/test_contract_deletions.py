@@ -12,7 +12,7 @@ from crds import timestamps
 from crds.api_resources import PODS
 from embedded.apiserver.kinds import builtins
 from embedded.apiserver.kinds.catalog import Catalog
-from embedded.apiserver.verbs.deletions import Deadline, next_deadline
+from embedded.apiserver.verbs.deletions import RemovalTime, next_removal
 from kube import errors
 from kube.client import KubernetesCluster
 from tests.support.kube.widgets import pod
@@ -145,23 +145,23 @@ def test_pod_of_another_uid_is_not_deleted(cluster: KubernetesCluster, namespace
 
 
 T = 1_000_000_000.0
-LATER: dict[str, tuple[int | None, float, Deadline | None]] = {
+LATER: dict[str, tuple[int | None, float, RemovalTime | None]] = {
     "none, in time": (None, T + 10, None),
     "none, too late": (None, T + 90, None),
-    "shorter": (20, T + 10, Deadline(20, T + 20)),
-    "shorter than what is over": (5, T + 10, Deadline(1, T + 10)),
-    "none at all": (0, T + 10, Deadline(0, T + 10)),
-    "none at all, at once": (0, T, Deadline(0, T)),
-    "negative": (-1, T + 10, Deadline(1, T + 10)),
+    "shorter": (20, T + 10, RemovalTime(20, T + 20)),
+    "shorter than what is over": (5, T + 10, RemovalTime(1, T + 10)),
+    "none at all": (0, T + 10, RemovalTime(0, T + 10)),
+    "none at all, at once": (0, T, RemovalTime(0, T)),
+    "negative": (-1, T + 10, RemovalTime(1, T + 10)),
     "longer": (31, T + 10, None),
 }
 
 
 @pytest.mark.parametrize(("requested", "now", "expected"), LATER.values(), ids=LATER.keys())
 def test_later_request_shortens_the_grace_but_never_into_the_past(
-    requested: int | None, now: float, expected: Deadline | None
+    requested: int | None, now: float, expected: RemovalTime | None
 ) -> None:
     kind = Catalog(builtins.kinds()).find(PODS.group, PODS.version, PODS.plural)
     assert kind is not None
     deleted = {"deletionTimestamp": timestamps.format_time(T + 30), "deletionGracePeriodSeconds": 30}
-    assert next_deadline(kind, {"metadata": deleted, "spec": NODE}, requested, now) == expected
+    assert next_removal(kind, {"metadata": deleted, "spec": NODE}, requested, now) == expected
