@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crds import integers, labels
-from crds.api_resources import PODS, TORCHJOBS
+from crds.api_resources import PODS, RECREATE_REQUESTS, TORCHJOBS
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from kube import errors
@@ -195,7 +195,8 @@ class Application:
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case DeleteObject(resource, name, uid):
-                self._in_parallel(partial(objects.delete, resource, name), [uid])
+                delete = objects.delete_request if resource == RECREATE_REQUESTS else objects.delete
+                self._in_parallel(partial(delete, resource, name), [uid])
 
     def _fence(self) -> None:
         if not self.holds():
@@ -254,7 +255,7 @@ class Application:
 
     def _create_pod(self, manifest: Manifest) -> None:
         try:
-            pod = self.cluster.create(PODS, manifest, self.key.namespace)
+            pod = self._objects.make(PODS, manifest)
         except errors.AlreadyExists:
             pod = self._same_pod(manifest)
         except errors.Invalid as error:

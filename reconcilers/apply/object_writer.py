@@ -14,7 +14,14 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.apply import events
-from reconcilers.apply.interruptions import Blocked, ObserveAgain, SizeRefused, classify_refusal
+from reconcilers.apply.interruptions import (
+    FAILURES,
+    Blocked,
+    ObserveAgain,
+    SizeRefused,
+    classify_refusal,
+    not_created,
+)
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
@@ -33,10 +40,17 @@ class ObjectWriter:
     name_retry: float
     """Seconds after which the key is observed again while an older object holds a name."""
 
+    def make(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Create and return an object. Raises Blocked if the API server fails, and the error with which it refuses."""
+        try:
+            return self.cluster.create(resource, manifest, self.key.namespace)
+        except FAILURES as error:
+            raise not_created(resource, manifest["metadata"]["name"], error) from error
+
     def create_service(self, manifest: Manifest) -> None:
         """Create a service, unless the job has it already."""
         try:
-            self.cluster.create(SERVICES, manifest, self.key.namespace)
+            self.make(SERVICES, manifest)
         except (errors.Forbidden, errors.AlreadyExists) as error:
             if isinstance(error, errors.Forbidden) and self.is_new(SERVICES, manifest, error):
                 raise classify_refusal(error, PODS_FORBIDDEN) from error
@@ -54,7 +68,7 @@ class ObjectWriter:
     def create(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
         """Create an object, unless the job has it already. Raises Blocked, or QuotaRefused, if it cannot be created."""
         try:
-            self.cluster.create(resource, manifest, self.key.namespace)
+            self.make(resource, manifest)
         except errors.AlreadyExists as error:
             self._replace_leftover(resource, manifest, error)
         except errors.NotFound as error:
@@ -127,6 +141,14 @@ class ObjectWriter:
             log.debug("%s: %s %s no longer existed", self.key, resource.kind, name)
             return False
         return True
+
+    def delete_request(self, resource: Resource, name: str, uid: str) -> None:
+        """Delete a request to recreate containers. If that fails, the request stays until its pod is gone, and nothing
+        else waits for it."""
+        try:
+            self.delete(resource, name, uid)
+        except errors.ClusterError as error:
+            log.info("%s: %s %s is not deleted: %s", self.key, resource.kind, name, error)
 
     def emit_event(self, event: EmitEvent, now: float) -> None:
         """Create an Event. If that fails, the Event is lost, because nothing depends on it."""
