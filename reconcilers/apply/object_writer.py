@@ -43,7 +43,7 @@ class ObjectWriter:
     def make(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Create and return an object. Raises Blocked if the API server fails, and the error with which it refuses."""
         try:
-            return self.cluster.create(resource, manifest, self.key.namespace)
+            return self.cluster.create(resource, {**manifest, "apiVersion": resource.api_version}, self.key.namespace)
         except FAILURES as error:
             raise not_created(resource, manifest["metadata"]["name"], error) from error
 
@@ -76,7 +76,7 @@ class ObjectWriter:
             raise Blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             reason = f"{resource.kind}Refused"
-            if isinstance(error, errors.Invalid) or resource == RECREATE_REQUESTS:
+            if isinstance(error, errors.Invalid) or resource.is_version_of(RECREATE_REQUESTS):
                 raise Blocked(reason, error) from error
             raise classify_refusal(error, reason) from error
 
@@ -216,4 +216,5 @@ def is_namesake(error: errors.Invalid) -> bool:
 
 def _owning_job(resource: Resource, metadata: Manifest) -> str:
     """Return the uid of the job that an object belongs to; empty if it belongs to none, whatever its labels say."""
-    return recreate_request.job_uid(metadata) if resource == RECREATE_REQUESTS else owners.job_uid(metadata)
+    is_request = resource.is_version_of(RECREATE_REQUESTS)
+    return recreate_request.job_uid(metadata) if is_request else owners.job_uid(metadata)

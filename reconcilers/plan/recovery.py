@@ -124,7 +124,7 @@ class RecoveryContext:
     @property
     def _effective_settings(self) -> ReconcileSettings:
         """The settings, without restarts in place where a request for one cannot be created."""
-        refused = is_about_requests(self.observation.blocker) or RECREATE_REQUESTS not in self.settings.served
+        refused = is_about_requests(self.observation.blocker) or self.settings.version(RECREATE_REQUESTS) is None
         if self.settings.in_place == "kruise" and refused:
             return replace(self.settings, in_place="recreate")
         return self.settings
