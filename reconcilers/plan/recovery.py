@@ -124,7 +124,7 @@ class RecoveryContext:
     @property
     def _effective_settings(self) -> ReconcileSettings:
         """The settings, without restarts in place where a request for one cannot be created."""
-        refused = is_about_requests(self.observation.blocker) or RECREATE_REQUESTS not in self.settings.served
+        refused = is_about_requests(self.observation.blocker) or self.settings.version(RECREATE_REQUESTS) is None
         if self.settings.in_place == "kruise" and refused:
             return replace(self.settings, in_place="recreate")
         return self.settings
@@ -234,7 +234,8 @@ class RecoveryContext:
         event = _request_event(request, names or "no pod: no pod has that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
         requests = self._restarts.request_restart(in_place, request.id)
-        return Recovery(after, actions=(event, *self._first_step(after)), before=requests)
+        refused = self._refusal_events() if marks and request.how != "Recreate" else ()
+        return Recovery(after, actions=(event, *refused, *self._first_step(after)), before=requests)
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
