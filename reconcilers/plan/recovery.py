@@ -20,6 +20,7 @@ from reconcilers.plan.charges import memory
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.health import hangs
+from reconcilers.plan.in_place.interruptions import is_interrupted
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.restarts import Restarts
 from reconcilers.plan.worlds.restarts import WorldRestarts
@@ -139,7 +140,7 @@ class RecoveryContext:
 
     def _faults(self) -> list[PodFault]:
         dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
-        needed = (pod for pod in self.pods if pod.task not in behind)
+        needed = (pod for pod in self.pods if pod.task not in behind and not is_interrupted(pod))
         faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
         return [*faults, *_missing_pod_faults(self.job, self.members, self.pods)]
 
@@ -245,7 +246,7 @@ class RecoveryContext:
             return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.now))
         if pod_step.failed:
             after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in pod_step.failed], self.pods)
-            return Recovery(after, actions=_fallback_events(self.job, pod_step.failed))
+            return Recovery(after, actions=_fallback_events(pod_step.failed))
         to_replace = frozenset(self.job.status.replacing) - _uids_to_delete(job_step.actions)
         deletions = self.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
         # A resize of a running job has an event of its own.
@@ -253,7 +254,7 @@ class RecoveryContext:
         refused = self._refusal_events() if job_step.actions else ()
         actions = (
             *job_step.actions,
-            *_fallback_events(self.job, job_step.failed),
+            *_fallback_events(job_step.failed, f"restart {self.job.status.restart_generation}: "),
             *done,
             *refused,
             *pod_step.actions,
@@ -333,11 +334,11 @@ def _success_event(job: TorchJob) -> EmitEvent:
     )
 
 
-def _fallback_events(job: TorchJob, failed: tuple[tuple[PodView, str], ...]) -> tuple[EmitEvent, ...]:
+def _fallback_events(failed: tuple[tuple[PodView, str], ...], restart: str = "") -> tuple[EmitEvent, ...]:
+    """Return the Event about pods that are replaced instead; `restart` names a restart of the whole job."""
     if not failed:
         return ()
     pod, why = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    number = f"restart {job.status.restart_generation}"
-    message = f"{number}: pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
+    message = f"{restart}pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
     return (EmitEvent("NotRestartedInPlace", message, warning=True),)

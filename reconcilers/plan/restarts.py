@@ -18,6 +18,9 @@ A restart of the whole job replaces pods that are not healthy, and pods whose no
 ends. The other pods are restarted in place, every rank 0 before the pods that connect to it. A completed pod is marked
 with the job's generation. No new pod is created as long as a pod of an earlier generation exists.
 
+A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where its
+node does not start it again, the pod is replaced at once.
+
 The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
 new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
 they end by themselves soon after it, and wait for the new one.
@@ -25,7 +28,7 @@ they end by themselves soon after it, and wait for the new one.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +38,7 @@ from crds.torchjob.memory_growth import MEMORY
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 from kube.api import Manifest
+from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.pods import environment
 from reconcilers.settings import ReconcileSettings
@@ -131,20 +135,27 @@ class Restarts:
             ),
             blocked=bool(outdated),
             done=bool(completed) and len(completed) == len(outdated),
-            failed=tuple((pod, progress.why) for pod, progress in failed),
+            failed=(*ended_pods(unhealthy), *((pod, progress.why) for pod, progress in failed)),
             requeue_after=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
     def pod_step(self) -> RestartStep:
         """Return the next step of restarts of single pods."""
-        if self.settings.in_place not in REQUESTING_DRIVERS:
-            return RestartStep()
         to_replace = frozenset(self.job.status.replacing)
-        current = (pod for pod in self.pods if pod.restart == self.generation and pod.uid not in to_replace)
-        by_state = self._by_state((pod for pod in current if not pod.finished and not pod.deleting), "")
+        current = [pod for pod in self.pods if pod.restart == self.generation and pod.uid not in to_replace]
+        ended = ended_pods(current)
+        if self.settings.in_place not in REQUESTING_DRIVERS:
+            return RestartStep(failed=ended)
+        given_up = frozenset(pod.uid for pod, _ in ended)
+        waiting = (
+            pod
+            for pod in current
+            if not pod.finished or (interruptions.is_interrupted(pod) and pod.uid not in given_up)
+        )
+        by_state = self._by_state((pod for pod in waiting if not pod.deleting), "")
         return RestartStep(
             actions=self._mark_done(tuple(pod for pod, _ in by_state["Done"])),
-            failed=tuple((pod, progress.why) for pod, progress in by_state["Failed"]),
+            failed=(*ended, *((pod, progress.why) for pod, progress in by_state["Failed"])),
             requeue_after=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 
@@ -184,7 +195,10 @@ class Restarts:
             return ()
         if self.settings.in_place == "kruise":
             named = (PatchPodMetadata(pods, {"annotations": note}),) if (note := _rendezvous(self.job)) else ()
-            return (*named, *(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods))
+            # A restart of all pods is in the status; that of a single pod has to be on the pod, whose view may be newer
+            # than that of the request.
+            marked = _mark_asked(pods, self._purpose(request), self.deletion.now) if request else ()
+            return (*named, *marked, *(CreateObject(RECREATE_REQUESTS, self._request(pod, request)) for pod in pods))
         annotations = {
             labels.RESTART_CONTAINERS: self._purpose(request),
             labels.RESTART_REQUESTED_AT: timestamps.format_time(self.deletion.now),
@@ -236,6 +250,8 @@ class Restarts:
             and candidate.generation == self.generation
             and candidate.restarts >= pod.counted_restarts
         ]
+        if not requests and interruptions.is_marked(pod):
+            return self._check_timeout(pod.restart_requested_at, "")
         if not requests:
             return RestartProgress("NotAsked")
         newest = max(requests, key=lambda candidate: candidate.created or 0.0)
@@ -258,20 +274,11 @@ class Restarts:
 
         The request disappears after a while; from then on the pod itself records the purpose.
         """
-        by_restarts: dict[int, tuple[PodView, ...]] = {}
-        for pod in pods:
-            count = pod.restarts if pod.self_healing or self.settings.in_place == "kruise" else 0
-            by_restarts[count] = (*by_restarts.get(count, ()), pod)
+        counts = self.settings.in_place == "kruise"
         return tuple(
-            PatchPodMetadata(group, self._marks(count, purpose)) for count, group in sorted(by_restarts.items())
+            PatchPodMetadata(group, _done_marks(self.generation, count, purpose if counts else ""))
+            for count, group in _by_restarts(pods, lambda pod: counts or pod.self_healing).items()
         )
-
-    def _marks(self, restarts: int, purpose: str) -> dict[str, Any]:
-        notes = {labels.RESTARTS_HANDLED: str(restarts)} if restarts else {}
-        if purpose and self.settings.in_place == "kruise":
-            notes[labels.RESTART_CONTAINERS] = purpose
-        metadata: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
-        return metadata | ({"annotations": notes} if notes else {})
 
     def _request(self, pod: PodView, request: str) -> Manifest:
         """Return a ContainerRecreateRequest for all containers of exactly this pod, once."""
@@ -300,6 +307,43 @@ class Restarts:
                 "ttlSecondsAfterFinished": KEPT,
             },
         }
+
+
+def ended_pods(pods: Iterable[PodView]) -> tuple[tuple[PodView, str], ...]:
+    """Return the pods whose main container ended because its restart is asked for, and is not started again, with the
+    reason."""
+    return tuple((pod, interruptions.ENDED) for pod in pods if interruptions.is_final(pod) and not pod.deleting)
+
+
+def _by_restarts(
+    pods: Iterable[PodView], counts: Callable[[PodView], bool] = lambda _: True
+) -> dict[int, tuple[PodView, ...]]:
+    """Return the pods by their numbers of restarts, in order; 0 for a pod whose restarts do not count."""
+    found: dict[int, tuple[PodView, ...]] = {}
+    for pod in pods:
+        count = pod.restarts if counts(pod) else 0
+        found[count] = (*found.get(count, ()), pod)
+    return dict(sorted(found.items()))
+
+
+def _mark_asked(pods: tuple[PodView, ...], purpose: str, now: float) -> tuple[Action, ...]:
+    """Mark pods as asked to restart, each with its number of restarts until then."""
+    asked_at = {labels.RESTART_REQUESTED_AT: timestamps.format_time(now)}
+    marks = {group: interruptions.mark(purpose, group[0]) for group in _by_restarts(pods).values()}
+    return tuple(
+        PatchPodMetadata(group, {"annotations": asked_at | {labels.RESTART_CONTAINERS: text}})
+        for group, text in marks.items()
+    )
+
+
+def _done_marks(generation: int, restarts: int, purpose: str) -> dict[str, Any]:
+    """Return the marks of a pod that was brought to a generation, with its counted restarts. `purpose` is what a
+    separate object requested, which disappears."""
+    notes: dict[str, str | None] = {labels.RESTARTS_HANDLED: str(restarts)} if restarts else {}
+    if purpose:
+        notes |= {labels.RESTART_CONTAINERS: purpose, labels.RESTART_REQUESTED_AT: None}
+    metadata: dict[str, Any] = {"labels": {labels.RESTART: str(generation)}}
+    return metadata | ({"annotations": notes} if notes else {})
 
 
 def _is_store(job: TorchJob, pod: PodView) -> bool:

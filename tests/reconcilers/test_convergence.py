@@ -229,6 +229,11 @@ class Life(RuleBasedStateMachine):
                 self.world.requests[name] = replace(request, verdict="Done" if well else "Failed")
                 self.world.pods[pod.name] = replace(pod, restarts=pod.restarts + well)
 
+    @rule()
+    def who_is_asked_to_end_saves_and_exits_with_0(self) -> None:
+        for name in self.world.pods:
+            self.world.stop(name)
+
     @rule(dies=st.booleans())
     def a_node_dies_or_comes_back(self, dies: bool) -> None:
         self.world.dead = frozenset({"n1"}) if dies else frozenset()

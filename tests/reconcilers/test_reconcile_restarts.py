@@ -244,6 +244,20 @@ def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     assert kruise.job.status.restart_count == 1
 
 
+def test_trainer_that_exits_with_0_when_kruise_restarts_it_has_not_succeeded(kruise: Wide) -> None:
+    kruise.runs()
+    before = kruise.uids()
+    kruise.ask('{"id": "a", "task": "Master"}')
+    kruise.reconcile()
+    kruise.move("Succeeded", MASTER, exit_code=0)  # its request may not be in the cache yet
+    kruise.settle()
+    after = kruise.uids()
+    assert [name for name in ALL if after[name] != before[name]] == [MASTER]
+    status = kruise.job.status
+    assert (status.phase, status.restart_count, status.disruptions) == ("Running", 0, 0)
+    assert "NotRestartedInPlace" in kruise.told()
+
+
 def test_pods_are_replaced_when_kruise_refuses(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()

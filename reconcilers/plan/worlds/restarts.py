@@ -11,7 +11,7 @@ nothing yet. They are not restarted; their gates open once rank 0 is restarted.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconcilers.plan.restarts import Restarts, RestartStep
+from reconcilers.plan.restarts import Restarts, RestartStep, ended_pods
 from reconcilers.values import Action, PatchPodMetadata, earliest
 from reconcilers.views import pod_place
 from reconcilers.views.pod_view import PodView
@@ -47,7 +47,7 @@ class WorldRestarts(Restarts):
             ),
             blocked=True,
             done=bool(marked) and len(marked) + len(entered) == len(outdated),
-            failed=tuple((pod, progress.why) for pod, progress in failed),
+            failed=(*ended_pods(replaced), *((pod, progress.why) for pod, progress in failed)),
             requeue_after=earliest(progress.remaining for _, progress in by_state["InProgress"]),
         )
 

@@ -215,7 +215,11 @@ class TestKruise:
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "labels": {labels.RESTART: "1"},
-            "annotations": {labels.RESTARTS_HANDLED: "1", labels.RESTART_CONTAINERS: "1"},
+            "annotations": {
+                labels.RESTARTS_HANDLED: "1",
+                labels.RESTART_CONTAINERS: "1",
+                labels.RESTART_REQUESTED_AT: None,
+            },
         }, "and so that it is no proof that its upstreams are there"
         assert self.judge(MASTER, verdict="Done").actions == ()
         assert self.judge(MASTER, verdict="Done", created=T - 61).failed
