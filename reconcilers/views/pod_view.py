@@ -105,6 +105,10 @@ class PodView:
     """The resourceVersion."""
     service: str = ""
     """The name of the headless service that was created for the pod; empty if it has none."""
+    has_restart_agent: bool = False
+    """Whether the pod has a restart agent, by which all of its containers can be restarted."""
+    ended_containers: tuple[str, ...] = ()
+    """The names of the containers that have ended with exit code 0."""
     self_healing: bool = False
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
@@ -274,6 +278,8 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     main = containers.main(spec)
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
+        "has_restart_agent": containers.has_restart_agent(spec),
+        "ended_containers": containers.ended_well(status),
         "restarts": _container_status(main["name"], status).get("restartCount", 0),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),

@@ -74,11 +74,17 @@ def is_interrupted(pod: PodView) -> bool:
 
 
 def may_go_on(pod: PodView) -> bool:
-    """Return whether the node of an interrupted pod may still start it again. It does not if it has ended the pod, or
-    restarts only what fails."""
-    return is_interrupted(pod) and pod.has_running_containers and not pod.self_healing
+    """Return whether the node of a pod may still start its main container again, which has ended while a restart is
+    asked for. It does not if it has ended the pod, or restarts only what fails."""
+    is_ending = is_interrupted(pod) or (pod.has_restart_agent and pod.phase == "Failed" and is_marked(pod))
+    return is_ending and pod.has_running_containers and not pod.self_healing
 
 
 def is_final(pod: PodView) -> bool:
     """Return whether an interrupted pod is not started again."""
     return is_interrupted(pod) and not may_go_on(pod)
+
+
+def is_uncounted(pod: PodView) -> bool:
+    """Return whether the end of a pod is no failure: it was asked for, or its containers are just being restarted."""
+    return is_interrupted(pod) or may_go_on(pod)

@@ -105,6 +105,15 @@ def test_pod_that_may_run_again_is_waited_for_until_the_time_limit() -> None:
     assert written(late)["replacing"] == ["master-0"]
 
 
+def test_container_that_an_agent_is_restarting_has_not_failed() -> None:
+    killed = replace(MASTER, self_healing=False, has_restart_agent=True, phase="Failed", exit_code=137)
+    asked = replace(killed, requested_restart=f"{10**15}/0", restart_requested_at=T - 1)
+    waits = decide(RUNNING, replace(asked, has_running_containers=True), WORKER, OTHER, driver="auto")
+    assert waits == Plan(requeue_after=59.0)
+    ended = decide(RUNNING, asked, WORKER, OTHER, driver="auto")
+    assert written(ended)["restartCount"] == 1, "its pod has ended, so the end was its own"
+
+
 def test_restart_of_the_whole_job_replaces_it_at_once_and_says_so() -> None:
     again = job(status=status("Admitted", restartGeneration=1))
     found = decide(again, ENDED, WORKER, OTHER, requests=(replace(OPEN, generation=1),))
