@@ -13,6 +13,7 @@ from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, stat
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
@@ -46,6 +47,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     """Return the next actions for one key, in order."""
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     observation = replace(observation, pods=pods)
+    observation = interruptions.show(observation)
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
