@@ -13,6 +13,7 @@ from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
 from reconcilers.views import (
     containers,
+    pod_agent,
     pod_code,
     pod_gate,
     pod_outcome,
@@ -119,6 +120,8 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    agent_failure: str = ""
+    """Why the pod's restart agent cannot run; empty if it runs, and for a pod without one."""
     avoids: str = ""
     """The nodes that pods of its job had left when it was created, separated by commas; it stays even on one of
     them."""
@@ -214,7 +217,8 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
     return {"problem": _problem_text(manifest, phase), **_conditions(status), **_end(spec, status, phase)} | {
-        "has_result": pod_result.is_there(manifest, phase)
+        "has_result": pod_result.is_there(manifest, phase),
+        "agent_failure": pod_agent.find_failure(status),
     }
 
 
@@ -372,7 +376,7 @@ def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
     for field in ("initContainerStatuses", "containerStatuses"):
         for container_status in status.get(field) or ():
             terminated = (container_status.get("state") or {}).get("terminated")
-            if terminated:
+            if terminated and container_status["name"] != containers.RESTART_AGENT:
                 yield container_status["name"], terminated
 
 
