@@ -5,15 +5,16 @@ nothing is said.
 """
 
 from coordinator.routing.feasibility import Obstacle
-from crds.api_resources import RECREATE_REQUESTS
+from crds.api_resources import NODES, RECREATE_REQUESTS
 from kube import errors
 from kube.api import Cluster, Manifest
+from reconcilers.views import node_view
 
 MODE = "InPlaceRestart"
 FIELD = "spec.torchElasticPolicy.mode"
 NOT_POSSIBLE = (
-    "nothing restarts containers in place here (OpenKruise is not installed): pods are replaced whenever the number of "
-    "workers changes"
+    "nothing restarts containers in place here ({}, and OpenKruise is not installed): pods are replaced whenever the "
+    "number of workers changes"
 )
 
 
@@ -24,7 +25,9 @@ def find_obstacle(cluster: Cluster, body: Manifest, *, embedded: bool) -> Obstac
     if policy.get("mode") != MODE or embedded:
         return None
     try:
-        is_possible = cluster.serves(RECREATE_REQUESTS)
+        if cluster.serves(RECREATE_REQUESTS):
+            return None
+        obstacle = node_view.restart_obstacle(map(node_view.trim, cluster.list(NODES).items))
     except errors.ClusterError:
         return None
-    return None if is_possible else Obstacle("NotInPlace", FIELD, NOT_POSSIBLE, firm=False)
+    return Obstacle("NotInPlace", FIELD, NOT_POSSIBLE.format(obstacle), firm=False) if obstacle else None
