@@ -3,6 +3,7 @@
 One rule: pure, over a pod as the API server shows it. An agent that runs has nothing to report, whatever it did before.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -12,20 +13,24 @@ from reconcilers.views import containers
 
 LONGEST = 300
 """The largest number of characters of a message, which the pods of a job share."""
+LACKS_SH, LACKS_SLEEP = "the image has no sh", "the image has no sleep"
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
-_NO_PROGRAM = frozenset({126, 127, 128})
-"""The exit codes of shells and container runtimes for a program that is not there."""
+_NO_SH = re.compile(r"\bsh\b.*(executable file|no such file or directory)", re.IGNORECASE)
+_NO_PROGRAM = 127
+"""The exit code of the agent if its shell does not find `sleep`; container runtimes have it, too."""
 
 
 def find_failure(status: Mapping[str, Any]) -> str:
-    """Return why a pod's agent cannot run, in the words of the container runtime; empty if nothing speaks against
-    it. An image without `sh` or `sleep` is the usual cause."""
+    """Return why a pod's agent cannot run; empty if nothing speaks against it."""
     for entry in status.get("initContainerStatuses") or ():
         state, before = entry.get("state") or {}, entry.get("lastState") or {}
-        if entry.get("name") != containers.RESTART_AGENT or "running" in state:
-            continue
-        ended: Mapping[str, Any] = state.get("terminated") or before.get("terminated") or {}
-        if ended.get("reason") in _NOT_STARTED or ended.get("exitCode") in _NO_PROGRAM:
-            said = excerpts.one_line(ended.get("message") or f"exit code {ended.get('exitCode')}")
-            return sys.intern(excerpts.excerpt(said, LONGEST))
+        if entry.get("name") == containers.RESTART_AGENT and "running" not in state:
+            return _explain(state.get("terminated") or before.get("terminated") or {})
     return ""
+
+
+def _explain(ended: Mapping[str, Any]) -> str:
+    said, is_not_started = excerpts.one_line(ended.get("message") or ""), ended.get("reason") in _NOT_STARTED
+    if not is_not_started:
+        return LACKS_SLEEP if ended.get("exitCode") == _NO_PROGRAM else ""
+    return LACKS_SH if _NO_SH.search(said) else sys.intern(excerpts.excerpt(said or ended["reason"], LONGEST))

@@ -12,6 +12,8 @@ RUNC = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
     'unable to start container process: exec: "sh": executable file not found in $PATH: unknown'
 )
+CRUN = "crun: executable file `sh` not found in $PATH: No such file or directory"
+OOM = "container init was OOM-killed (memory limit too low?)"
 START_ERROR = {"terminated": {"exitCode": 128, "reason": "StartError", "message": RUNC}}
 RESTARTED = {"terminated": {"exitCode": 137, "reason": "RestartingAllContainers"}}
 RUNS = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
@@ -30,16 +32,19 @@ def restarting(phase: str, agent: dict[str, Any], main: dict[str, Any], before: 
 @pytest.mark.parametrize(
     ("agent", "before", "says"),
     [
-        ({"waiting": {"reason": "RunContainerError", "message": RUNC}}, START_ERROR, '"sh": executable file not found'),
-        ({"waiting": {"reason": "CrashLoopBackOff"}}, START_ERROR, '"sh": executable file not found'),
-        (START_ERROR, {}, '"sh": executable file not found'),
-        ({"terminated": {"exitCode": 127, "reason": "Error"}}, {}, "exit code 127"),
+        ({"waiting": {"reason": "RunContainerError", "message": RUNC}}, START_ERROR, "the image has no sh"),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, START_ERROR, "the image has no sh"),
+        (START_ERROR, {}, "the image has no sh"),
+        ({"terminated": {"exitCode": 127, "reason": "ContainerCannotRun", "message": CRUN}}, {}, "the image has no sh"),
+        ({"terminated": {"exitCode": 127, "reason": "Error"}}, {}, "the image has no sleep"),
+        ({"terminated": {"exitCode": 128, "reason": "StartError", "message": OOM}}, {}, OOM),
+        ({"terminated": {"exitCode": 128, "reason": "StartError"}}, {}, "StartError"),
     ],
 )
 def test_agent_that_cannot_run_says_why(agent: dict[str, Any], before: dict[str, Any], says: str) -> None:
     pod = restarting("Pending", agent, INITIALIZES, before)
-    assert says in pod_view.trim(pod).agent_failure
-    assert str(pod_problems.find_problem(pod)).startswith("RestartAgent: ")
+    assert pod_view.trim(pod).agent_failure == says
+    assert str(pod_problems.find_problem(pod)) == f"RestartAgent: {says}"
 
 
 @pytest.mark.parametrize(
