@@ -35,7 +35,7 @@ from reconcilers.values import (
     Plan,
     earliest,
 )
-from reconcilers.views import pod_view
+from reconcilers.views import pod_history, pod_view
 
 TRY_AGAIN = 60.0
 """Seconds after which pods that a ResourceQuota refuses are tried again while the others of the job run."""
@@ -43,12 +43,13 @@ TRY_AGAIN = 60.0
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
-    observation = interruptions.show(observation)
+    pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
+    observation = interruptions.show(replace(observation, pods=pods))
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
     result = _plan_job(observation, settings, now)
-    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after)))
+    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after, settled_in)))
 
 
 def _plan_requests(observation: Observation, settings: ReconcileSettings, now: datetime) -> RequestPlan:

@@ -3,7 +3,7 @@
 One rule: pure, over opaque pod specs. A template that crds accepted has at least one container, each with a name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from crds.torchjob import processes
@@ -19,6 +19,18 @@ DEFAULT_PORT = 23456
 def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the container whose exit code decides the outcome of the pod."""
     return processes.main_container(pod_spec)
+
+
+def main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of the main container; empty if the node has not reported one."""
+    state: Mapping[str, Any] = status_of(main(pod["spec"])["name"], pod.get("status") or {}).get("state") or {}
+    return state
+
+
+def status_of(name: str, pod_status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of one container; empty if there is none."""
+    statuses: Iterable[Mapping[str, Any]] = pod_status.get("containerStatuses") or ()
+    return next((each for each in statuses if each["name"] == name), {})
 
 
 def all_containers(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
