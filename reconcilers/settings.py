@@ -81,3 +81,7 @@ class ReconcileSettings:
     """How pods report; None if they do not."""
     name_retry: float = 0.2
     """How soon a reconcile runs again while an older pod holds the name of a new one."""
+
+    def version(self, resource: Resource) -> Resource | None:
+        """Return the version of a kind that the API server serves; None if it serves none."""
+        return next((other for other in self.served if other.is_version_of(resource)), None)

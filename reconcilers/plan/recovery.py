@@ -234,7 +234,8 @@ class RecoveryContext:
         event = _request_event(request, names or "no pod: no pod has that task and index")
         # The requests to nodes come first, because they may be repeated; the status then records them.
         requests = self._restarts.request_restart(in_place, request.id)
-        return Recovery(after, actions=(event, *self._first_step(after)), before=requests)
+        refused = self._refusal_events() if marks and request.how != "Recreate" else ()
+        return Recovery(after, actions=(event, *refused, *self._first_step(after)), before=requests)
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""

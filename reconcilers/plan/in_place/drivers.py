@@ -93,7 +93,7 @@ def find_drivers(
         local=Local(job=job, limit=limit),
         kruise=Kruise(job=job, pods=pods, requests=requests, limit=limit),
         agent=Agent(job=job, limit=limit),
-        asks_kruise=RECREATE_REQUESTS in settings.served and not refused,
+        asks_kruise=settings.version(RECREATE_REQUESTS) is not None and not refused,
     )
 
 
@@ -101,7 +101,7 @@ def can_restart_any(job: TorchJob, pods: Iterable[PodView], settings: ReconcileS
     """Return whether any pod of a job may be restarted in place."""
     if settings.in_place in ("recreate", "local"):
         return settings.in_place == "local"
-    asks_kruise = settings.in_place in ("auto", "kruise") and RECREATE_REQUESTS in settings.served
+    asks_kruise = settings.in_place in ("auto", "kruise") and settings.version(RECREATE_REQUESTS) is not None
     return any(pod.has_restart_agent or (asks_kruise and _starts_again(job, pod)) for pod in pods)
 
 
