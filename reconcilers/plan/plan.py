@@ -47,8 +47,7 @@ SHORTEST_PAUSE = 1.0
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
-    observation = replace(observation, pods=pods)
-    observation = interruptions.show(observation)
+    observation = interruptions.show(replace(observation, pods=pods))
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)

@@ -1,4 +1,4 @@
-"""A pod as a reconcile sees it: under 1 KB, built once when the informer receives the manifest.
+"""A pod as a reconcile sees it: about 1 KB, built once when the informer receives the manifest.
 
 One rule: no code outside of this module reads a pod's manifest.
 """
