@@ -16,7 +16,7 @@ from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.in_place import choice
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.recovery import RecoveryContext, is_about_requests
+from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests
 from reconcilers.plan.scale_requests import current, steps
 from reconcilers.plan.scale_requests.request_status import RequestPlan
 from reconcilers.plan.scaling import growth
@@ -188,21 +188,12 @@ def _plan_active(
     if charged is not None:
         return charged
     # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
-    unable = choice.replace_unable(job, active.pods, settings)
-    recovery = unable or _recovery_context(active, observation, settings, deletion, now).recover()
+    recovery = _recover(active, observation, settings, deletion, now)
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, observation, recovery.after, deletion, recovery.before)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    requeue_after = earliest(
-        (
-            remaining,
-            deadline.remaining(job, active.pods),
-            resize.next_change,
-            recovery.requeue_after,
-            observation.next_dead,
-            pauses,
-        )
-    )
+    times = (remaining, deadline.remaining(job, active.pods), resize.next_change, recovery.requeue_after)
+    requeue_after = earliest((*times, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + status.write(job, recovery.after, active.pods) + recovery.actions, requeue_after)
     if recovery.blocked:
@@ -296,10 +287,11 @@ def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
     return active.admission.model_copy(update=update)
 
 
-def _recovery_context(
+def _recover(
     active: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
-) -> RecoveryContext:
-    return RecoveryContext(
+) -> Recovery:
+    unable = choice.replace_unable(active.job, active.pods, settings)
+    context = RecoveryContext(
         job=active.job,
         pods=active.pods,
         members=active.members,
@@ -308,6 +300,7 @@ def _recovery_context(
         deletion=deletion,
         now=now,
     )
+    return unable or context.recover()
 
 
 def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:
