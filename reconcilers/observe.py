@@ -27,7 +27,7 @@ from queues.values import Reservation, Task
 from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import NOT_ASKED, InvalidJob, Observation
-from reconcilers.views import node_view, pod_view
+from reconcilers.views import node_view, pod_history, pod_view
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.pod_view import PodView
@@ -62,6 +62,7 @@ def pods_informer(
         cluster,
         PODS,
         trim=pod_view.trim,
+        remember=pod_history.remember,
         index=lambda pod: pod.job_uid or None,
         label_selector=labels.JOB_UID,
         on_change=on_change,
@@ -263,7 +264,9 @@ class Observer:
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
-        return [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
+        found = [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
+        known = {pod.uid: pod for pod in self.pods.indexed(task.key.uid)}
+        return [pod_history.remember(known.get(pod.uid, pod), pod) for pod in found]
 
 
 def _begins_to_scale(job: TorchJob) -> bool:

@@ -99,7 +99,7 @@ def _restarts(restarts: Document) -> Iterator[tuple[str, str]]:
     waits = [f"the next at {restarts['notBefore']} (back-off)"] if "notBefore" in restarts else []
     yield "Restarts", ", ".join([counted, *more, *waits])
     if "driver" in restarts:
-        who = DRIVERS.get(restarts["driver"], restarts["driver"])
+        who = str(DRIVERS.get(restarts["driver"], restarts["driver"]))
         yield "In place", who + (f" ({restarts['why']})" if "why" in restarts else "")
 
 

@@ -13,7 +13,7 @@ from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, stat
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
-from reconcilers.plan.in_place import choice
+from reconcilers.plan.in_place import choice, interruptions
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests
@@ -36,19 +36,23 @@ from reconcilers.values import (
     RaiseCharge,
     earliest,
 )
-from reconcilers.views import pod_view
+from reconcilers.views import pod_history, pod_view
 
 TRY_AGAIN = 60.0
 """Seconds after which pods that a ResourceQuota refuses are tried again while the others of the job run."""
+SHORTEST_PAUSE = 1.0
+"""The shortest pause, in seconds, before a request to recreate containers is made again."""
 
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
+    pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
+    observation = interruptions.show(replace(observation, pods=pods))
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
     result = _plan_job(observation, settings, now)
-    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after)))
+    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after, settled_in)))
 
 
 def _plan_requests(observation: Observation, settings: ReconcileSettings, now: datetime) -> RequestPlan:
@@ -173,9 +177,9 @@ def _plan_active(
         return ending.finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), deletion)
     if observation.over_quota is not None and job.admission == active.admission:
         return _plan_over_quota(active, observation, observation.over_quota, deletion, now)
-    # An object cannot be created now: the status says so.
-    if observation.blocker is not None and not is_about_requests(observation.blocker):
-        return Plan(status.write(job, _block(job, observation.blocker, now), active.pods), remaining)
+    blocked = _plan_blocked(active, observation.blocker, settings, now)
+    if blocked is not None:
+        return replace(blocked, requeue_after=earliest((remaining, blocked.requeue_after)))
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != active.admission:
         return _plan_admission(active, observation, settings, now)
@@ -184,8 +188,7 @@ def _plan_active(
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
     # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
-    charged = settlement.settle(active, observation, deletion, now)
-    if charged is not None:
+    if (charged := settlement.settle(active, observation, deletion, now)) is not None:
         return charged
     # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
     recovery = _recover(active, observation, settings, deletion, now)
@@ -268,15 +271,42 @@ def _plan_over_quota(
     return Plan(ending.delete_all_services(job, ()) + status.write(job, after, ()) + groups + _requeue_events(after))
 
 
+def _plan_blocked(active: Active, blocker: Blocker | None, settings: ReconcileSettings, now: datetime) -> Plan | None:
+    """Write that an object cannot be created now; None if all can be, or if pods are replaced instead of restarted."""
+    if blocker is None:
+        return None
+    job = active.job
+    if not is_about_requests(blocker):
+        return Plan(status.write(job, _block(job, blocker, now), active.pods))
+    wait = _next_request(job.status, blocker, settings, now)
+    return None if wait is None else Plan(status.write(job, status.block(job, blocker, now), active.pods), wait)
+
+
 def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
     are reported: every reconcile meets both, and the two reports would alternate."""
-    about_pods = blocker.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
     return (
         status.observe_generation(job)
-        if about_pods and status.is_about_groups(job.status)
+        if blocker.reason in status.ABOUT_PODS and status.is_about_groups(job.status)
         else status.block(job, blocker, now)
     )
+
+
+def _next_request(
+    job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
+) -> float | None:
+    """Return the seconds until a request to recreate containers is made again that the API server failed to create.
+    None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
+
+    Each pause is as long as the failure has lasted, so that pauses double, whichever worker goes on.
+    """
+    if not blocker.passing:
+        return None
+    is_same = status.admission_reason(job_status) == blocker.reason or not status.is_blocked(job_status)
+    since = job_status.blocked_since if is_same else None
+    lasted = abs((now - since).total_seconds()) if since is not None else 0.0
+    remaining = settings.in_place_timeout - lasted
+    return min(max(SHORTEST_PAUSE, lasted), remaining) if remaining > 0 else None
 
 
 def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
@@ -290,7 +320,10 @@ def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
 def _recover(
     active: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
 ) -> Recovery:
+    """Return the first thing to do about agents that cannot run, and about failures and restarts."""
     unable = choice.replace_unable(active.job, active.pods, settings)
+    if unable is not None:
+        return unable
     context = RecoveryContext(
         job=active.job,
         pods=active.pods,
@@ -300,7 +333,7 @@ def _recover(
         deletion=deletion,
         now=now,
     )
-    return unable or context.recover()
+    return context.recover()
 
 
 def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:

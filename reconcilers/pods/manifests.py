@@ -283,6 +283,8 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     env = {**_variables(blueprint, member), **reports, **output}
     for container in containers.all_containers(spec):
         environment.add_variables(container, {**env, **container_files.set_message(container)})
+    if not blueprint.shared_address:  # a node of a machine has no probes, and reports what it stops itself
+        container_files.add_stop_mark(spec)
     if member.name == member.lead:
         containers.declare_port(spec, blueprint.port(member.lead), on_host=blueprint.on_host(member.lead))
         if blueprint.needs_service(member.lead):

@@ -59,7 +59,7 @@ def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
         return InPlace(driver="kruise")
     if not obstacle:
         return InPlace(driver=restart_agent.DRIVER)
-    has_kruise = settings.in_place == "auto" and RECREATE_REQUESTS in settings.served
+    has_kruise = settings.in_place == "auto" and settings.version(RECREATE_REQUESTS) is not None
     return InPlace(driver="kruise" if has_kruise else "recreate", message=excerpts.excerpt(obstacle, LONGEST))
 
 

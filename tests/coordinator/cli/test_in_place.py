@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli import in_place, job_context, submission
-from crds.api_resources import RECREATE_REQUESTS, TORCHJOBS
+from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
 from reconcilers.views import node_view
@@ -33,6 +33,7 @@ def cluster_with(*served: object, nodes: Sequence[dict[str, Any]] = ()) -> Any:
         (STATIC, (), [NEW, OLD], False, True),
         (STATIC, (), [NEW, NEW], False, False),
         (STATIC, (RECREATE_REQUESTS,), [OLD], False, False),
+        (STATIC, (ALPHA_RECREATE_REQUESTS,), [OLD], False, False),
         (STATIC, (), [OLD], True, False),
         ({"mode": "Rendezvous"}, (), [OLD], False, False),
         ({}, (), [OLD], False, False),

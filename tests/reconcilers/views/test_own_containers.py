@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.follow import pod_runs
-from reconcilers.views import pod_agent, pod_problems, pod_view
+from reconcilers.views import own_containers, pod_problems, pod_view
 from tests.reconcilers.views.test_pod_view import manifest
 
 RUNC = (
@@ -64,7 +64,10 @@ def test_agent_that_restarts_or_waits_has_not_failed(agent: dict[str, Any], befo
 
 
 def test_another_container_that_cannot_run_is_no_agent() -> None:
-    assert pod_agent.find_failure({"initContainerStatuses": [{"name": "torchq-start", "state": START_ERROR}]}) == ""
+    assert (
+        own_containers.find_agent_failure({"initContainerStatuses": [{"name": "torchq-start", "state": START_ERROR}]})
+        == ""
+    )
 
 
 def test_restart_of_the_agent_is_no_problem_of_its_pod() -> None:
