@@ -117,7 +117,11 @@ class TestAdmission:
         assert found.actions[0] == RaiseCharge(1, WITH_AGENTS | {"cpu": 4503})
         larger = act(found, described)
         assert larger.charge["cpu"] == 4503
-        assert replace_status(larger, statuses.requeue_late(larger, 1.0, 5, NOW)).charge["cpu"] == 4500
+        declined = act(decide(see(larger, *injected, refused="too small"), AUTO), larger)
+        for waits in (larger, declined):
+            for _ in range(2):
+                waits = replace_status(waits, statuses.requeue_late(waits, 1.0, 5, NOW))  # noqa: PLW2901
+                assert waits.charge["cpu"] == 4500
 
     @pytest.mark.parametrize("limit", ["quota", "cohort", "pool"])
     def test_job_without_room_for_its_agents_runs_without_them_from_now_on(self, limit: Any) -> None:
