@@ -3,7 +3,7 @@
 One rule: this is the only module that builds URL paths of the API server.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crds.labels import GROUP
 
@@ -29,6 +29,10 @@ class Resource:
     def root(self) -> str:
         """The URL path of the discovery document of this group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def is_version_of(self, other: "Resource") -> bool:
+        """Return whether both are the same kind of objects, in the same version or not."""
+        return (self.group, self.plural) == (other.group, other.plural)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of a collection (without a name), an object, or its subresource."""
@@ -56,7 +60,9 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Prior
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 GANG_QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 COSCHEDULING_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
-RECREATE_REQUESTS = Resource("apps.kruise.io", "v1alpha1", "containerrecreaterequests", "ContainerRecreateRequest")
+RECREATE_REQUESTS = Resource("apps.kruise.io", "v1beta1", "containerrecreaterequests", "ContainerRecreateRequest")
+ALPHA_RECREATE_REQUESTS = replace(RECREATE_REQUESTS, version="v1alpha1")
+"""The requests of OpenKruise before 1.9. Later ones store v1beta1, and convert each v1alpha1 in a webhook."""
 NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 """The PodGroups of Kubernetes, from version 1.37."""
 ALPHA_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")

@@ -26,13 +26,22 @@ class Failure:
     """The seconds that the server asks the client to wait."""
 
 
-def wait(settings: RetrySettings, failure: Failure, *, attempt: int, repeatable: bool, jitter: float) -> float | None:
+def wait(
+    settings: RetrySettings,
+    failure: Failure,
+    *,
+    attempt: int,
+    repeatable: bool,
+    jitter: float,
+    elapsed: float = 0.0,
+) -> float | None:
     """Return the seconds before the next attempt; None if there should be none.
 
-    `attempt` counts from 1; `jitter` is uniform in [0, 1). The wait is the server's Retry-After and our own backoff
-    together, so that not all clients of the server come back in the same instant.
+    `attempt` counts from 1, `elapsed` is in seconds since the first, and `jitter` is uniform in [0, 1). The wait
+    is the server's Retry-After and our own backoff together, so that not all clients of the server come back in the
+    same instant.
     """
-    if attempt >= settings.attempts or not _is_worthwhile(failure, repeatable):
+    if attempt >= settings.attempts or elapsed >= settings.slow_seconds or not _is_worthwhile(failure, repeatable):
         return None
     server_seconds = failure.retry_after or 0.0
     if server_seconds > settings.retry_after_cap_seconds:

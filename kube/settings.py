@@ -18,11 +18,14 @@ class RetrySettings:
     """The longest wait between two attempts, without the server's Retry-After."""
     retry_after_cap_seconds: float = 30.0
     """The longest Retry-After for which the client waits. If the server asks for more, the error is raised at once."""
+    slow_seconds: float = 10.0
+    """The time after the first attempt from which none is begun. A server that takes long to fail, because it waits for
+    a webhook, is not asked six times: the caller hears of it."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"retries.attempts must be at least 1, not {self.attempts}")
-        for name in ("base_seconds", "cap_seconds", "retry_after_cap_seconds"):
+        for name in ("base_seconds", "cap_seconds", "retry_after_cap_seconds", "slow_seconds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"retries.{name} must not be negative, not {getattr(self, name)}")
 

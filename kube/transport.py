@@ -178,7 +178,7 @@ class Transport:
             return self._try_again(request, attempt)
 
     def _try_again(self, request: Request, attempt: Callable[[], T]) -> T:
-        count = 1
+        count, began = 1, time.monotonic()
         while True:
             try:
                 return attempt()
@@ -189,6 +189,7 @@ class Transport:
                     attempt=count,
                     repeatable=request.repeatable,
                     jitter=random.random(),
+                    elapsed=time.monotonic() - began,
                 )
                 if wait is not None:
                     logger.debug("attempt %d failed, next in %.2f s: %s", count, wait, e)

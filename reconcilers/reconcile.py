@@ -3,6 +3,7 @@
 One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from reconcilers.apply.apply import Application, Outcome
 from reconcilers.fact_counter import FactCounter
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan.plan import plan
+from reconcilers.plan.recovery import is_about_requests
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, EmitEvent, Observation, Plan
 from reconcilers.views.node_view import NodeCache
@@ -32,6 +34,8 @@ from reconcilers.views.queue_view import QueueCache
 from reconcilers.views.recreate_request import RecreateCache
 from reconcilers.views.request_reader import RequestReader
 from reconcilers.views.scale_request_view import RequestCache
+
+log = logging.getLogger(__name__)
 
 RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 """The function `queues.work.WorkSink.raise_charge`."""
@@ -125,10 +129,14 @@ class Reconciler:
             observation = replace(self._observer.observe(task), refused=outcome.refused)
             outcome = carry_out(observation)
         if outcome.blocked is not None:
-            # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
-            blocker = Blocker(outcome.blocked.reason, str(outcome.blocked))
-            carry_out(replace(self._observer.observe(task), blocker=blocker))
-            raise outcome.blocked.error
+            blocked = outcome.blocked
+            blocker = Blocker(blocked.reason, str(blocked), blocked.passing)
+            outcome = carry_out(replace(self._observer.observe(task), blocker=blocker))
+            if outcome.blocked is not None or not (blocker.passing and is_about_requests(blocker)):
+                # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
+                raise blocked.error
+            log.info("%s: %s", task.key, blocked)
+            return outcome.requeue_after
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
     def adopt(self, settings: ReconcileSettings) -> None:

@@ -42,8 +42,9 @@ class ReconcileSettings:
     served: frozenset[Resource] = frozenset()
     """The kinds of other projects that the API server served when the process started. For the gangs of Kubernetes
     itself, this shows the version."""
-    in_place: Literal["recreate", "local", "kruise", "kubernetes"] = "recreate"
-    """How the containers of a healthy pod are restarted with its job; `recreate` replaces the pod."""
+    in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = "recreate"
+    """What restarts the containers of a healthy pod: the embedded node, Kruise, or the pod's own restart agent
+    (`kubernetes`); `auto` takes the agent before Kruise, and `recreate` replaces the pod."""
     in_place_timeout: float = 60.0
     """How long a restart in place may take before the pod is replaced instead."""
     most_disruptions: int = 100
@@ -80,3 +81,7 @@ class ReconcileSettings:
     """How pods report; None if they do not."""
     name_retry: float = 0.2
     """How soon a reconcile runs again while an older pod holds the name of a new one."""
+
+    def version(self, resource: Resource) -> Resource | None:
+        """Return the version of a kind that the API server serves; None if it serves none."""
+        return next((other for other in self.served if other.is_version_of(resource)), None)

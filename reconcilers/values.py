@@ -48,6 +48,8 @@ class Blocker:
     reason: str
     """The reason of the condition: PodsForbidden, GangSchedulerMissing and so on."""
     message: str
+    passing: bool = False
+    """Whether the API server failed instead of refusing: the same request may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)

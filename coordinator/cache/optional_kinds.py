@@ -1,5 +1,7 @@
 """The kinds that other projects define: pod groups of gang schedulers, and requests to recreate containers.
 
+A kind that is served in several versions is followed in the first of them.
+
 One rule: a kind that is not installed costs one request every LOOK_SECONDS and one line in the log. A kind that is
 installed later is watched from then on, and jobs that wait for it are routed. No process has to be restarted.
 """
@@ -9,14 +11,16 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from crds.api_resources import RECREATE_REQUESTS, Resource
+from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, Resource
 from gang import backends
 from kube import errors
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 from kube.process.turns import Turn, Turns
 
-KINDS = (*backends.KINDS, RECREATE_REQUESTS)
+REQUESTS = (RECREATE_REQUESTS, ALPHA_RECREATE_REQUESTS)
+"""The versions of requests to recreate containers, the preferred one first."""
+KINDS = (*backends.KINDS, *REQUESTS)
 """The kinds of pod groups, and of requests to recreate containers."""
 LOOK_SECONDS = 15.0
 """How often the API server is asked for kinds that are not installed."""
@@ -86,12 +90,12 @@ class OptionalKinds(Generic[T]):
 
     def discover(self) -> None:
         """Ask the API server for the missing kinds, and watch those that it serves now. Raises any ClusterError."""
-        new_kinds = [kind for kind in self._missing if self._serves(kind)]
+        new_kinds = _first_versions(kind for kind in self._missing if self._serves(kind))
         for resource in new_kinds:
             informer = self._informer(resource)
             informer.start(self._turns)
             self._informers = {**self._informers, resource: informer}  # others may iterate over the old one
-            self._missing.remove(resource)
+            self._missing = [kind for kind in self._missing if not kind.is_version_of(resource)]
             log.info("following %s", kind_name(resource))
         if self._missing and not self._asked.is_set():
             names = ", ".join(dict.fromkeys(map(kind_name, self._missing)))
@@ -119,3 +123,12 @@ class OptionalKinds(Generic[T]):
     def indexed(self, key: str) -> list[T]:
         """Return the objects, of all kinds, whose index key is `key`."""
         return [value for informer in self._informers.values() for value in informer.indexed(key)]
+
+
+def _first_versions(served: Iterable[Resource]) -> list[Resource]:
+    """Return the first version of each kind."""
+    chosen: list[Resource] = []
+    for resource in served:
+        if not any(resource.is_version_of(other) for other in chosen):
+            chosen.append(resource)
+    return chosen

@@ -73,6 +73,8 @@ def _objects(inspection: Inspection) -> Found:
         yield Finding("skipped-object", process, f"skips {skipped}")
     for subject, why in inspection.cluster.unreadable.items():
         yield Finding("unreadable-object", subject, why)
+    for node in sorted(inspection.cluster.slow_nodes):
+        yield Finding("slow-restarts", f"node {node}", "its kubelet backs off before it starts containers again")
     for queue, why in inspection.cluster.ineffective.items():
         yield Finding("ineffective-limit", f"queue {queue}", f"a limit has no effect: {why}")
     for key, job in inspection.cluster.jobs.items():

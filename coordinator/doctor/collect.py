@@ -14,6 +14,7 @@ from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import Quotas, RoutingRules
 from coordinator.cache.rule_views import NamespaceView
 from coordinator.cache.views import JobView, PodView
+from coordinator.doctor import slow_restarts
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import EPOCH_ANNOTATION, ERRORS_ANNOTATION
@@ -62,8 +63,9 @@ class Collector:
 
     def _cluster(self) -> ClusterInspection:
         wrong: dict[str, str] = {}
+        slow: set[str] = set()
         # Jobs are read after pods, so that the attempt of a pod is compared with a job that is at least as new.
-        pods = self._read(PODS, views.pod_view, wrong, label_selector=labels.JOB_UID)
+        pods = self._read(PODS, _pod(slow), wrong, label_selector=labels.JOB_UID)
         jobs = self._read(TORCHJOBS, views.job_view, wrong)
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
         namespaces = self._read(NAMESPACES, rule_views.namespace_view, wrong)
@@ -87,6 +89,7 @@ class Collector:
             skipped=self._errors_in_status(lease),
             unreadable=wrong,
             ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
+            slow_nodes=frozenset(slow - {""}),
             now=now,
         )
 
@@ -172,6 +175,16 @@ def _lease_view(lease: Manifest) -> LeaseView:
 
 def _short(text: str) -> str:
     return excerpts.excerpt(text, LONGEST)
+
+
+def _pod(slow: set[str]) -> Callable[[Manifest], PodView]:
+    """Return a reader of pods that notes which nodes start containers again late."""
+
+    def read(manifest: Manifest) -> PodView:
+        slow.add(slow_restarts.slow_node(manifest))
+        return views.pod_view(manifest)
+
+    return read
 
 
 def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:

@@ -16,6 +16,10 @@ JOBS = (
     "the definition, and the API server is older than Kubernetes 1.30"
 )
 LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
+KUBELETS = (
+    "set crashLoopBackOff.maxContainerRestartPeriod: 1s in the kubelet's configuration, or in_place: recreate for the "
+    "workers (docs/operators.md)"
+)
 CLEANING = "torchq doctor --fix, or wait for RQ's own cleaning; the keys become ready again when their leases end"
 
 REDIS = "change the server as the message says, or name another one; coordinators wait meanwhile (docs/redis.md)"
@@ -61,6 +65,8 @@ REMEDIES = {
     "unreadable-object": OBJECTS,
     "ineffective-limit": LIMITS,
     "invalid-job": JOBS,
+    # nodes
+    "slow-restarts": KUBELETS,
     # RQ and Redis
     "foreign-rq-job": "torchq doctor --fix removes it; find out who may write to Redis",
     "failed-batch": CLEANING,
@@ -71,8 +77,9 @@ REMEDIES = {
 }
 """The remedy of each code."""
 
-HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys"))
-"""Codes that are no disagreement: leases recover the work, or the keys do not belong to torchq."""
+HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys", "slow-restarts"))
+"""Codes that are no disagreement: leases recover the work, the keys do not belong to torchq, or restarts in place take
+longer than they need to."""
 
 WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Codes that mean that no leader can repair anything."""
@@ -86,6 +93,7 @@ NOT_REPAIRABLE = WITHOUT_LEADER | {
     "unreadable-object",
     "ineffective-limit",
     "invalid-job",
+    "slow-restarts",
 }
 """Codes that a rebuild of the queues does not change."""
 

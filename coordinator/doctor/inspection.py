@@ -46,6 +46,8 @@ class ClusterInspection:
     """Objects that cannot be read, and why."""
     ineffective: Mapping[str, str] = field(default_factory=dict)
     """Queues that have limits without effect, and these limits."""
+    slow_nodes: frozenset[str] = frozenset()
+    """Nodes that wait long before they start a container again which is restarted in place."""
     now: float = 0.0
     """The time of the reading, in seconds since 1970."""
 

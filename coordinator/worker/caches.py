@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.settings import Settings
 from crds import scale_request
-from crds.api_resources import RECREATE_REQUESTS, Resource
+from crds.api_resources import Resource
 from gang import backends
 from gang.values import GroupView
 from kube.api import Cluster
@@ -43,8 +44,8 @@ class WorkerCaches:
         )
         self.recreations: OptionalKinds[RecreateView] = OptionalKinds(
             cluster.serves,
-            (RECREATE_REQUESTS,) if makes_pods and may_use_kruise else (),
-            lambda _: recreate_request.recreations_informer(cluster),
+            optional_kinds.REQUESTS if makes_pods and may_use_kruise else (),
+            lambda kind: recreate_request.recreations_informer(cluster, kind),
         )
         self.requests: OptionalKinds[RequestView] = OptionalKinds(
             cluster.serves,

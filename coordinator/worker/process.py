@@ -100,6 +100,7 @@ def _reconciler(
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
     """Return the reconciler's part of the settings; `served` are the installed kinds of other projects."""
     scheduler, driver = settings.gang_scheduler, settings.in_place
+    has_kruise = any(kind.is_version_of(RECREATE_REQUESTS) for kind in served)
     return ReconcileSettings(
         master_address=settings.master_address,
         make_pods=settings.pods == "make",
@@ -109,7 +110,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         gang_scheduler=("volcano" if POD_GROUPS in served else "none") if scheduler == "auto" else scheduler,
         pods_at_once=settings.pods_at_once,
         served=frozenset(served),
-        in_place=("kruise" if RECREATE_REQUESTS in served else "recreate") if driver == "auto" else driver,
+        in_place=("kruise" if has_kruise else "recreate") if driver == "auto" else driver,
         in_place_timeout=settings.in_place_timeout,
         most_disruptions=settings.most_disruptions,
         restart_backoff=settings.restart_backoff,

@@ -257,6 +257,8 @@ class TorchJobStatus(LenientModel):
     phase: Phase = ""
     """The state of the job in one word; the conditions have the details."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    blocked_since: Time | None = None
+    """The time since which the API server fails to create an object of the job; absent if it does not fail."""
     tenant_queue: ResourceName = ""
     """The tenant queue in which the job waits, or to which it is charged."""
     queue: QueueStatus | None = None

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crds import integers, labels
-from crds.api_resources import PODS, TORCHJOBS
+from crds.api_resources import PODS, RECREATE_REQUESTS, TORCHJOBS, Resource
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from kube import errors
@@ -189,13 +189,19 @@ class Application:
             case DeleteService(name):
                 self._in_parallel(objects.delete_service, [name])
             case CreateObject(resource, manifest, remedy):
-                self._in_parallel(partial(objects.create, resource, remedy), [manifest], fenced=True)
+                served = self._served(resource)
+                self._in_parallel(partial(objects.create, served, remedy), [manifest], fenced=True)
             case PatchObject(resource, name, change):
                 self._in_parallel(partial(objects.patch, resource, name), [change], fenced=True)
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case DeleteObject(resource, name, uid):
-                self._in_parallel(partial(objects.delete, resource, name), [uid])
+                delete = objects.delete_request if resource == RECREATE_REQUESTS else objects.delete
+                self._in_parallel(partial(delete, self._served(resource), name), [uid])
+
+    def _served(self, resource: Resource) -> Resource:
+        """Return the version in which requests to recreate containers are served; any other kind as it is."""
+        return (self.settings.version(resource) or resource) if resource == RECREATE_REQUESTS else resource
 
     def _fence(self) -> None:
         if not self.holds():
@@ -254,7 +260,7 @@ class Application:
 
     def _create_pod(self, manifest: Manifest) -> None:
         try:
-            pod = self.cluster.create(PODS, manifest, self.key.namespace)
+            pod = self._objects.make(PODS, manifest)
         except errors.AlreadyExists:
             pod = self._same_pod(manifest)
         except errors.Invalid as error:

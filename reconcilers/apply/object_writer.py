@@ -14,7 +14,14 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.apply import events
-from reconcilers.apply.interruptions import Blocked, ObserveAgain, SizeRefused, classify_refusal
+from reconcilers.apply.interruptions import (
+    FAILURES,
+    Blocked,
+    ObserveAgain,
+    SizeRefused,
+    classify_refusal,
+    not_created,
+)
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
@@ -33,10 +40,17 @@ class ObjectWriter:
     name_retry: float
     """Seconds after which the key is observed again while an older object holds a name."""
 
+    def make(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Create and return an object. Raises Blocked if the API server fails, and the error with which it refuses."""
+        try:
+            return self.cluster.create(resource, {**manifest, "apiVersion": resource.api_version}, self.key.namespace)
+        except FAILURES as error:
+            raise not_created(resource, manifest["metadata"]["name"], error) from error
+
     def create_service(self, manifest: Manifest) -> None:
         """Create a service, unless the job has it already."""
         try:
-            self.cluster.create(SERVICES, manifest, self.key.namespace)
+            self.make(SERVICES, manifest)
         except (errors.Forbidden, errors.AlreadyExists) as error:
             if isinstance(error, errors.Forbidden) and self.is_new(SERVICES, manifest, error):
                 raise classify_refusal(error, PODS_FORBIDDEN) from error
@@ -54,7 +68,7 @@ class ObjectWriter:
     def create(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
         """Create an object, unless the job has it already. Raises Blocked, or QuotaRefused, if it cannot be created."""
         try:
-            self.cluster.create(resource, manifest, self.key.namespace)
+            self.make(resource, manifest)
         except errors.AlreadyExists as error:
             self._replace_leftover(resource, manifest, error)
         except errors.NotFound as error:
@@ -62,7 +76,7 @@ class ObjectWriter:
             raise Blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             reason = f"{resource.kind}Refused"
-            if isinstance(error, errors.Invalid) or resource == RECREATE_REQUESTS:
+            if isinstance(error, errors.Invalid) or resource.is_version_of(RECREATE_REQUESTS):
                 raise Blocked(reason, error) from error
             raise classify_refusal(error, reason) from error
 
@@ -127,6 +141,14 @@ class ObjectWriter:
             log.debug("%s: %s %s no longer existed", self.key, resource.kind, name)
             return False
         return True
+
+    def delete_request(self, resource: Resource, name: str, uid: str) -> None:
+        """Delete a request to recreate containers. If that fails, the request stays until its pod is gone, and nothing
+        else waits for it."""
+        try:
+            self.delete(resource, name, uid)
+        except errors.ClusterError as error:
+            log.info("%s: %s %s is not deleted: %s", self.key, resource.kind, name, error)
 
     def emit_event(self, event: EmitEvent, now: float) -> None:
         """Create an Event. If that fails, the Event is lost, because nothing depends on it."""
@@ -194,4 +216,5 @@ def is_namesake(error: errors.Invalid) -> bool:
 
 def _owning_job(resource: Resource, metadata: Manifest) -> str:
     """Return the uid of the job that an object belongs to; empty if it belongs to none, whatever its labels say."""
-    return recreate_request.job_uid(metadata) if resource == RECREATE_REQUESTS else owners.job_uid(metadata)
+    is_request = resource.is_version_of(RECREATE_REQUESTS)
+    return recreate_request.job_uid(metadata) if is_request else owners.job_uid(metadata)

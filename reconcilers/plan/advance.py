@@ -112,18 +112,20 @@ class Advance:
         """Return whether refused pods are still missing; until they are created, the status keeps the refusal."""
         if status.waits_for_memory(self.run.job.status):
             return self.uncharged is not None
-        return status.admission_reason(self.run.job.status) == status.PODS_FORBIDDEN and bool(self._pods())
+        return status.is_about_pods(self.run.job.status) and bool(self._pods())
 
     def _is_stuck_reported(self) -> bool:
         return status.admission_reason(self.run.job.status) == status.PODS_STUCK
 
     def _is_over(self) -> bool:
-        """Return whether the job is no longer blocked: no group is missing or refused any more, the stuck pods are
-        deleted, or there is room for the memory that its pods are to have."""
+        """Return whether the job is no longer blocked: no group or pod is missing or refused any more, the stuck pods
+        are deleted, or there is room for the memory that its pods are to have."""
         if self._is_stuck_reported():
             return True
         if status.waits_for_memory(self.run.job.status):
             return self.uncharged is None
+        if status.is_about_pods(self.run.job.status):
+            return not self._pods()
         about_groups = status.is_about_groups(self.run.job.status)
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
 

@@ -13,6 +13,7 @@ from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, stat
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import RecoveryContext, is_about_requests
@@ -38,12 +39,15 @@ from reconcilers.views import pod_history, pod_view
 
 TRY_AGAIN = 60.0
 """Seconds after which pods that a ResourceQuota refuses are tried again while the others of the job run."""
+SHORTEST_PAUSE = 1.0
+"""The shortest pause, in seconds, before a request to recreate containers is made again."""
 
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     observation = replace(observation, pods=pods)
+    observation = interruptions.show(observation)
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
@@ -170,9 +174,9 @@ def _plan_active(
         return ending.finish(job, observation, status.finish(job, "Failed", "DeadlineExceeded", message, now), deletion)
     if observation.over_quota is not None and job.admission == active.admission:
         return _plan_over_quota(active, observation, observation.over_quota, deletion, now)
-    # An object cannot be created now: the status says so.
-    if observation.blocker is not None and not is_about_requests(observation.blocker):
-        return Plan(status.write(job, _block(job, observation.blocker, now), active.pods), remaining)
+    blocked = _plan_blocked(active, observation.blocker, settings, now)
+    if blocked is not None:
+        return replace(blocked, requeue_after=earliest((remaining, blocked.requeue_after)))
     # 1. The fence: no pods are created before the admission is in the cluster.
     if job.admission != active.admission:
         return _plan_admission(active, observation, settings, now)
@@ -259,15 +263,42 @@ def _plan_over_quota(
     return Plan(ending.delete_all_services(job, ()) + status.write(job, after, ()) + groups + _requeue_events(after))
 
 
+def _plan_blocked(active: Active, blocker: Blocker | None, settings: ReconcileSettings, now: datetime) -> Plan | None:
+    """Write that an object cannot be created now; None if all can be, or if pods are replaced instead of restarted."""
+    if blocker is None:
+        return None
+    job = active.job
+    if not is_about_requests(blocker):
+        return Plan(status.write(job, _block(job, blocker, now), active.pods))
+    wait = _next_request(job.status, blocker, settings, now)
+    return None if wait is None else Plan(status.write(job, status.block(job, blocker, now), active.pods), wait)
+
+
 def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
     are reported: every reconcile meets both, and the two reports would alternate."""
-    about_pods = blocker.reason in (status.PODS_FORBIDDEN, status.NAME_TAKEN)
     return (
         status.observe_generation(job)
-        if about_pods and status.is_about_groups(job.status)
+        if blocker.reason in status.ABOUT_PODS and status.is_about_groups(job.status)
         else status.block(job, blocker, now)
     )
+
+
+def _next_request(
+    job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
+) -> float | None:
+    """Return the seconds until a request to recreate containers is made again that the API server failed to create.
+    None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
+
+    Each pause is as long as the failure has lasted, so that pauses double, whichever worker goes on.
+    """
+    if not blocker.passing:
+        return None
+    is_same = status.admission_reason(job_status) == blocker.reason or not status.is_blocked(job_status)
+    since = job_status.blocked_since if is_same else None
+    lasted = abs((now - since).total_seconds()) if since is not None else 0.0
+    remaining = settings.in_place_timeout - lasted
+    return min(max(SHORTEST_PAUSE, lasted), remaining) if remaining > 0 else None
 
 
 def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:

@@ -99,7 +99,8 @@ def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
 def _restart_job(job: TorchJob, message: str, now: datetime, reason: str = "Restarting") -> TorchJobStatus:
     after = status.enter(job, "Admitted", reason, message, now)
     number = job.status.restart_generation + 1
-    return after.model_copy(update={"restart_generation": number, "replacing": (), "training_restarts": 0})
+    update = {"restart_generation": number, "replacing": (), "training_restarts": 0, "blocked_since": None}
+    return after.model_copy(update=update)
 
 
 def _restart_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:

@@ -28,6 +28,10 @@ PODS_FORBIDDEN = "PodsForbidden"
 """Reason: the API server allows no pod of the job, because a permission is missing or a policy forbids it."""
 NAME_TAKEN = "NameTaken"
 """Reason: an object that belongs to no job has a name that the job needs."""
+NOT_CREATED = "NotCreated"
+"""The end of a reason after a kind: the API server, or a webhook that it asks, fails when such an object is created."""
+ABOUT_PODS = (PODS_FORBIDDEN, NAME_TAKEN, f"Pod{NOT_CREATED}", f"Service{NOT_CREATED}")
+"""Reasons: pods, or services that are created with them, cannot be created."""
 PODS_STUCK = "PodsStuck"
 """Reason: finalizers keep pods that should no longer exist."""
 LEAVING = ("Suspending", "Draining", "Resizing")
@@ -58,7 +62,8 @@ JITTER = 0.25
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the job's status in a phase; entering the same phase again changes only the reason."""
     status = enter_status(job.status, job.metadata.generation, phase, reason, message, now)
-    return status.model_copy(update={"tenant_queue": job.queue})
+    since = status.blocked_since if phase == "Admitted" else None
+    return status.model_copy(update={"tenant_queue": job.queue, "blocked_since": since})
 
 
 def enter_status(
@@ -99,6 +104,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "departed": {},
         "training_restarts": 0,
         "target": None,
+        "blocked_since": None,
         **backoff.clear(),
     }
     request = restart_requests.pending_request(job)
@@ -199,12 +205,17 @@ def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements | No
 
 def block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a job that holds its resources but cannot use them. The condition Admitted shows it until
-    the job's pods run."""
+    the job's pods run.
+
+    A failure that passes is written once: each try may have other words, such as the port of a connection.
+    """
     after = observe_generation(job)
+    if blocker.passing and admission_reason(job.status) == blocker.reason:
+        return after
     updated = conditions.set_condition(
         after.conditions, "Admitted", True, blocker.reason, blocker.message, now, job.metadata.generation
     )
-    return after.model_copy(update={"conditions": updated})
+    return after.model_copy(update={"conditions": updated, "blocked_since": now if blocker.passing else None})
 
 
 def unblock(job: TorchJob, now: datetime) -> TorchJobStatus:
@@ -223,6 +234,7 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
     number = after.restart_generation + 1
     update: dict[str, Any] = {"restart_generation": number, "recreate_generation": number, "replacing": ()}
     update |= {"start_time": None, "scaling": None, "target": None, "training_restarts": 0, "departed": {}}
+    update["blocked_since"] = None
     return after.model_copy(update=update | backoff.clear())
 
 
@@ -253,6 +265,11 @@ def is_blocked(status: TorchJobStatus) -> bool:
     """Return whether the condition Admitted says that the job is blocked."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition is not None and condition.reason not in NOT_BLOCKED
+
+
+def is_about_pods(status: TorchJobStatus) -> bool:
+    """Return whether the job is blocked because pods, or their services, cannot be created."""
+    return admission_reason(status) in ABOUT_PODS
 
 
 def waits_for_memory(status: TorchJobStatus) -> bool:

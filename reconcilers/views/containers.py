@@ -10,6 +10,8 @@ from crds.torchjob import processes
 
 GATE = "torchq-start"
 """The name of the init container that waits until the pod may start, and of the volume that signals the start."""
+RESTART_AGENT = "torchq-restart"
+"""The name of the sidecar that exits when a restart of the pod's containers is requested, and of its volume."""
 PORT_NAME = "torchjob-port"
 DEFAULT_PORT = 23456
 
@@ -35,6 +37,17 @@ def all_containers(pod_spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield all containers, init containers first."""
     yield from pod_spec.get("initContainers") or ()
     yield from pod_spec["containers"]
+
+
+def has_restart_agent(pod_spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod has a restart agent."""
+    return any(container["name"] == RESTART_AGENT for container in pod_spec.get("initContainers") or ())
+
+
+def ended_well(pod_status: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the containers that have ended with exit code 0, without init containers."""
+    states = {each["name"]: each.get("state") or {} for each in pod_status.get("containerStatuses") or ()}
+    return tuple(name for name, state in states.items() if (state.get("terminated") or {}).get("exitCode") == 0)
 
 
 def template_port(pod_spec: Mapping[str, Any]) -> int:

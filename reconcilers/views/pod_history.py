@@ -30,11 +30,10 @@ def remember(before: PodView, after: PodView) -> PodView:
     if before.restarts == after.restarts:
         end |= before.end & PodEnd.PROVED
     after = replace(after, deletion_asked=deletion_asked, end=end)
-    if PodEnd.TERMINATED not in end or after.awaits_restart:
-        return after
-    if PodEnd.UNREPORTED in end and PodEnd.PROVED not in end:
-        phase = "Failed" if after.finished else after.phase
-        return replace(after, phase=phase, disruption=after.disruption or UNREPORTED)
+    if PodEnd.TERMINATED in end and PodEnd.UNREPORTED in end and PodEnd.PROVED not in end:
+        # Such a kubelet does not start the container again, whatever the restartPolicy.
+        lost = replace(after.unended(), phase="Failed", end=end & ~PodEnd.AWAITS_RESTART)
+        return replace(lost, disruption=after.disruption or UNREPORTED)
     if PodEnd.COMPLETED not in end:
         return after
     if PodEnd.PROVED in end or (PodEnd.UNASKED in end and pod_outcome.is_before(after.ended, deletion_asked)):

@@ -7,11 +7,12 @@ Kubernetes calls a pod running as long as any of its containers runs, and failed
 that would wait for its log shipper, or fail with it.
 
     what shows that the pod was asked to end             since when
-    it is being deleted, with a grace                    its deletionTimestamp, less the grace
+    it is being deleted, with its own grace              its deletionTimestamp, less the grace
     it is being deleted, without a grace                 unknown: a kubelet that has ended a pod deletes it once more,
                                                          with a grace of 0, which moves the time to now
-    it is being deleted, with less than its own grace    unknown: an earlier request may have had more
-    the condition DisruptionTarget                       its lastTransitionTime
+    it is being deleted, with another grace than its own unknown: an earlier request may have had a longer one
+    the condition DisruptionTarget                       its lastTransitionTime; less the grace for a kubelet, which
+                                                         sets it when it has ended the pod
     a reason of the pod itself, such as Evicted          unknown
     the mark of its node (`pod_result`)                   unknown
 
@@ -43,8 +44,12 @@ NODES_CODES = 128
 """The first exit code, beside 0, that the end of a container by its node may have."""
 OOM_KILLED = "OOMKilled"
 """The reason of a container that was killed because it had used up its memory, or any of its processes."""
+BY_KUBELET = "TerminationByKubelet"
+"""The reason of DisruptionTarget for a pod that its kubelet ends for another pod, or because of a shutdown."""
 RESTARTING_ALL = "RestartingAllContainers"
 """The reason of a container that its kubelet has ended in order to restart all containers of the pod."""
+COUNTED = (RESTARTING_ALL, "PodInitializing")
+"""The reasons of a waiting container whose kubelet has counted the restart already."""
 
 
 class PodEnd(IntFlag):
@@ -53,13 +58,13 @@ class PodEnd(IntFlag):
     TERMINATED = auto()
     """The present run of the main container has ended."""
     AWAITS_RESTART = auto()
-    """It has failed, and its node will start the next run."""
+    """It has failed, and its node will start and count the next run."""
     COMPLETED = auto()
     """It has ended for good with exit code 0, asked or not."""
     UNASKED = auto()
     """Nothing but a deletion shows that this end was asked for."""
     PROVED = auto()
-    """It ended with 0 before anything asked it to, as the final phase of the pod has shown."""
+    """It ended with 0 before anything asked it to."""
     SETTLES = auto()
     """The node may still say that the end was its own deed (`pod_history.settle`)."""
     UNREPORTED = auto()
@@ -104,7 +109,7 @@ def outcome(pod: Manifest) -> PodOutcome:
     terminated: Mapping[str, Any] = (main_status.get("state") or {}).get("terminated") or {}
     code = terminated.get("exitCode")
     end = PodEnd.TERMINATED if code is not None else NOTHING
-    if phase == "Running" and "containerStatuses" in status and not main_status:
+    if phase == "Running" and not main_status and "startTime" in status:
         end |= PodEnd.UNREPORTED
     if phase == "Running" and _is_doubtful(terminated) and asked is None:
         end |= PodEnd.SETTLES
@@ -116,16 +121,16 @@ def outcome(pod: Manifest) -> PodOutcome:
         return PodOutcome(phase, end, asked)
     if code != 0 and not (code is None and phase == "Succeeded"):
         return PodOutcome("Running" if phase == "Running" and asked is not None else "Failed", end, asked)
-    return _completed(status, terminated, PodOutcome(phase, end | PodEnd.COMPLETED, asked))
+    return _completed(pod, terminated, PodOutcome(phase, end | PodEnd.COMPLETED, asked))
 
 
-def _completed(status: Mapping[str, Any], terminated: Mapping[str, Any], reported: PodOutcome) -> PodOutcome:
+def _completed(pod: Manifest, terminated: Mapping[str, Any], reported: PodOutcome) -> PodOutcome:
     """Return the outcome of a pod whose main container has ended with 0 for good, from the reported phase."""
     ended = timestamps.seconds_or_none(terminated.get("finishedAt"))
     end = reported.end
-    if all(is_before(ended, asked) for asked in _other_requests(status, terminated)):
+    if all(is_before(ended, asked) for asked in _other_requests(pod, terminated)):
         end |= PodEnd.UNASKED
-    if PodEnd.UNASKED in end and reported.deletion_asked is None and reported.phase in FINISHED:
+    if PodEnd.UNASKED in end and reported.deletion_asked is None:
         end |= PodEnd.PROVED
     if PodEnd.UNASKED in end and is_before(ended, reported.deletion_asked):
         return replace(reported, phase="Succeeded", end=end)
@@ -146,13 +151,15 @@ def exceeds_own_limit(message: str) -> bool:
     return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
 
 
-def _other_requests(status: Mapping[str, Any], terminated: Mapping[str, Any]) -> Iterator[float]:
+def _other_requests(pod: Manifest, terminated: Mapping[str, Any]) -> Iterator[float]:
     """Yield the times of everything but a deletion that shows a request to end the pod."""
+    status: Mapping[str, Any] = pod.get("status") or {}
     targets = [each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget"]
     target = next((each for each in targets if each["status"] == "True"), None)
     if target is not None:
         since = timestamps.seconds_or_none(target.get("lastTransitionTime"))
-        yield UNKNOWN if since is None else since
+        grace = _own_grace(pod) if target.get("reason") == BY_KUBELET else 0.0
+        yield UNKNOWN if since is None else since - grace
     elif status.get("reason"):
         yield UNKNOWN
     if pod_result.is_marked(terminated):
@@ -165,8 +172,13 @@ def _deletion_request(pod: Manifest) -> float | None:
     if "deletionTimestamp" not in metadata:
         return None
     due, grace = timestamps.seconds_or_none(metadata["deletionTimestamp"]), metadata.get("deletionGracePeriodSeconds")
-    own = pod["spec"].get("terminationGracePeriodSeconds") or 0
-    return UNKNOWN if due is None or not grace or grace < own else due - float(grace)
+    return UNKNOWN if due is None or not grace or grace != _own_grace(pod) else due - float(grace)
+
+
+def _own_grace(pod: Manifest) -> float:
+    """Return the grace of a pod in seconds, as its spec gives it."""
+    seconds = pod["spec"].get("terminationGracePeriodSeconds")
+    return 30.0 if seconds is None else float(seconds)
 
 
 def _is_doubtful(terminated: Mapping[str, Any]) -> bool:
@@ -181,12 +193,16 @@ def _have_all_ended(status: Mapping[str, Any]) -> bool:
 
 
 def _awaits_restart(spec: Mapping[str, Any], main_status: Mapping[str, Any]) -> bool:
-    """Return whether the main container has ended, and its node will start it again."""
+    """Return whether the main container has ended, its node will start it again, and has not counted that yet."""
     state = main_status.get("state") or {}
+    if "waiting" in state:
+        if state["waiting"].get("reason") in COUNTED:
+            return False
+        state = main_status.get("lastState") or {}
     ended = state.get("terminated")
-    if ended is not None:
-        return ended.get("reason") == RESTARTING_ALL or _is_restarted(spec, ended.get("exitCode") or 0)
-    return "waiting" in state and "terminated" in (main_status.get("lastState") or {})
+    if ended is None:
+        return False
+    return ended.get("reason") == RESTARTING_ALL or _is_restarted(spec, ended.get("exitCode") or 0)
 
 
 def _is_restarted(spec: Mapping[str, Any], code: int) -> bool:

@@ -24,7 +24,7 @@ FILE_VARIABLE = "TORCHQ_RESULT_FILE"
 """The variable of each container with the path of the file whose content becomes its termination message."""
 
 
-MARK = "torchq: asked to stop"
+MARK = "torchq: stopped"
 """The line that the hook appends. `torchq.result` keeps it when it replaces the message."""
 
 

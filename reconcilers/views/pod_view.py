@@ -105,6 +105,10 @@ class PodView:
     deletion_asked: float | None = None
     """When the deletion of the pod was asked for first, in seconds since the epoch; -infinity if that is unknown, and
     None if it was not asked for."""
+    has_restart_agent: bool = False
+    """Whether the pod has a restart agent, by which all of its containers can be restarted."""
+    ended_containers: tuple[str, ...] = ()
+    """The names of the containers that have ended with exit code 0."""
     self_healing: bool = False
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
@@ -301,6 +305,8 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
     restarts = containers.status_of(main["name"], status).get("restartCount", 0)
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
+        "has_restart_agent": containers.has_restart_agent(spec),
+        "ended_containers": containers.ended_well(status),
         "restarts": restarts + (PodEnd.AWAITS_RESTART in outcome.end),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),

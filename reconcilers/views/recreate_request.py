@@ -6,12 +6,12 @@ carries no error message and every container succeeded; after any other end it f
 The requests are OpenKruise's (apps.kruise.io, ContainerRecreateRequest).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from crds import integers, labels, timestamps
-from crds.api_resources import RECREATE_REQUESTS
+from crds.api_resources import RECREATE_REQUESTS, Resource
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 
@@ -73,17 +73,14 @@ def job_uid(metadata: Mapping[str, Any]) -> str:
     return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and is_owned else ""
 
 
-def recreations_informer(
-    cluster: Cluster, on_change: Callable[[RecreateView | None, RecreateView | None], None] | None = None
-) -> Informer[RecreateView]:
-    """Return a worker process's cache of the requests, where their kind is installed; the caller starts it."""
+def recreations_informer(cluster: Cluster, resource: Resource = RECREATE_REQUESTS) -> Informer[RecreateView]:
+    """Return a worker process's cache of the requests, in a version that is served; the caller starts it."""
     return Informer(
         cluster,
-        RECREATE_REQUESTS,
+        resource,
         trim=trim,
         index=lambda request: request.job_uid or None,
         label_selector=labels.JOB_UID,
-        on_change=on_change,
     )
 
 

@@ -51,6 +51,12 @@ def test_backoff_grows_to_its_cap_until_the_attempts_are_spent() -> None:
     assert waits == [1, 2, 4, 5, None, None]
 
 
+@pytest.mark.parametrize(("elapsed", "again"), [(0.0, True), (9.9, True), (10.0, False), (60.0, False)])
+def test_server_that_takes_long_to_fail_is_not_asked_again(elapsed: float, again: bool) -> None:
+    found = retries.wait(SETTINGS, Failure(500), attempt=1, repeatable=True, jitter=0.5, elapsed=elapsed)
+    assert (found is not None) is again
+
+
 @given(
     attempt=st.integers(1, 4),
     jitter=st.floats(0, 1, exclude_max=True),

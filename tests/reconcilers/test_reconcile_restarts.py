@@ -193,24 +193,21 @@ def complete(bench: Wide, pod: str, **how: str) -> None:
     assert bench.requests.wait_for(version, SECONDS)
 
 
-def test_kruise_restarts_pods_in_order(kruise: Wide) -> None:
+def test_kruise_restarts_healthy_pods_at_once_and_leaves_the_failed_one_to_its_node(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()
     kruise.run(WORKER_0, restarts=1)  # the node has restarted the failed container
     kruise.reconcile()
     assert (kruise.job.status.restart_count, kruise.job.status.restart_generation) == (1, 1)
-    assert kruise.asked() == {MASTER: f"{MASTER}-1"}
-    seen(kruise, f"{MASTER}-1")
+    assert kruise.asked() == {MASTER: f"{MASTER}-1", WORKER_1: f"{WORKER_1}-1"}
+    seen(kruise, f"{WORKER_1}-1")
     kruise.settle()
-    assert kruise.asked() == {MASTER: f"{MASTER}-1"}  # one request; the other pods follow later
+    assert {kruise.mark(name, labels.RESTART) for name in ALL} == {"0"}  # rank 0 comes first
     kruise.run(MASTER, restarts=1)
     complete(kruise, MASTER)
-    kruise.reconcile(times=2)
-    assert set(kruise.asked()) == set(ALL)
-    kruise.run(WORKER_0, restarts=2)
-    complete(kruise, WORKER_0)
     complete(kruise, WORKER_1, phase="Failed")
     kruise.settle()
+    assert (kruise.mark(MASTER, labels.RESTART), kruise.mark(WORKER_0, labels.RESTART)) == ("1", "1")
     after = kruise.uids()
     assert [name for name in ALL if after[name] != before[name]] == [WORKER_1]
     kruise.run(WORKER_1)
@@ -242,6 +239,20 @@ def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     kruise.run(WORKER_1, restarts=2)
     kruise.reconcile()
     assert kruise.job.status.restart_count == 1
+
+
+def test_trainer_that_exits_with_0_when_kruise_restarts_it_has_not_succeeded(kruise: Wide) -> None:
+    kruise.runs()
+    before = kruise.uids()
+    kruise.ask('{"id": "a", "task": "Master"}')
+    kruise.reconcile()
+    kruise.move("Succeeded", MASTER, exit_code=0)  # its request may not be in the cache yet
+    kruise.settle()
+    after = kruise.uids()
+    assert [name for name in ALL if after[name] != before[name]] == [MASTER]
+    status = kruise.job.status
+    assert (status.phase, status.restart_count, status.disruptions) == ("Running", 0, 0)
+    assert "NotRestartedInPlace" in kruise.told()
 
 
 def test_pods_are_replaced_when_kruise_refuses(kruise: Wide) -> None:

@@ -17,7 +17,7 @@ from torchq._training.json_values import as_json, as_text
 MOST_BYTES = 3500
 """The most bytes of a result as JSON. A termination message has at most 4,096."""
 
-STOP_MARK = b"torchq: asked to stop"
+STOP_MARK = b"torchq: stopped"
 """The line that the preStop hook of the container appends to the file. With it, an end with 0 is no success."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import audit_events, job_ref
+from coordinator.cli import audit_events, in_place, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session, pass_session
@@ -54,6 +54,8 @@ def _restart(
     job = torchjob.parse(item)
     _refuse_without_pods(item)
     task = _task(job, task, index)
+    if how == "InPlace":
+        _check_in_place(session, job, task)
     request = RestartRequest.model_validate({"id": secrets.token_hex(8), "task": task, "index": index, "how": how})
     text = request.model_dump_json(by_alias=True, exclude_defaults=True)
     # The uid keeps the patch from a job of the same name that was submitted meanwhile.
@@ -71,6 +73,21 @@ def _refuse_without_pods(item: Manifest) -> None:
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
     if not job_ref.is_admitted(item):
         raise errors.Conflict(f"job {name} waits and has no pods: torchq job why {name} explains why")
+
+
+def _check_in_place(session: Session, job: TorchJob, task: str | None) -> None:
+    """Raise Conflict if no pod can be restarted in place, and tell which of them are replaced otherwise."""
+    tasks = [task] if task is not None else list(job.spec.tasks)
+    found = in_place.drivers(session.cluster, embedded=session.target.data is not None)
+    replaced = in_place.replaced_tasks(job, tasks, found)
+    why = "; ".join(dict.fromkeys(replaced.values()))
+    if len(replaced) == len(tasks):
+        raise errors.Conflict(
+            f"job {job.key.namespace}/{job.key.name} cannot be restarted in place: {why}; without --in-place its pods "
+            "are replaced"
+        )
+    if replaced:
+        click.echo(f"note: pods of {', '.join(replaced)} are replaced, not restarted in place: {why}", err=True)
 
 
 def _task(job: TorchJob, task: str | None, index: int | None) -> str | None:

@@ -16,8 +16,8 @@ from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, status
+from reconcilers.plan.in_place import drivers
 from reconcilers.plan.lifecycle import Active
-from reconcilers.plan.restarts import REQUESTING_DRIVERS
 from reconcilers.plan.scale_requests import current
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
@@ -247,7 +247,7 @@ class Resize:
         granted = admission or self.run.job.status.admission
         update = {"scaling": scaling, "admission": granted, "target": self.target, **fields}
         after = status.observe_generation(self.run.job).model_copy(update=update)
-        in_place = self.settings.in_place in REQUESTING_DRIVERS
+        in_place = drivers.can_restart_any(self.run.job, self.run.pods, self.settings)
         return ScalingStep(changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place), events)
 
 

@@ -14,8 +14,9 @@ from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
 from crds import labels
-from crds.api_resources import POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
+from crds.api_resources import ALPHA_RECREATE_REQUESTS, POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
 from crds.keys import JobKey
+from gang import backends
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.client import KubernetesCluster
@@ -194,11 +195,36 @@ def test_a_worker_reacts_to_a_kind_that_is_installed_later(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
+    ("served", "followed"),
+    [
+        ({RECREATE_REQUESTS}, {RECREATE_REQUESTS}),
+        ({ALPHA_RECREATE_REQUESTS}, {ALPHA_RECREATE_REQUESTS}),
+        ({RECREATE_REQUESTS, ALPHA_RECREATE_REQUESTS}, {RECREATE_REQUESTS}),
+        (set(), set()),
+    ],
+)
+def test_a_worker_follows_requests_in_the_newest_version_that_is_served(
+    monkeypatch: pytest.MonkeyPatch, served: set[Resource], followed: set[Resource]
+) -> None:
+    class Server:
+        def serves(self, resource: Resource) -> bool:
+            return resource in served
+
+    caches = WorkerCaches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
+    monkeypatch.setattr(Informer, "start", lambda *_: None)
+    for _ in range(2):
+        caches.recreations.discover()
+    assert caches.served == followed
+    assert {informer.resource for informer in caches.recreations.informers} == followed
+
+
+@pytest.mark.parametrize(
     ("chosen", "served", "expected"),
     [
         ({}, (), ("none", "recreate")),
         ({}, (POD_GROUPS,), ("volcano", "recreate")),
         ({}, (RECREATE_REQUESTS,), ("none", "kruise")),
+        ({}, (ALPHA_RECREATE_REQUESTS,), ("none", "kruise")),
         ({"gang_scheduler": "none", "in_place": "local"}, (POD_GROUPS, RECREATE_REQUESTS), ("none", "local")),
         ({"gang_scheduler": "koordinator", "in_place": "kruise"}, (), ("koordinator", "kruise")),
     ],
@@ -214,7 +240,7 @@ def test_installed_kinds_decide_settings_that_the_admin_leaves_open(
     ("chosen", "followed", "asked"),
     [
         ({}, {"pods", "tenantqueues", "nodes"}, len(optional_kinds.KINDS)),
-        ({"in_place": "recreate"}, {"pods", "tenantqueues", "nodes"}, len(optional_kinds.KINDS) - 1),
+        ({"in_place": "recreate"}, {"pods", "tenantqueues", "nodes"}, len(backends.KINDS)),
         ({"pods": "none"}, {"pods", "tenantqueues"}, 0),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli import in_place, job_context, submission
-from crds.api_resources import RECREATE_REQUESTS, TORCHJOBS
+from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
 from tests.coordinator.cli.test_submission import file
@@ -25,6 +25,7 @@ def cluster_with(*served: object) -> Any:
     [
         (STATIC, (), False, True),
         (STATIC, (RECREATE_REQUESTS,), False, False),
+        (STATIC, (ALPHA_RECREATE_REQUESTS,), False, False),
         (STATIC, (), True, False),
         ({"mode": "Rendezvous"}, (), False, False),
         ({}, (), False, False),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.cli import in_place
 from crds import labels
 from crds.api_resources import EVENTS, TORCHJOBS
 from crds.torchjob import restart_requests, torchjob
@@ -53,7 +54,9 @@ def test_restart_requests_the_selected_pods_and_method(
     arguments: tuple[str, ...],
     expected: tuple[object, ...],
     said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(in_place, "drivers", lambda *_, **__: ("local",))
     result = torchq("job", "restart", job, *arguments, "--reason", "it hangs")
     assert result.output == f"job {namespace}/train: {said} on torchq-local\n"
     found = asked(embedded_cluster, namespace)
@@ -107,6 +110,37 @@ def test_restart_rejects_a_job_that_does_not_run(
     assert words in torchq("job", "restart", "train", code=1).stderr
     found = embedded_cluster.get(TORCHJOBS, "train", namespace)["metadata"]
     assert labels.RESTART_REQUEST not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("drivers", "arguments", "code", "words"),
+    [
+        ((), (), 1, "cannot be restarted in place: nothing restarts containers in place here"),
+        (("kruise",), ("--task", "Worker"), 1, "cannot be restarted in place: the restartPolicy of task Worker is"),
+        (("kruise",), (), 0, "note: pods of Worker are replaced, not restarted in place: the restartPolicy of task"),
+        (("kruise",), ("--task", "Master"), 0, ""),
+        (("local",), (), 0, ""),
+        (None, (), 0, ""),
+    ],
+)
+def test_restart_in_place_says_where_it_cannot_be(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    drivers: tuple[in_place.Driver, ...] | None,
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
+) -> None:
+    tasks = {"Master": task(), "Worker": task(3) | {"restartPolicy": "Never"}}
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a", tasks), namespace)
+    say(embedded_cluster, namespace, **RUNNING)
+    monkeypatch.setattr(in_place, "drivers", lambda *_, **__: drivers)
+    result = torchq("job", "restart", "train", "--in-place", *arguments, code=code)
+    assert words in result.stderr
+    assert bool(words) is bool(result.stderr)
+    assert (asked(embedded_cluster, namespace) is None) is bool(code)
 
 
 @pytest.mark.parametrize(

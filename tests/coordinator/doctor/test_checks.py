@@ -157,6 +157,8 @@ WORKS = {KEY: LEASED}
         ({"places": {}}, "misplaced-entry", str(WAITS)),
         ({"places": {"a": {WAITS: 100.0, GONE: 1.0}}}, "misplaced-entry", str(GONE)),
         ({"places": {"a": {WAITS: 100.0}, "b": {WAITS: 100.0}}}, "misplaced-entry", str(WAITS)),
+        # nodes
+        ({"slow_nodes": frozenset({"n1"})}, "slow-restarts", "node n1"),
         # pods
         ({"pods": (pod(attempt=2),)}, "foreign-attempt-pod", "team/train-master-0"),
         # work

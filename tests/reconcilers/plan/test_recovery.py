@@ -110,9 +110,9 @@ class TestByTheirNodes:
 class TestInPlace:
     def test_failure_is_counted_before_other_pods_restart_in_place(self) -> None:
         found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
-        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods", "PatchPodMetadata"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "PatchPodMetadata", "DeletePods"]
         assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
-        assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+        assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0", "digits-worker-1"])
 
     def test_event_contains_number_of_restart_or_disruption(self) -> None:
         again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
@@ -163,7 +163,7 @@ class TestRequests:
         change = written(found)
         assert (change["restartGeneration"], change["restartRequest"], change["phase"]) == (1, "a", "Admitted")
         assert change.keys().isdisjoint({"restartCount", "disruptions", "recreateGeneration"})
-        assert (marked(found), told(found)) == (["digits-master-0"], ["RestartRequested"])
+        assert (marked(found), told(found)) == ([each.name for each in all_pods()], ["RestartRequested"])
         assert decide(ask('{"id": "a"}', restartRequest="a"), *all_pods()) == Plan()
 
     def test_request_to_recreate_deletes_all_pods(self) -> None:
@@ -221,7 +221,8 @@ class TestNodes:
         change = written(found)
         assert (change["disruptions"], change["nodeFailures"]) == (1, {"n1": 1})
         assert "restartCount" not in change
-        assert (deleted(found, at_once=True), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+        assert deleted(found, at_once=True) == ["digits-worker-0"]
+        assert marked(found) == ["digits-master-0", "digits-worker-1"]
 
     def test_node_with_repeated_failures_is_excluded(self) -> None:
         twice = job(status=status("Running", nodeFailures={"n1": 2, "n2": 1}))

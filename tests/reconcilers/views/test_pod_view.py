@@ -71,7 +71,8 @@ def test_pod_without_controller_reference_belongs_to_no_job(owners: Any) -> None
 
 
 def test_trim_keeps_these_fields() -> None:
-    assert trim() == PodView(
+    up = [{"name": "torch", "state": {"running": {}}}]
+    assert trim(containerStatuses=up) == PodView(
         namespace="team",
         name="digits-worker-3",
         uid="u",
@@ -304,9 +305,9 @@ def test_pod_that_succeeds_after_its_deletion_counts_as_failed(finished: str | N
 @pytest.mark.parametrize(
     ("finished", "code", "phase"),
     [
-        ("2026-01-02T03:04:04Z", 0, "Succeeded"),
-        ("2026-01-02T03:04:04Z", 1, "Failed"),
-        ("2026-01-02T03:04:05Z", 0, "Failed"),
+        ("2026-01-02T03:03:34Z", 0, "Succeeded"),
+        ("2026-01-02T03:03:34Z", 1, "Failed"),
+        ("2026-01-02T03:03:35Z", 0, "Failed"),
         ("2026-01-02T03:04:59Z", 0, "Failed"),
         ("2026-01-02T03:04:59Z", 143, "Failed"),
         (None, 0, "Failed"),

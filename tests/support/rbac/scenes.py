@@ -32,6 +32,7 @@ from coordinator.routing.eligibility import Eligibility
 from crds import labels
 from crds.api_resources import (
     ALPHA_POD_GROUPS,
+    ALPHA_RECREATE_REQUESTS,
     CONFIG_MAPS,
     EVENTS,
     LEASES,
@@ -85,8 +86,8 @@ from tests.support.rbac.access import TENANT, Access, Gated
 from tests.support.rbac.gatekeeper import resource_name
 
 SYNC_SECONDS = 60.0
-OTHERS = tuple(each for each in optional_kinds.KINDS if each != ALPHA_POD_GROUPS)
-"""All foreign kinds; one version of Kubernetes' native pod groups is enough."""
+OTHERS = tuple(each for each in optional_kinds.KINDS if each not in (ALPHA_POD_GROUPS, ALPHA_RECREATE_REQUESTS))
+"""All foreign kinds; one version of each is enough."""
 
 POLICY = {"mode": "InPlaceRestart"}
 """An elastic policy without a rendezvous store: the first worker has a service that others connect to."""

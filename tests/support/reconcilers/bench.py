@@ -29,6 +29,8 @@ class Counting:
         self.calls: Counter[str] = Counter()
         self.before: dict[str, Callable[[], None]] = {}
         """The action that runs once before the next call of a verb on a kind, such as "create Pod"."""
+        self.failing: dict[str, Exception] = {}
+        """The error with which every call of a verb on a kind ends."""
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._cluster, verb)
@@ -37,6 +39,8 @@ class Counting:
             name = f"{verb} {resource.kind}"
             self.calls[name] += 1
             self.before.pop(name, lambda: None)()
+            if name in self.failing:
+                raise self.failing[name]
             return method(resource, *args, **kwargs)
 
         return counted

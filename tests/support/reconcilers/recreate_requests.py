@@ -63,7 +63,7 @@ DEFINITION: dict[str, Any] = {
         "scope": "Namespaced",
         "versions": [
             {
-                "name": "v1alpha1",
+                "name": RECREATE_REQUESTS.version,
                 "served": True,
                 "storage": True,
                 "subresources": {"status": {}},
