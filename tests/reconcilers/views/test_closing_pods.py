@@ -9,7 +9,7 @@ from crds import timestamps
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import DeletePods
-from reconcilers.views import pod_view
+from reconcilers.views import pod_history, pod_view
 from reconcilers.views.pod_view import CLOSING_SECONDS, PodView
 from tests.reconcilers.views.test_pod_view import manifest
 from tests.support.reconcilers import builders
@@ -70,3 +70,14 @@ def test_finished_job_deletes_only_pods_that_run(phase: str, code: int) -> None:
 
     assert deleted(5) == ["digits-master-0", "digits-worker-0"]
     assert deleted(CLOSING_SECONDS) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+
+
+def test_pod_that_its_node_preempts_is_no_success_though_it_was_seen_to_end_well() -> None:
+    since = timestamps.format_time(END + 1)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    told = manifest(
+        "Succeeded",
+        containerStatuses=[{"name": "torch", "state": ended()}],
+        conditions=[target | {"lastTransitionTime": since}],
+    )
+    assert pod_history.remember(view(ended()), pod_view.trim(told)).phase == "Failed"
