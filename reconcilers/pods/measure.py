@@ -4,7 +4,7 @@ One rule: pure. An API server changes pods at creation: by defaults of a LimitRa
 webhook. The created pod counts, whatever its template says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,7 +56,12 @@ class Excess:
 def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Excess | None:
     """Return the excess of the pods' requests over the charge, counting every pod of a task like its largest; None if
     the charge is sufficient."""
-    larger = _largest_excess(job, pods)
+    return find_excess_of(job, charged, {(pod.task, pod.requests) for pod in pods})
+
+
+def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[str, Requests]]) -> Excess | None:
+    """Return the excess of pods that exist or are to be made, by what they request; the tasks are in lower case."""
+    larger = _largest_excess(job, requests)
     if not larger:
         return None
     measured = {name: peak(share, job.pod_measurements.get(name, NOTHING)) for name, share in larger.items()}
@@ -77,9 +82,8 @@ def _exceeds(requests: Requests, share: Amounts) -> bool:
     return any(amount > share.get(name, 0) for name, amount in requests)
 
 
-def _largest_excess(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
+def _largest_excess(job: TorchJob, requests: Collection[tuple[str, Requests]]) -> dict[str, Amounts]:
     """Return the largest requests of a pod by task type, where they exceed the pod's share."""
-    requests = {(pod.task, pod.requests) for pod in pods}
     types = {name.lower(): (name, share) for name, share in job.ungrown_shares.items()} if requests else {}
     excess: dict[str, Amounts] = {}
     for task, amounts in requests:

@@ -1,4 +1,4 @@
-"""A pod as a reconcile sees it: under 1 KB, built once when the informer receives the manifest.
+"""A pod as a reconcile sees it: about 1 KB, built once when the informer receives the manifest.
 
 One rule: no code outside of this module reads a pod's manifest.
 """
@@ -13,8 +13,8 @@ from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
 from reconcilers.views import (
     containers,
+    own_containers,
     pod_end,
-    pod_gate,
     pod_outcome,
     pod_place,
     pod_problems,
@@ -107,8 +107,8 @@ class PodView:
     None if it was not asked for."""
     has_restart_agent: bool = False
     """Whether the pod has a restart agent, by which all of its containers can be restarted."""
-    ended_containers: tuple[str, ...] = ()
-    """The names of the containers that have ended with exit code 0."""
+    ended_containers: str = ""
+    """The names of the containers that have ended with exit code 0, separated by commas."""
     self_healing: bool = False
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
@@ -123,6 +123,8 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    agent_failure: str = ""
+    """Why the pod's restart agent cannot run; empty if it runs, and for a pod without one."""
     avoids: str = ""
     """The nodes that pods of its job had left when it was created, separated by commas; it stays even on one of
     them."""
@@ -214,7 +216,7 @@ def trim(manifest: Manifest) -> PodView:
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
-        shut_since=pod_gate.closed_since(metadata, spec, status),
+        shut_since=own_containers.closed_since(metadata, spec, status),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
         has_finalizers=bool(metadata.get("finalizers")),
@@ -244,6 +246,7 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
         **_conditions(status),
         **pod_end.read(spec, status, phase),
         "has_result": phase in FINISHED and pod_result.is_there(manifest),
+        "agent_failure": own_containers.find_agent_failure(status),
     }
 
 
@@ -306,7 +309,7 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "has_restart_agent": containers.has_restart_agent(spec),
-        "ended_containers": containers.ended_well(status),
+        "ended_containers": ",".join(containers.ended_well(status)),
         "restarts": restarts + (PodEnd.AWAITS_RESTART in outcome.end),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),

@@ -35,11 +35,18 @@ def show(observation: Observation) -> Observation:
     replaced, requests = frozenset(job.status.replacing), observation.recreations
     pods = (
         replace(pod, phase="Failed", reason=INTERRUPTED)
-        if pod.phase == "Succeeded" and (pod.uid in replaced or is_asked(pod, requests))
+        if _has_ended_well(pod) and (pod.uid in replaced or is_asked(pod, requests))
         else pod
         for pod in observation.pods
     )
     return replace(observation, pods=tuple(pods))
+
+
+def _has_ended_well(pod: PodView) -> bool:
+    """Return whether the main container of a pod has ended with 0, also if that counts as a failure because its node
+    was asked to stop it."""
+    is_stopped = pod.phase == "Failed" and pod.exit_code == 0 and not (pod.deleting or pod.disruption)
+    return pod.phase == "Succeeded" or is_stopped
 
 
 def is_asked(pod: PodView, requests: Iterable[RecreateView]) -> bool:
