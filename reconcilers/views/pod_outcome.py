@@ -188,7 +188,8 @@ def _is_doubtful(terminated: Mapping[str, Any]) -> bool:
 
 
 def _have_all_ended(status: Mapping[str, Any]) -> bool:
-    shown = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    """Return whether all containers have ended; a node ends the sidecars among the init containers with them."""
+    shown = status.get("containerStatuses") or ()
     return bool(shown) and all("terminated" in (each.get("state") or {}) for each in shown)
 
 

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[PodView, bool]] = {
     "it has failed": (view(ended(3)), False),
     "its other container runs": (view(ended(), UP), True),
     "its other container has ended": (view(ended(), ended()), False),
-    "its sidecar runs": (view(ended(), init=UP), True),
+    "its sidecar runs, which ends with it": (view(ended(), init=UP), False),
     "its init container has ended": (view(ended(), init=ended()), False),
     "its node starts it again": (view(ended(3), restartPolicy="OnFailure"), True),
     "its node has shown the phase": (view(ended(), phase="Succeeded"), False),
