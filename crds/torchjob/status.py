@@ -250,6 +250,8 @@ class InPlace(LenientModel):
     """kubernetes or kruise; recreate: nothing does, and pods are replaced."""
     message: Annotated[Text, Field(exclude_if=_is_empty)] = ""
     """Why it is not Kubernetes, where that was tried first; empty if it is, or if an admin has chosen the driver."""
+    charged: Annotated[bool, Field(exclude_if=_is_false)] = False
+    """Whether `measured` includes restart agents: pods of this admission have them, or had them."""
     settled: Annotated[bool, Field(exclude_if=_is_false)] = False
     """Whether the job's pods are made without the restart agent from now on, because it was in the way once."""
 

@@ -195,16 +195,8 @@ def _plan_active(
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, observation, recovery.after, deletion, recovery.before)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    requeue_after = earliest(
-        (
-            remaining,
-            deadline.remaining(job, active.pods),
-            resize.next_change,
-            recovery.requeue_after,
-            observation.next_dead,
-            pauses,
-        )
-    )
+    times = (remaining, deadline.remaining(job, active.pods), resize.next_change, recovery.requeue_after)
+    requeue_after = earliest((*times, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + status.write(job, recovery.after, active.pods) + recovery.actions, requeue_after)
     if recovery.blocked:

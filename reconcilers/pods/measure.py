@@ -14,9 +14,10 @@ from crds import labels
 from crds.resources import quantities
 from crds.resources.amounts import NOTHING, Amounts, peak, subtract
 from crds.torchjob import demand
-from crds.torchjob.status import PodMeasurements
+from crds.torchjob.status import PodMeasurements, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
+from reconcilers.pods import restart_agent
 from reconcilers.views import pod_requests
 from reconcilers.views.pod_requests import Requests
 from reconcilers.views.pod_view import PodView
@@ -69,6 +70,17 @@ def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[s
     charge = peak(charged, job.spec.charge_of(job.spec.worker_count, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
     return Excess(PodMeasurements(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
+
+
+def without_agents(status: TorchJobStatus) -> PodMeasurements | None:
+    """Return the measurements of a job's pods without restart agents; as they are if they include none."""
+    measured, in_place = status.measured, status.in_place
+    if measured is None or in_place is None or not in_place.charged:
+        return measured
+    agent = demand.read_resources(restart_agent.AMOUNTS)
+    rest = {name: subtract(share, agent) for name, share in measured.pods.items()}
+    pods = {name: {each: amount for each, amount in share.items() if amount > 0} for name, share in rest.items()}
+    return measured.model_copy(update={"pods": pods})
 
 
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:

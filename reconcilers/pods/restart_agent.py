@@ -17,6 +17,7 @@ from typing import Any
 from crds import labels
 from crds.api_resources import PODS
 from crds.torchjob import memory_growth
+from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.views import containers, pod_requests
@@ -65,6 +66,11 @@ def add_agent(spec: dict[str, Any]) -> None:
         *(spec.get("volumes") or ()),
         {"name": containers.RESTART_AGENT, "downwardAPI": {"items": [request]}},
     ]
+
+
+def is_chosen(status: TorchJobStatus) -> bool:
+    """Return whether the next pods of a job have agents."""
+    return status.in_place is not None and status.in_place.driver == DRIVER
 
 
 def requests(job: TorchJob) -> Mapping[str, Requests]:

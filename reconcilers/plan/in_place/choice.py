@@ -65,26 +65,27 @@ def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
 
 def choose(job: TorchJob, admission: Admission, observation: Observation, settings: ReconcileSettings) -> Choice:
     """Return the choice for the next pods of a job, with the charge for their agents."""
-    before = job.status.in_place
-    settled = before is not None and before.settled
-    obstacle = before.message if before is not None and settled else observation.restart_obstacle
-    chosen = preferred(settings, obstacle)
+    before, measured = job.status.in_place, job.status.measured
+    if before is not None and before.settled:
+        return Choice(_carry_on(job, preferred(settings, before.message), settled=True), admission, measured)
+    chosen = preferred(settings, observation.restart_obstacle)
     if chosen is None or chosen.driver != restart_agent.DRIVER:
-        return Choice(_settle(chosen) if settled else chosen, admission, _measured_without(job))
-    requests = frozenset(restart_agent.requests(job).items())
-    excess = measure.find_excess_of(job, admission.charge, requests)
+        return Choice(_carry_on(job, chosen), admission, measured)
+    excess = measure.find_excess_of(job, admission.charge, frozenset(restart_agent.requests(job).items()))
     if excess is None:
-        return Choice(chosen, admission, job.status.measured)
+        return Choice(_carry_on(job, chosen), admission, measured)
     if observation.no_room is not None or excess.uncountable:
         room = measure.ROOM[observation.no_room or "quota"].format(admission.queue)
-        return Choice(_decline(settings, f"{room} has no room for restart agents"), admission, _measured_without(job))
+        declined = preferred(settings, f"{room} has no room for restart agents")
+        return Choice(_carry_on(job, declined, settled=True), admission, measured)
     charged = admission.model_copy(update={"charge": dict(excess.charge)})
-    return Choice(chosen, charged, excess.measured, (RaiseCharge(admission.attempt, excess.charge),))
+    raises = (RaiseCharge(admission.attempt, excess.charge),)
+    return Choice(chosen.model_copy(update={"charged": True}), charged, excess.measured, raises)
 
 
 def decline_refused(job: TorchJob, observation: Observation, settings: ReconcileSettings) -> TorchJobStatus | None:
     """Return the status of a job whose pods the API server has refused with their agents; None if it has not."""
-    if not _has_agents(job) or job.admission is None:
+    if not restart_agent.is_chosen(job.status) or job.admission is None:
         return None
     blocker, over_quota = observation.blocker, observation.over_quota
     forbidden = blocker.message if blocker is not None and blocker.reason == status.PODS_FORBIDDEN else ""
@@ -97,7 +98,7 @@ def decline_unbound(
 ) -> TorchJobStatus:
     """Return the status of a job that did not run in time: without agents, if no node had room for one of its pods."""
     unbound = [pod for pod in pods if not pod.node and pod.problem.startswith("Unschedulable")]
-    if not unbound or not _has_agents(job) or status.admission_reason(after) != status.LATE:
+    if not unbound or not restart_agent.is_chosen(job.status) or status.admission_reason(after) != status.LATE:
         return after
     return _without(job, after, settings, f"no node could hold pod {unbound[0].name} with a restart agent")
 
@@ -107,7 +108,7 @@ def replace_unable(job: TorchJob, pods: Iterable[PodView], settings: ReconcileSe
     which is not counted."""
     unable = [pod for pod in pods if pod.agent_failure and not pod.finished and not pod.deleting]
     marks = [pod.uid for pod in unable if not pod.started and pod.uid not in job.status.replacing]
-    if not marks and not (unable and _has_agents(job)):
+    if not marks and not (unable and restart_agent.is_chosen(job.status)):
         return None
     why = f"the restart agent of pod {unable[0].name} cannot run: {unable[0].agent_failure}"
     after = restart_counts.replace_pods(job, marks, pods)
@@ -115,23 +116,13 @@ def replace_unable(job: TorchJob, pods: Iterable[PodView], settings: ReconcileSe
     return Recovery(_without(job, after, settings, why), actions=(event,), requeue_after=0.0)
 
 
-def _has_agents(job: TorchJob) -> bool:
-    """Return whether the next pods of a job have agents."""
-    return job.status.in_place is not None and job.status.in_place.driver == restart_agent.DRIVER
-
-
-def _decline(settings: ReconcileSettings, why: str) -> InPlace | None:
-    return _settle(preferred(settings, why))
-
-
-def _settle(chosen: InPlace | None) -> InPlace | None:
-    return None if chosen is None else chosen.model_copy(update={"settled": True})
-
-
 def _without(job: TorchJob, after: TorchJobStatus, settings: ReconcileSettings, why: str) -> TorchJobStatus:
-    return after.model_copy(update={"in_place": _decline(settings, why), "measured": _measured_without(job)})
+    return after.model_copy(update={"in_place": _carry_on(job, preferred(settings, why), settled=True)})
 
 
-def _measured_without(job: TorchJob) -> PodMeasurements | None:
-    """Return the measurements that hold without agents. Where they were made with agents, they are made anew."""
-    return None if _has_agents(job) else job.status.measured
+def _carry_on(job: TorchJob, chosen: InPlace | None, *, settled: bool = False) -> InPlace | None:
+    """Return a choice with what stays of the one before: pods with agents may still exist, and are paid for."""
+    before = job.status.in_place
+    if chosen is None:
+        return None
+    return chosen.model_copy(update={"charged": before is not None and before.charged, "settled": settled})

@@ -11,7 +11,6 @@ from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
-from reconcilers.plan import lifecycle
 from reconcilers.plan import status as statuses
 from reconcilers.plan.in_place import choice
 from reconcilers.plan.plan import plan
@@ -29,21 +28,31 @@ KRUISE = ReconcileSettings(in_place="auto", served=frozenset({RECREATE_REQUESTS}
 OLD_NODE = "node n2 does not declare RestartAllContainersOnContainerExits"
 CHARGE = {"jobs": 1, "pods": 3, "cpu": 3000}
 WITH_AGENTS = {"jobs": 1, "pods": 3, "cpu": 3003, "memory": 3 * 2**24}
-AGENTS = {"driver": "kubernetes"}
+AGENTS = {"driver": "kubernetes", "charged": True}
 
 
 def see(described: TorchJob, *pods: PodView, obstacle: str = "", **fields: Any) -> Observation:
     return replace(observe(described, *pods), restart_obstacle=obstacle, **fields)
 
 
+def merge(old: Any, change: Any) -> Any:
+    """Return the result of a JSON merge patch."""
+    if not isinstance(change, dict):
+        return change
+    base = old if isinstance(old, dict) else {}
+    merged = base | {name: merge(base.get(name), value) for name, value in change.items()}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
 def act(found: Plan, described: TorchJob) -> TorchJob:
     """Return the job after a plan was carried out."""
-    merged = {**described.status.manifest()}
-    for name, value in written(found).items():
-        merged[name] = merged[name] | value if isinstance(value, dict) and isinstance(merged.get(name), dict) else value
-    merged = {name: value for name, value in merged.items() if value is not None}
+    merged = merge(described.status.manifest(), written(found))
     manifest = described.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"status"})
     return torchjob.parse({**manifest, "status": merged})
+
+
+def replace_status(described: TorchJob, after: Any) -> TorchJob:
+    return described.model_copy(update={"status": after})
 
 
 def made(found: Plan) -> list[Manifest]:
@@ -86,16 +95,29 @@ class TestAdmission:
         found = decide(see(act(begun, job()), *views(begun)), AUTO)
         assert (kinds(found), found.actions) == ([], ())
 
-    def test_coordinator_charges_the_next_admission_with_agents_and_the_worker_takes_it(self) -> None:
+    def test_coordinator_and_worker_agree_on_the_charge_while_the_job_is_admitted(self) -> None:
         admitted = act(decide(see(job()), AUTO), job())
-        assert admitted.charge_of(2) == admitted.charge == WITH_AGENTS
+        assert admitted.admission is not None
+        assert admitted.charge_of(2) == admitted.charge == admitted.admission.charge == WITH_AGENTS
         assert admitted.worker_share == {"pods": 1, "cpu": 1001, "memory": 2**24}
-        back = admitted.model_copy(
-            update={"status": admitted.status.model_copy(update={"admission": None, "phase": "Queued"})}
-        )
-        again = replace(RESERVATION, attempt=2, charge=back.charge)
-        assert lifecycle.current_admission(back, again) is not None
-        assert kinds(decide(replace(see(back), reservation=again), AUTO))[0] == "WriteStatus", "it is charged already"
+
+    def test_job_that_waits_again_does_not_wait_for_the_room_of_its_agents(self) -> None:
+        admitted = act(decide(see(job()), AUTO), job())
+        waits = replace_status(admitted, statuses.requeue_late(admitted, 1.0, 5, NOW))
+        assert (waits.charge, waits.status.in_place) == (CHARGE, None)
+        twice = replace_status(waits, statuses.requeue_late(waits, 1.0, 5, NOW))
+        assert twice.charge == CHARGE
+        again = replace(see(waits), reservation=replace(RESERVATION, attempt=2))
+        assert decide(again, AUTO).actions[0] == RaiseCharge(2, WITH_AGENTS)
+
+    def test_what_webhooks_have_added_to_pods_is_charged_with_and_without_agents(self) -> None:
+        injected = tuple(replace(each, requests=(("cpu", 1501), ("memory", 2**24), ("pods", 1))) for each in all_pods())
+        described = running()
+        found = decide(see(described, *injected), AUTO)
+        assert found.actions[0] == RaiseCharge(1, WITH_AGENTS | {"cpu": 4503})
+        larger = act(found, described)
+        assert larger.charge["cpu"] == 4503
+        assert replace_status(larger, statuses.requeue_late(larger, 1.0, 5, NOW)).charge["cpu"] == 4500
 
     @pytest.mark.parametrize("limit", ["quota", "cohort", "pool"])
     def test_job_without_room_for_its_agents_runs_without_them_from_now_on(self, limit: Any) -> None:
@@ -145,8 +167,10 @@ class TestLater:
         assert [has_agent(each) for each in made(found)] == [False]
         change = written(found)
         assert (change["inPlace"]["driver"], change["inPlace"]["message"]) == ("recreate", OLD_NODE)
-        assert (change["measured"], change.get("admission")) == (None, None), "a charge never falls while a job runs"
-        assert act(found, running()).charge == CHARGE
+        assert "admission" not in change, "a charge never falls while a job runs"
+        later = act(found, running())
+        assert later.charge == WITH_AGENTS, "two pods still have theirs"
+        assert replace_status(later, statuses.requeue_late(later, 1.0, 5, NOW)).charge == CHARGE
 
     def test_an_old_node_changes_nothing_while_no_pod_is_missing(self) -> None:
         assert kinds(decide(see(running(), *all_pods(), obstacle=OLD_NODE), AUTO)) == []

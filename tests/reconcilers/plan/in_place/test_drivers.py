@@ -164,6 +164,7 @@ class TestAgent:
         [
             ({"phase": "Failed", "exit_code": 137, "has_running_containers": True}, True),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED, "has_running_containers": True}, True),
+            ({"phase": "Pending", "restarts": 3}, True),  # its init containers run again
             ({"phase": "Failed", "exit_code": 3}, False),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED}, False),
             ({"phase": "Failed", "exit_code": 3, "has_running_containers": True, "restarts": 3}, False),
