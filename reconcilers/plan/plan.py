@@ -228,7 +228,9 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
     """
     passed = {task_type.lower() for task_type in advance.progress.passed}
     over = tuple(pod for pod in advance.run.pods if pod.task in passed and pod_view.occupies(pod))
-    return deletion.delete(over) if over else advance.actions()
+    if not over:
+        return advance.actions()
+    return deletion.delete(tuple(pod for pod in over if pod_view.must_be_stopped(pod, deletion.now)))
 
 
 def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:

@@ -28,6 +28,8 @@ from reconcilers.views.pod_requests import Requests
 LONGEST_PROBLEM = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
+CLOSING_SECONDS = 30.0
+"""The longest time in seconds from the end of a container until its node writes the pod's last phase."""
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
 EVICTED_BY_VOLCANO = "Evict"
@@ -165,7 +167,7 @@ class PodView:
     def unended(self) -> "PodView":
         """Return the pod as if its main container had not ended yet."""
         restarts = self.restarts - self.awaits_restart
-        return replace(self, phase="Running", problem="", restarts=restarts, end=pod_outcome.NOTHING)
+        return replace(self, phase="Running", problem="", restarts=restarts, end=self.end & PodEnd.CLOSING)
 
     @property
     def finished(self) -> bool:
@@ -179,6 +181,15 @@ def occupies(pod: PodView) -> bool:
     A terminating pod takes resources, and so does a pod with any running container.
     """
     return pod.has_running_containers or not pod.finished
+
+
+def must_be_stopped(pod: PodView, now: float) -> bool:
+    """Return whether a pod takes resources until somebody deletes it.
+
+    One whose containers have ended is left to its node: with the pod, its logs would go.
+    """
+    is_closing = PodEnd.CLOSING in pod.end and pod.ended is not None and now < pod.ended + CLOSING_SECONDS
+    return occupies(pod) and not is_closing
 
 
 def list_names(names: Sequence[str], most: int) -> str:
