@@ -192,13 +192,17 @@ class Settings(NodeRules, PortSettings):
         description="how long after its end a cancelled job is deleted that has no ttlSecondsAfterFinished",
     )
     parallel_writes: int = Field(
-        default=8, ge=1, le=256, description="pods that one worker process creates, patches or deletes at the same time"
+        default=8,
+        ge=1,
+        le=256,
+        description="pods that one worker process creates or deletes at the same time; it patches four times as many",
     )
     most_writes: int = Field(
         default=1_000,
         ge=1,
         le=10_000,
-        description="API writes of one reconcile before the worker turns to another job; so does it after one second",
+        description="API writes of one reconcile before the worker turns to another job; so does it after one second. "
+        "Pods that are asked to restart or to start are asked for up to ten seconds",
     )
     reason_after: Seconds = Field(
         default=10.0, description="if the first job of a queue waits longer than this, its status says why"

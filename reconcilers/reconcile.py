@@ -102,7 +102,7 @@ class Reconciler:
             RestartSupport(cluster, caches.nodes, clock),
             caches.reported_saves,
         )
-        self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
+        self._executor = ThreadPoolExecutor(self._settings.parallel_asks, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
 
     def __call__(self, task: Task, holds: Callable[[], bool], raise_charge: RaiseCharge = no_store) -> float | None:
