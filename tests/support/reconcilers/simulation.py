@@ -14,6 +14,7 @@ from crds.torchjob import grant, torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
+from reconcilers.plan import progress
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.plan import plan
 from reconcilers.pods import task_members
@@ -160,7 +161,8 @@ class Simulation:
         member = Grant(job, job.admission).members.get(pod.name)
         expected = member is not None and member.is_labelled(pod)
         outdated = pod.restart != job.status.restart_generation
-        return not current or not expected or outdated or pod.uid in job.status.replacing
+        is_over = pod.task in progress.completed_tasks(job)
+        return not current or not expected or outdated or is_over or pod.uid in job.status.replacing
 
     def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
         there = self.pods.get(pod.name)
