@@ -27,10 +27,12 @@ from bench.benchmarks import (
     worst,
 )
 from bench.benchmarks.client import client
+from bench.benchmarks.restarts import asks
 from bench.benchmarks.training import reports
 from bench.client_command import client_command
 from bench.command import COUNT, JSON, PLOT, measure, show
 from bench.report import text
+from bench.restart_commands import restarts_command
 from bench.support import apiserver
 from bench.support.panels import PANELS
 from bench.training_commands import elastic_command, reports_command
@@ -52,6 +54,7 @@ SHORT: Mapping[str, Callable[[], dict[str, Any]]] = {
     "hostile": lambda: measure("hostile", hostile.SHORT, hostile.run),
     "reports": lambda: measure("reports", reports.SHORT, reports.run),
     "client": lambda: measure("client", client.SHORT, client.run),
+    "restarts": lambda: measure("restarts", asks.SHORT, asks.run),
 }
 
 
@@ -384,5 +387,5 @@ def _check_server(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "kubeconfig": options["kubeconfig"] or ""}
 
 
-for command in (elastic_command, reports_command, client_command):
+for command in (elastic_command, reports_command, client_command, restarts_command):
     main.add_command(command)

@@ -163,8 +163,9 @@ class Settings(NodeRules, PortSettings):
     )
     in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
         default="auto",
-        description="how containers of healthy pods are restarted with their job; auto: kruise if its "
-        "ContainerRecreateRequests are served when a worker starts, else recreate (new pods); local: the embedded node",
+        description="how containers of healthy pods are restarted with their job; auto: kubernetes (1.36, with a "
+        "restart agent in each pod) where all nodes can, else kruise if its ContainerRecreateRequests are served when "
+        "a worker starts, else recreate (new pods); local: the embedded node",
     )
     in_place_timeout: Seconds = Field(
         default=60.0, description="a restart in place that takes longer has failed, and the pod is replaced"
@@ -191,13 +192,17 @@ class Settings(NodeRules, PortSettings):
         description="how long after its end a cancelled job is deleted that has no ttlSecondsAfterFinished",
     )
     parallel_writes: int = Field(
-        default=8, ge=1, le=256, description="pods that one worker process creates, patches or deletes at the same time"
+        default=8,
+        ge=1,
+        le=256,
+        description="pods that one worker process creates or deletes at the same time; it patches four times as many",
     )
     most_writes: int = Field(
         default=1_000,
         ge=1,
         le=10_000,
-        description="API writes of one reconcile before the worker turns to another job; so does it after one second",
+        description="API writes of one reconcile before the worker turns to another job; so does it after one second. "
+        "Pods that are asked to restart or to start are asked for up to ten seconds",
     )
     reason_after: Seconds = Field(
         default=10.0, description="if the first job of a queue waits longer than this, its status says why"

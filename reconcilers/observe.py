@@ -24,8 +24,9 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from queues.values import Reservation, Task
+from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import InvalidJob, Observation
+from reconcilers.values import NOT_ASKED, InvalidJob, Observation
 from reconcilers.views import node_view, pod_history, pod_view
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupReader
@@ -86,6 +87,8 @@ class Observer:
     """The reader of pod groups; None if groups are unknown."""
     requests: RequestReader | None = None
     """The reader of scale requests; None if there are none."""
+    restart_support: RestartSupport | None = None
+    """What tells whether Kubernetes restarts all containers of pods; None if it is not used."""
     reported_saves: Callable[[JobKey], int] | None = None
     """The function that returns the latest request to save that a report of a job answers; None if pods do not
     report."""
@@ -117,8 +120,17 @@ class Observer:
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),
+            restart_obstacle=self._restart_obstacle(job, pods),
             reported_save=self._reported_save(job),
         )
+
+    def _restart_obstacle(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> str:
+        """Return why Kubernetes cannot restart all containers of the job's next pods; asked only if there are some."""
+        support = self.restart_support
+        if support is None or not isinstance(job, TorchJob) or self.settings.in_place not in ("auto", "kubernetes"):
+            return NOT_ASKED
+        lacks_pods = len(pods) < sum(task.num_tasks for task in job.spec.torch_task_specs.values())
+        return support.obstacle(job) if lacks_pods and not job.is_finished else NOT_ASKED
 
     def _reported_save(self, job: TorchJob | InvalidJob | None) -> int:
         if self.reported_saves is None or not isinstance(job, TorchJob) or not job.save_request:

@@ -26,6 +26,7 @@ from reconcilers.fact_counter import FactCounter
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.plan.recovery import is_about_requests
+from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, EmitEvent, Observation, Plan
 from reconcilers.views.node_view import NodeCache
@@ -98,9 +99,10 @@ class Reconciler:
             clock,
             GroupReader(cluster, caches.groups, clock),
             RequestReader(cluster, caches.requests),
+            RestartSupport(cluster, caches.nodes, clock),
             caches.reported_saves,
         )
-        self._executor = ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="apply")
+        self._executor = ThreadPoolExecutor(self._settings.parallel_asks, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
 
     def __call__(self, task: Task, holds: Callable[[], bool], raise_charge: RaiseCharge = no_store) -> float | None:

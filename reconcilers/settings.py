@@ -9,6 +9,10 @@ from typing import Literal
 
 from crds.api_resources import Resource
 
+ASKS_PER_WRITE = 4
+"""How many pods a process asks for something, for each one that it creates at the same time: a patch of a pod costs
+little, and is mostly waiting."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportAccess:
@@ -74,13 +78,18 @@ class ReconcileSettings:
     most_seconds: float = 1.0
     """The time in which a reconcile may begin new writes. Other keys have threads of their own in the meantime."""
     parallel: int = 8
-    """The number of pods that one process creates or deletes at a time; its connection pool must be larger."""
+    """The number of pods that one process creates or deletes at a time."""
     cache_wait: float = 0.5
     """How long a reconcile waits for the pod cache to reach what the coordinator has seen."""
     reports: ReportAccess | None = None
     """How pods report; None if they do not."""
     name_retry: float = 0.2
     """How soon a reconcile runs again while an older pod holds the name of a new one."""
+
+    @property
+    def parallel_asks(self) -> int:
+        """The number of pods that one process patches at a time; its connection pool must be larger."""
+        return ASKS_PER_WRITE * self.parallel
 
     def version(self, resource: Resource) -> Resource | None:
         """Return the version of a kind that the API server serves; None if it serves none."""

@@ -31,6 +31,7 @@ from kube.process.meter import NO_METER, Meter
 from kube.settings import ConnectionSettings, RetrySettings
 from queues.errors import QueueError
 from queues.redis.location import Location
+from reconcilers.settings import ASKS_PER_WRITE
 
 WATCH_CONNECTIONS = 16
 """Connections for watches, more than any process needs."""
@@ -109,7 +110,7 @@ class Session:
             read_timeout=settings.api_timeout,
             requests_per_second=settings.api_qps,
             burst=settings.api_burst,
-            pool_connections=settings.threads + settings.parallel_writes + WATCH_CONNECTIONS,
+            pool_connections=settings.threads + ASKS_PER_WRITE * settings.parallel_writes + WATCH_CONNECTIONS,
             user_agent=self.agent,
             permission_hint=self.role.remedy,
         )

@@ -4,8 +4,9 @@ One rule: one `match` over the actions, in order. Any sign that the plan is outd
 again. Every action may find its work done already.
 """
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -61,6 +62,12 @@ from reconcilers.views.pod_view import PodView
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+ASK_SECONDS = 10.0
+"""The time in which a reconcile may begin to ask pods for something: to restart, to start. All pods of a job wait for
+the last of them, and a question is safe to repeat: no other look at the job has to come between."""
+UNTRACKED: list[Any] = [{}]
+"""The managedFields with which the API server no longer records who has set which field of a pod. The record takes more
+than half of its time for a patch, and as much room as the rest of a small pod."""
 FENCE_SECONDS = 0.05
 """The largest age of a check of the fence when a write begins: less than a request may take on a slow network."""
 
@@ -131,10 +138,10 @@ class Application:
         Any other error of the API server is raised; the queue then tries again with a back-off.
         """
         try:
-            for action in plan.actions:
+            for batch in _batches(plan.actions):
                 if self.outdated:
                     raise ObserveAgain(self.settings.name_retry)
-                self._do(action)
+                self._do(batch)
         except ObserveAgain as again:
             return Outcome(again.after)
         except PodRefused as refused:
@@ -153,8 +160,12 @@ class Application:
         quiet = all(map(_is_quiet, plan.actions))
         return Outcome(plan.requeue_after, quiet=quiet, written=self.written, pod=self.pod)
 
-    def _do(self, action: Action) -> None:
+    def _do(self, batch: tuple[Action, ...]) -> None:
+        action = batch[0]
         match action:
+            case CreateObject(resource):
+                objects = [each for each in batch if isinstance(each, CreateObject)]
+                self._in_parallel(self._create_object, objects, fenced=True, asks=resource == RECREATE_REQUESTS)
             case WriteStatus(change, resource_version):
                 self._write_status(change["status"], resource_version)
             case CreatePods(manifests):
@@ -163,7 +174,7 @@ class Application:
                 # A pod that looked unfinished to a worker that has lost the key may have finished since.
                 self._in_parallel(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
             case PatchPodMetadata(pods, metadata):
-                self._in_parallel(partial(self._patch_pod, metadata), pods, fenced=True)
+                self._in_parallel(partial(self._patch_pod, metadata), pods, fenced=True, asks=True)
             case RaiseCharge():
                 self._raise_charge(action)
             case EmitEvent():
@@ -171,15 +182,13 @@ class Application:
                 self._objects.emit_event(action, self.clock())
             case PatchRequest():
                 self._in_parallel(self._patch_request, [action], fenced=True)
-            case SetWorkers(workers, resource_version):
-                self._in_parallel(partial(self._objects.set_workers, workers), [resource_version], fenced=True)
             case DeleteJob():
                 self._objects.delete(TORCHJOBS, self.key.name, self.key.uid)
             case _:
                 self._do_beside(action)
 
     def _do_beside(
-        self, action: CreateService | DeleteService | CreateObject | PatchObject | AnnotateJob | DeleteObject
+        self, action: CreateService | DeleteService | PatchObject | SetWorkers | AnnotateJob | DeleteObject
     ) -> None:
         """Carry out an action beside the job's pods and status."""
         objects = self._objects
@@ -188,16 +197,18 @@ class Application:
                 self._in_parallel(objects.create_service, [manifest], fenced=True)
             case DeleteService(name):
                 self._in_parallel(objects.delete_service, [name])
-            case CreateObject(resource, manifest, remedy):
-                served = self._served(resource)
-                self._in_parallel(partial(objects.create, served, remedy), [manifest], fenced=True)
             case PatchObject(resource, name, change):
                 self._in_parallel(partial(objects.patch, resource, name), [change], fenced=True)
+            case SetWorkers(workers, resource_version):
+                self._in_parallel(partial(objects.set_workers, workers), [resource_version], fenced=True)
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case DeleteObject(resource, name, uid):
                 delete = objects.delete_request if resource == RECREATE_REQUESTS else objects.delete
                 self._in_parallel(partial(delete, self._served(resource), name), [uid])
+
+    def _create_object(self, action: CreateObject) -> None:
+        self._objects.create(self._served(action.resource), action.remedy, action.manifest)
 
     def _served(self, resource: Resource) -> Resource:
         """Return the version in which requests to recreate containers are served; any other kind as it is."""
@@ -232,17 +243,25 @@ class Application:
         if "phase" in change:
             log.info("%s: %s", self.key, change["phase"])
 
-    def _in_parallel(self, work: Callable[[T], Any], items: Sequence[T], *, fenced: bool = False) -> None:
+    def _in_parallel(
+        self,
+        work: Callable[[T], Any],
+        items: Sequence[T],
+        *,
+        fenced: bool = False,
+        asks: bool = False,
+    ) -> None:
         """Do work on all items, some at a time; all begun work is over when this returns or raises.
 
-        With `fenced`, the fence is checked before each few items, and before each item that begins long after the last
-        check: this process may have been suspended between any two requests.
+        With `asks`, more are done at a time, and for longer. With `fenced`, the fence is checked before each few
+        items, and before each item that begins long after the last check: this process may have been suspended between
+        any two requests.
         """
         checked_at, remaining, before = 0.0, 0, len(self.pod_versions)
 
         def may_begin(at: int) -> None:
             nonlocal checked_at, remaining
-            if before + at >= self.settings.parallel and self._is_budget_spent():
+            if before + at >= self.settings.parallel and self._is_budget_spent(asks):
                 raise ObserveAgain(0.0)
             if fenced and not (remaining and 0 <= self.clock() - checked_at <= FENCE_SECONDS):
                 checked_at, remaining = self.clock(), self.settings.parallel
@@ -250,13 +269,18 @@ class Application:
             remaining -= 1
             self.writes += 1
 
-        failures = ParallelRun(work, items, self.executor, may_begin).run(self.settings.parallel)
+        failures = ParallelRun(work, items, self.executor, may_begin).run(
+            self.settings.parallel_asks if asks else self.settings.parallel
+        )
         if failures:
             raise next((failure for failure in failures if isinstance(failure, PodRefused)), failures[0])
 
-    def _is_budget_spent(self) -> bool:
+    def _is_budget_spent(self, asks: bool) -> bool:
         """Return whether this reconcile has taken too long, or may do no further write."""
-        return self.clock() - self.began > self.settings.most_seconds or self.writes >= self.settings.most_writes
+        lasted = self.clock() - self.began
+        if asks:
+            return lasted > max(ASK_SECONDS, self.settings.most_seconds)
+        return lasted > self.settings.most_seconds or self.writes >= self.settings.most_writes
 
     def _create_pod(self, manifest: Manifest) -> None:
         try:
@@ -290,7 +314,7 @@ class Application:
 
     def _patch_pod(self, metadata: Mapping[str, Any], pod: PodView) -> None:
         try:
-            change = {"metadata": {**metadata, "uid": pod.uid}}
+            change = {"metadata": {**metadata, "uid": pod.uid, "managedFields": UNTRACKED}}
             self._record_version(self.cluster.patch(PODS, pod.name, change, self.key.namespace))
         except (errors.NotFound, errors.Conflict):
             self.outdated = True
@@ -306,6 +330,17 @@ class Application:
     def _record_version(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]
         self.pod_versions.append(integers.parse(version, 0))
+
+
+def _batches(actions: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
+    """Yield the actions in order: one by one, but together those in a row that create objects of one kind."""
+
+    def batch_of(numbered: tuple[int, Action]) -> object:
+        number, action = numbered
+        return action.resource if isinstance(action, CreateObject) else number
+
+    for _, batch in itertools.groupby(enumerate(actions), batch_of):
+        yield tuple(action for _, action in batch)
 
 
 def _is_quiet(action: Action) -> bool:

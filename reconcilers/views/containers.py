@@ -11,7 +11,7 @@ from crds.torchjob import processes
 GATE = "torchq-start"
 """The name of the init container that waits until the pod may start, and of the volume that signals the start."""
 RESTART_AGENT = "torchq-restart"
-"""The name of the sidecar that exits when a restart of the pod's containers is requested, and of its volume."""
+"""The name of the init container that restarts all containers of the pod on request, and of its volume."""
 PORT_NAME = "torchjob-port"
 DEFAULT_PORT = 23456
 

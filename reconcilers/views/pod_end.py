@@ -11,13 +11,13 @@ from reconcilers.views import containers, pod_code, pod_outcome, pod_requests, p
 from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.torchrun import LastOutput
 
-LONGEST_MESSAGE = 104
+LONGEST_MESSAGE = 80
 """The number of characters kept of a pod's last output."""
 LONGEST_EXPLANATION = 30_000
 """The number of characters reported of the last output of the pod that caused a failure (`pod_view.explain`)."""
 STOPPED = "AskedToStop"
 """The reason of a pod that its node had asked to stop, where the node says no more."""
-EXPLANATION = "its node stopped it, as for a failed probe or a volume over its limit: see the events of the pod"
+EXPLANATION = "its node stopped it (a failed probe, a full volume): see the events of the pod"
 
 
 def read(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
     for field in ("initContainerStatuses", "containerStatuses"):
         for container_status in status.get(field) or ():
             terminated = (container_status.get("state") or {}).get("terminated")
-            if terminated:
+            if terminated and container_status["name"] != containers.RESTART_AGENT:
                 yield container_status["name"], terminated
 
 

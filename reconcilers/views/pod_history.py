@@ -27,7 +27,8 @@ def remember(before: PodView, after: PodView) -> PodView:
     end = after.end
     if PodEnd.UNREPORTED in before.end and PodEnd.TERMINATED in end:
         end = (end | PodEnd.UNREPORTED) & ~PodEnd.PROVED
-    if before.restarts == after.restarts:
+    is_disproved = PodEnd.COMPLETED in end and PodEnd.UNASKED not in end
+    if before.restarts == after.restarts and not is_disproved:
         end |= before.end & PodEnd.PROVED
     after = replace(after, deletion_asked=deletion_asked, end=end)
     if PodEnd.TERMINATED in end and PodEnd.UNREPORTED in end and PodEnd.PROVED not in end:

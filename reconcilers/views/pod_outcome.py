@@ -69,6 +69,8 @@ class PodEnd(IntFlag):
     """The node may still say that the end was its own deed (`pod_history.settle`)."""
     UNREPORTED = auto()
     """The node reported the pod running without its main container, and has not reported it running since."""
+    CLOSING = auto()
+    """All containers of the pod have ended for good, and its node has yet to write the last phase."""
 
 
 NOTHING = PodEnd(0)
@@ -113,6 +115,8 @@ def outcome(pod: Manifest) -> PodOutcome:
         end |= PodEnd.SETTLES
     if phase == "Running" and _awaits_restart(pod["spec"], main_status):
         return PodOutcome(phase, end | PodEnd.AWAITS_RESTART, asked)
+    if phase == "Running" and _have_all_ended(status):
+        end |= PodEnd.CLOSING
     if phase not in ("Running", *FINISHED) or (phase == "Running" and code is None):
         return PodOutcome(phase, end, asked)
     if code != 0 and not (code is None and phase == "Succeeded"):
@@ -181,6 +185,12 @@ def _is_doubtful(terminated: Mapping[str, Any]) -> bool:
     """Return whether the end of a container may be the deed of its node."""
     code = terminated.get("exitCode")
     return code is not None and (code == 0 or code >= NODES_CODES) and terminated.get("reason") != OOM_KILLED
+
+
+def _have_all_ended(status: Mapping[str, Any]) -> bool:
+    """Return whether all containers have ended; a node ends the sidecars among the init containers with them."""
+    shown = status.get("containerStatuses") or ()
+    return bool(shown) and all("terminated" in (each.get("state") or {}) for each in shown)
 
 
 def _awaits_restart(spec: Mapping[str, Any], main_status: Mapping[str, Any]) -> bool:

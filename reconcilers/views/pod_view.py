@@ -13,8 +13,8 @@ from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
 from reconcilers.views import (
     containers,
+    own_containers,
     pod_end,
-    pod_gate,
     pod_outcome,
     pod_place,
     pod_problems,
@@ -28,6 +28,8 @@ from reconcilers.views.pod_requests import Requests
 LONGEST_PROBLEM = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
+CLOSING_SECONDS = 30.0
+"""The longest time in seconds from the end of a container until its node writes the pod's last phase."""
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
 EVICTED_BY_VOLCANO = "Evict"
@@ -98,15 +100,15 @@ class PodView:
     """The resourceVersion."""
     service: str = ""
     """The name of the headless service that was created for the pod; empty if it has none."""
-    has_restart_agent: bool = False
-    """Whether the pod has a restart agent, by which all of its containers can be restarted."""
-    ended_containers: tuple[str, ...] = ()
-    """The names of the containers that have ended with exit code 0."""
     end: PodEnd = pod_outcome.NOTHING
     """What is known of the end of the main container."""
     deletion_asked: float | None = None
     """When the deletion of the pod was asked for first, in seconds since the epoch; -infinity if that is unknown, and
     None if it was not asked for."""
+    has_restart_agent: bool = False
+    """Whether the pod has a restart agent, by which all of its containers can be restarted."""
+    ended_containers: str = ""
+    """The names of the containers that have ended with exit code 0, separated by commas."""
     self_healing: bool = False
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
@@ -121,6 +123,8 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    agent_failure: str = ""
+    """Why the pod's restart agent cannot run; empty if it runs, and for a pod without one."""
     avoids: str = ""
     """The nodes that pods of its job had left when it was created, separated by commas; it stays even on one of
     them."""
@@ -163,7 +167,7 @@ class PodView:
     def unended(self) -> "PodView":
         """Return the pod as if its main container had not ended yet."""
         restarts = self.restarts - self.awaits_restart
-        return replace(self, phase="Running", problem="", restarts=restarts, end=pod_outcome.NOTHING)
+        return replace(self, phase="Running", problem="", restarts=restarts, end=self.end & PodEnd.CLOSING)
 
     @property
     def finished(self) -> bool:
@@ -177,6 +181,15 @@ def occupies(pod: PodView) -> bool:
     A terminating pod takes resources, and so does a pod with any running container.
     """
     return pod.has_running_containers or not pod.finished
+
+
+def must_be_stopped(pod: PodView, now: float) -> bool:
+    """Return whether a pod takes resources until somebody deletes it.
+
+    One whose containers have ended is left to its node: with the pod, its logs would go.
+    """
+    is_closing = PodEnd.CLOSING in pod.end and pod.ended is not None and now < pod.ended + CLOSING_SECONDS
+    return occupies(pod) and not is_closing
 
 
 def list_names(names: Sequence[str], most: int) -> str:
@@ -203,7 +216,7 @@ def trim(manifest: Manifest) -> PodView:
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
-        shut_since=pod_gate.closed_since(metadata, spec, status),
+        shut_since=own_containers.closed_since(metadata, spec, status),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
         has_finalizers=bool(metadata.get("finalizers")),
@@ -233,6 +246,7 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
         **_conditions(status),
         **pod_end.read(spec, status, phase),
         "has_result": phase in FINISHED and pod_result.is_there(manifest),
+        "agent_failure": own_containers.find_agent_failure(status),
     }
 
 
@@ -295,7 +309,7 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
         "has_restart_agent": containers.has_restart_agent(spec),
-        "ended_containers": containers.ended_well(status),
+        "ended_containers": ",".join(containers.ended_well(status)),
         "restarts": restarts + (PodEnd.AWAITS_RESTART in outcome.end),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),

@@ -18,7 +18,7 @@ from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
-from reconcilers.views.containers import GATE
+from reconcilers.views.containers import GATE, RESTART_AGENT
 from tests.faults.api import Api, ApiClient
 from tests.faults.report_port import ReportPort
 from tests.faults.scenarios.scenario import NAMESPACE, Scenario
@@ -26,6 +26,7 @@ from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"
 OUT_OF_MEMORY = "OOMKilled"
+ALL = "RestartingAllContainers"
 PREEMPTED = "Preempted"
 """The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that it was asked."""
 REMOVAL_SECONDS = 1.0
@@ -59,6 +60,9 @@ class Pod:
         self.arrived: str = arrival(status)
         """When it reached its gate; empty before that."""
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
+        self.agent = _state_of(RESTART_AGENT, status.get("initContainerStatuses") or ())
+        """The state of its restart agent; empty if it has none, or before that runs."""
+        self.has_agent = any(each["name"] == RESTART_AGENT for each in spec.get("initContainers") or ())
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
         self.over = self.phase in ("Succeeded", "Failed")
@@ -100,6 +104,8 @@ class Node:
         """How the pods end whose containers have ended, by uid: their fate, or None for those that were asked to."""
         self._made: dict[Place, list[str]] = {}
         """The uids of the pods at each place, in the order in which they were made."""
+        self._taken: dict[str, str] = {}
+        """The annotation that the restart agent of a pod found when it began, by uid."""
         self._at = -1
         self._waits = False
         """Whether a pod is removed later."""
@@ -141,17 +147,22 @@ class Node:
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
         """Yield the possible actions of the node of a pod."""
         if pod.code is not None and not pod.over:
-            yield partial(self._conclude, pod)
+            yield partial(self._end_agent if pod.agent == "running" else self._conclude, pod)
         elif pod.deleting and pod.node and not pod.over:
             yield partial(self._stop, pod) if pod.phase == "Running" else partial(self._give_up, pod)
         elif pod.deleting and self._client.now >= pod.ended + REMOVAL_SECONDS:
             yield partial(self._remove, pod)
         elif pod.phase == "Pending":
             yield from self._start(pod, ready)
-        elif pod.phase == "Running" and pod.asked and pod.asked != pod.restarted:
-            yield partial(self._restart, pod)
+        elif pod.phase == "Running" and pod.agent in ("terminated", "waiting"):
+            yield partial(self._stop_all if pod.agent == "terminated" else self._start_all, pod)
+        elif pod.phase == "Running" and self._is_asked(pod):
+            yield partial(self._exit_agent if pod.has_agent else self._restart, pod)
         elif pod.phase == "Running" and may_end:
             yield from self._ending(pod)
+
+    def _is_asked(self, pod: Pod) -> bool:
+        return pod.asked not in ("", self._taken.get(pod.uid, "") if pod.has_agent else pod.restarted)
 
     def _start(self, pod: Pod, ready: list[str]) -> Iterator[Any]:
         if pod.attempt <= self._scenario.stuck or self._scenario.stalls(pod.task, pod.index, self._before(pod)):
@@ -172,8 +183,8 @@ class Node:
     def _reach_gate(self, pod: Pod, node: str) -> str:
         if not pod.node:
             self._bind(pod, node)
-        gate = {"running": {"startedAt": timestamps.format_time(self._client.now)}}
-        self._status(pod, {"phase": "Pending", "initContainerStatuses": [_container(GATE, 0, gate)]})
+        gate = _container(GATE, 0, {"running": {"startedAt": timestamps.format_time(self._client.now)}})
+        self._status(pod, {"phase": "Pending", "initContainerStatuses": [*self._begin_agent(pod), gate]})
         return f"{pod.name} is at its gate"
 
     def _ending(self, pod: Pod) -> Iterator[Any]:
@@ -259,10 +270,38 @@ class Node:
             self._bind(pod, node)
         when = {"startedAt": timestamps.format_time(self._client.now)}
         status: dict[str, Any] = {"phase": "Running", "containerStatuses": [_container("torch", 0, {"running": when})]}
-        if pod.arrived:
-            through = {"startedAt": pod.arrived, "exitCode": 0, "reason": "Completed"}
-            status["initContainerStatuses"] = [_container(GATE, 0, {"terminated": through})]
-        return self._status(pod, status)
+        through = {"startedAt": pod.arrived, "exitCode": 0, "reason": "Completed"}
+        gate = [_container(GATE, 0, {"terminated": through})] if pod.arrived else []
+        return self._status(pod, {**status, "initContainerStatuses": [*self._begin_agent(pod), *gate]})
+
+    def _begin_agent(self, pod: Pod, restarts: int = 0) -> list[Manifest]:
+        """Return the status of a restart agent that begins, and takes the annotation as it is."""
+        self._taken.setdefault(pod.uid, pod.asked)
+        return [_container(RESTART_AGENT, restarts, {"running": {}})] if pod.has_agent else []
+
+    def _exit_agent(self, pod: Pod) -> str:
+        """End the restart agent of a pod, whose rule restarts all containers."""
+        agent = _container(RESTART_AGENT, pod.restarts, {"terminated": {"exitCode": 88, "reason": "Error"}})
+        self._status(pod, {"phase": "Running", "initContainerStatuses": [agent]})
+        return f"the agent of {pod.name} exits for {pod.asked}"
+
+    def _stop_all(self, pod: Pod) -> str:
+        """End all containers of a pod in order to start them again, and count the restart."""
+        killed = {
+            "terminated": {"exitCode": 137, "reason": ALL, "finishedAt": timestamps.format_time(self._client.now)}
+        }
+        agent, main = (
+            _container(name, pod.restarts + 1, {"waiting": {"reason": ALL}}) | {"lastState": killed}
+            for name in (RESTART_AGENT, "torch")
+        )
+        self._status(pod, {"phase": "Running", "initContainerStatuses": [agent], "containerStatuses": [main]})
+        return f"{pod.name} restarts all containers"
+
+    def _start_all(self, pod: Pod) -> str:
+        self._taken.pop(pod.uid, None)
+        agent, main = self._begin_agent(pod, pod.restarts), _container("torch", pod.restarts, {"running": {}})
+        self._status(pod, {"phase": "Running", "initContainerStatuses": agent, "containerStatuses": [main]})
+        return f"all containers of {pod.name} run again"
 
     def _bind_all(self, pods: list[Pod], node: str) -> str:
         for pod in pods:
@@ -306,6 +345,12 @@ class Node:
         self._ends[pod.uid] = fate
         return f"{told}, its container has ended with {code}"
 
+    def _end_agent(self, pod: Pod) -> str:
+        """End the restart agent of a pod after its main container."""
+        agent = _container(RESTART_AGENT, pod.restarts, {"terminated": {"exitCode": 0, "reason": "Completed"}})
+        self._status(pod, {"phase": pod.phase, "initContainerStatuses": [agent]})
+        return f"the agent of {pod.name} has ended"
+
     def _conclude(self, pod: Pod) -> str:
         """Write the last phase of a pod whose container has ended."""
         phase, fate = "Failed" if pod.code else "Succeeded", self._ends[pod.uid]
@@ -327,8 +372,12 @@ class Node:
 
 def arrival(status: Mapping[str, Any]) -> str:
     """Return when a pod reached its start gate; empty before that."""
-    states = [each["state"] for each in status.get("initContainerStatuses") or ()]
-    return next((each["startedAt"] for state in states for each in state.values()), "")
+    gates = [each["state"] for each in status.get("initContainerStatuses") or () if each["name"] == GATE]
+    return next((each["startedAt"] for state in gates for each in state.values()), "")
+
+
+def _state_of(name: str, statuses: Iterable[Mapping[str, Any]]) -> str:
+    return next((state for each in statuses if each["name"] == name for state in each["state"]), "")
 
 
 def _container(name: str, restarts: int, state: Mapping[str, Any]) -> Manifest:

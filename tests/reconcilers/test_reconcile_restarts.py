@@ -16,7 +16,7 @@ from kube.informer import Informer
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Caches, Reconciler
 from reconcilers.settings import ReconcileSettings
-from reconcilers.views.node_view import NodeView, nodes_informer
+from reconcilers.views.node_view import RESTARTS_ALL, NodeView, nodes_informer
 from reconcilers.views.recreate_request import RecreateView, recreations_informer
 from tests.support.acceptance.stack import until
 from tests.support.kube.servers import Server
@@ -138,23 +138,41 @@ def brief(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
 
 
 @pytest.fixture
-def rules(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
-    yield from benches(cluster, namespace, in_place="kubernetes")
+def agents(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    name = f"new-{namespace}"
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [RESTARTS_ALL]}
+    cluster.patch(NODES, name, {"status": status}, subresource="status")
+    try:
+        yield from benches(cluster, namespace, in_place="kubernetes")
+    finally:
+        cluster.delete(NODES, name)
 
 
-def test_restart_rules_of_kubernetes_are_counted_once(rules: Wide) -> None:
-    rules.runs(restartScope="Task")
-    before = rules.uids()
-    spec = rules.cluster.get(PODS, WORKER_0, rules.namespace)["spec"]
-    (rule,) = spec["containers"][0]["restartPolicyRules"]
-    assert (spec["restartPolicy"], rule["action"]) == ("Never", "RestartAllContainers")
-    rules.run(WORKER_0, restarts=1)
-    rules.settle()
-    status = rules.job.status
-    assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 0)
-    assert rules.uids() == before
-    rules.settle()
-    assert rules.job.status.restart_count == 1
+def with_agents(bench: Wide) -> dict[str, bool]:
+    listed = bench.cluster.list(PODS, bench.namespace).items
+    return {each["metadata"]["name"]: bool(each["spec"].get("initContainers")) for each in listed}
+
+
+@pytest.mark.parametrize("room", ["", "quota"])
+def test_pods_have_restart_agents_where_there_is_room_for_them(agents: Wide, room: Any) -> None:
+    agents.submit({"Master": task(), "Worker": task(2, dependsOn=[])})
+    agents.pick()
+    raised: list[Any] = []
+
+    def raise_charge(*args: Any) -> Any:
+        raised.append(args[-1])
+        return room
+
+    agents.reconcile(raise_charge=raise_charge, times=2)
+    assert with_agents(agents) == dict.fromkeys(ALL, not room)
+    assert raised == [{"jobs": 1, "pods": 3, "cpu": 3003, "memory": 3 * 2**24}]
+    status = agents.job.status
+    assert status.in_place is not None
+    assert (status.in_place.driver, status.in_place.settled) == (("recreate", True) if room else ("kubernetes", False))
+    assert status.admission is not None
+    assert status.admission.charge["cpu"] == (3000 if room else 3003)
+    assert agents.counting.calls["create Pod"] == 4, "three pods, and one dry run"
 
 
 def test_embedded_driver_restarts_other_pods_in_place(local: Wide) -> None:

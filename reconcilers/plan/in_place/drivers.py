@@ -50,7 +50,7 @@ class Drivers:
         where a new pod would be faster."""
         if self.setting in ("recreate", "local"):
             return self.setting == "local"
-        if pod.problem:
+        if pod.problem or pod.agent_failure:
             return False
         return pod.has_restart_agent or (self._by_kruise(pod) and (explicit or not self.kruise.obstacle(pod)))
 

@@ -82,7 +82,11 @@ def is_interrupted(pod: PodView) -> bool:
 
 def may_go_on(pod: PodView) -> bool:
     """Return whether the node of a pod may still start its main container again, which has ended while a restart is
-    asked for. It does not if it has ended the pod, or restarts only what fails."""
+    asked for. It does not if it has ended the pod, or restarts only what fails.
+
+    A pod whose agent restarts all containers is Pending again until its init containers have run."""
+    if pod.has_restart_agent and pod.phase == "Pending":
+        return bool(pod.requested_restart)
     is_ending = is_interrupted(pod) or (pod.has_restart_agent and pod.phase == "Failed" and is_marked(pod))
     return is_ending and pod.has_running_containers and not pod.self_healing
 

@@ -181,5 +181,5 @@ def _containers(job: TorchJob, pod: PodView) -> list[str]:
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     spec = task.template["spec"]
     main = containers.main(spec)["name"]
-    names = (each["name"] for each in spec["containers"] if each["name"] not in pod.ended_containers)
+    names = (each["name"] for each in spec["containers"] if each["name"] not in pod.ended_containers.split(","))
     return sorted(names, key=lambda name: name != main)

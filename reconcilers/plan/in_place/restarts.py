@@ -141,10 +141,11 @@ class Restarts:
         shares = ((driver, tuple(pod for pod in pods if self.drivers.of(pod) is driver)) for driver in drivers)
         return tuple(action for driver, share in shares if share for action in driver.ask(share, purpose))
 
-    def _is_up(self, pod: PodView) -> bool:
-        """Return whether a pod runs and is to stay where it is."""
+    def _is_up(self, pod: PodView, *, under_way: bool = False) -> bool:
+        """Return whether a pod is to stay where it is, and runs or is about to because its restart is under way."""
         is_going = pod.uid in self.leaving or pod.uid in self.job.status.replacing
-        return pod.started and pod.node not in self.deletion.dead and not is_going
+        runs = pod.started or (under_way and not pod.deleting and interruptions.may_go_on(pod))
+        return runs and pod.node not in self.deletion.dead and not is_going
 
     def _is_fit(self, pod: PodView) -> bool:
         """Return whether a pod need not be replaced for its own sake."""
@@ -154,8 +155,9 @@ class Restarts:
     def _may_restart(self, pod: PodView) -> bool:
         """Return whether a pod is restarted in place with the job: it can be, or that is under way."""
         under_way = self._progress(pod).state != "NotAsked"
-        is_up = self._is_up(pod) or (under_way and interruptions.may_go_on(pod))
-        return is_up and self._is_fit(pod) and (under_way or self.drivers.can_restart(pod))
+        return (
+            self._is_up(pod, under_way=under_way) and self._is_fit(pod) and (under_way or self.drivers.can_restart(pod))
+        )
 
     def _stays(self, pod: PodView) -> bool:
         """Return whether a pod is the rendezvous store and keeps running."""

@@ -61,8 +61,11 @@ class Story:
 
     def _has_begun(self, pod: Pod) -> bool:
         """Return whether the pod has begun since this restart and was not recorded before."""
+        place = (pod.job, pod.attempt, pod.task, pod.index)
         if pod.end == "Succeeded":
-            self._done.add((pod.job, pod.attempt, pod.task, pod.index))
+            self._done.add(place)
+        elif pod.end == "Failed":  # also one that had ended well until its node said that it was asked to
+            self._done.discard(place)
         mark = (pod.job, pod.attempt, pod.restart, pod.task, pod.index)
         if pod.phase not in ("Running", "Succeeded") or mark in self._ran:
             return False

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kube.api import Manifest
+from reconcilers.views.node_view import RESTARTS_ALL
 from tests.faults.node import OUT_OF_MEMORY, PREEMPTED
 from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task
@@ -105,6 +106,30 @@ SCENARIOS = (
         restarts={"one": 1},
         fate=fails("worker", 137, 1),
         settings={"in_place": "local"},
+    ),
+    Scenario(
+        name="agent",
+        queues=ONE,
+        jobs={"one": {"torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
+        ends={"one": "Succeeded"},
+        restarts={"one": 1},
+        fate=fails("worker", 137, 1),
+        features=(RESTARTS_ALL,),
+        settings={"in_place": "kubernetes"},
+    ),
+    Scenario(
+        name="agentasked",
+        queues=ONE,
+        jobs={"one": {}},
+        ends={"one": "Succeeded"},
+        steps=(
+            (people.phase("one", "Running"), people.ask("one", id="all")),
+            (people.obeyed("one", "all"), people.ask("one", id="worker", task="Worker", index=0)),
+        ),
+        until=people.obeyed("one", "worker"),
+        requests=2,
+        features=(RESTARTS_ALL,),
+        settings={"in_place": "kubernetes"},
     ),
     Scenario(
         name="oom",

@@ -98,6 +98,8 @@ class Scenario:
     """No pod ends before this holds."""
     nodes: tuple[str, ...] = (FIRST_NODE,)
     """The names of the nodes. Pods are bound to the first one that is ready."""
+    features: tuple[str, ...] = ()
+    """The features that the kubelets of all nodes declare."""
     bad_node: str = ""
     """The node on which no pod ends."""
     missing: tuple[Resource, ...] = ()

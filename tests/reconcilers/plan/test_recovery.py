@@ -469,23 +469,17 @@ class TestAvoidance:
 
 
 @pytest.mark.parametrize(
-    ("policy", "scope", "driver", "pods", "ruled"),
+    ("policy", "driver", "pods"),
     [
-        ("OnFailure", "Job", "recreate", "Never", False),
-        ("OnFailure", "Job", "local", "Never", False),
-        ("ExitCode", "Job", "kruise", "OnFailure", False),
-        ("Never", "Job", "kruise", "Never", False),
-        ("OnFailure", "Task", "kubernetes", "Never", True),
-        ("OnFailure", "Job", "kubernetes", "Never", False),
-        ("Never", "Task", "kubernetes", "Never", False),
-        ("Always", "Task", "kruise", "Always", False),
+        ("OnFailure", "recreate", "Never"),
+        ("OnFailure", "kubernetes", "Never"),
+        ("ExitCode", "kruise", "OnFailure"),
+        ("Never", "kruise", "Never"),
+        ("Always", "kruise", "Always"),
+        ("Always", "kubernetes", "Always"),
     ],
 )
-def test_restart_policy_depends_on_policy_scope_and_driver(
-    policy: str, scope: str, driver: str, pods: str, ruled: bool
-) -> None:
-    spec: dict[str, Any] = {"containers": [{"name": "log"}, {"name": "torch"}]}
-    set_restart_policy(spec, policy, scope, driver)
-    assert spec["restartPolicy"] == pods
-    assert spec["containers"][0] == {"name": "log"}
-    assert ("restartPolicyRules" in spec["containers"][1]) is ruled
+def test_restart_policy_depends_on_policy_and_driver(policy: str, driver: str, pods: str) -> None:
+    spec: dict[str, Any] = {"containers": [{"name": "torch"}]}
+    set_restart_policy(spec, policy, driver)
+    assert spec == {"containers": [{"name": "torch"}], "restartPolicy": pods}

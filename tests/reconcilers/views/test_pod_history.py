@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crds import timestamps
+from crds import excerpts, timestamps
 from reconcilers.plan import failures
 from reconcilers.views import pod_end, pod_history, pod_result, pod_view
 from reconcilers.views.pod_view import PodView
@@ -145,7 +145,8 @@ def test_disruption_is_asked_for_in_every_phase(phase: str, reason: str, since: 
 
 def test_end_that_was_not_its_own_is_told_and_classified() -> None:
     (stopped,) = see(pod("Succeeded", ended(3, message=pod_result.MARK)))
-    assert (stopped.reason, stopped.message) == (pod_end.STOPPED, pod_end.EXPLANATION[: pod_end.LONGEST_MESSAGE])
+    explanation = excerpts.excerpt(pod_end.EXPLANATION, pod_end.LONGEST_MESSAGE)
+    assert (stopped.reason, stopped.message) == (pod_end.STOPPED, explanation)
     policies = ("Never", "OnFailure", "ExitCode")
     assert [failures.classify(policy, stopped) for policy in policies] == ["Permanent", "Retryable", "Retryable"]
     rejected = see(pod(containerStatuses=None), pod(state=ended(3, 137)))[-1]

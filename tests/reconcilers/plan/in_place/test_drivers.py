@@ -164,6 +164,7 @@ class TestAgent:
         [
             ({"phase": "Failed", "exit_code": 137, "has_running_containers": True}, True),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED, "has_running_containers": True}, True),
+            ({"phase": "Pending", "restarts": 3}, True),  # its init containers run again
             ({"phase": "Failed", "exit_code": 3}, False),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED}, False),
             ({"phase": "Failed", "exit_code": 3, "has_running_containers": True, "restarts": 3}, False),
@@ -194,7 +195,7 @@ class TestKruise:
     def test_container_that_has_ended_by_itself_is_not_asked_for(self) -> None:
         template = {"spec": {"containers": [{"name": name, "image": "i"} for name in ("log", "torch", "once")]}}
         many = job({"Master": task() | {"template": template}}, status("Admitted", restartGeneration=1))
-        subject = replace(KRUISE, ended_containers=("once",))
+        subject = replace(KRUISE, ended_containers="once")
         (made,) = drivers("kruise", subject, of=many).kruise.ask((subject,), "1")
         assert isinstance(made, CreateObject)
         assert made.manifest["spec"]["containers"] == [{"name": "torch"}, {"name": "log"}]

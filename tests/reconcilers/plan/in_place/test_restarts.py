@@ -331,6 +331,12 @@ def test_can_restart_needs_running_pod_on_live_node() -> None:
     assert not scene(MASTER, driver="recreate").can_restart(MASTER)
 
 
+def test_pod_whose_agent_cannot_run_is_not_asked() -> None:
+    asked = replace(MASTER, has_restart_agent=True)
+    assert scene(asked, driver="auto").can_restart(asked)
+    assert not scene(asked, driver="auto").can_restart(replace(asked, agent_failure="the image has no sleep"))
+
+
 def test_can_restart_with_kruise_needs_self_healing_pod() -> None:
     serves = job({"Master": task(restartPolicy="Always")}, status("Admitted", restartGeneration=1))
     assert not scene(driver="kruise").can_restart(MASTER)

@@ -1,0 +1,1 @@
+"""Benchmarks of restarts: how soon large jobs are asked, and how soon small ones run again."""
