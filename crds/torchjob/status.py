@@ -178,6 +178,15 @@ class Target(LenientModel):
     """The number of workers that the owner wanted at that time; the decision is void once the owner wants fewer."""
 
 
+class Saving(LenientModel):
+    """A request to save before a restart that leaves the containers too little time for that."""
+
+    request: Annotated[str, Field(max_length=80)]
+    """What the job saves for: the id of its owner's request for a restart, or the generation of the next world."""
+    since: Time
+    """The time of the request; it goes on without an answer after `schedulingPolicy.checkpointSeconds`."""
+
+
 class Resized(LenientModel):
     """The last change of the number of workers."""
 
@@ -285,6 +294,7 @@ class TorchJobStatus(LenientModel):
     """The number of workers that the coordinator has decided on; a worker removes it when it is over. It is in force
     unless the owner has lowered the number of workers since."""
     resized: Resized | None = None
+    saving: Saving | None = None
     reported: Reported | None = None
     hang: Hang | None = None
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)

@@ -20,8 +20,9 @@ from reconcilers.plan.charges import memory
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.health import hangs
-from reconcilers.plan.in_place import interruptions, kruise, restarts
+from reconcilers.plan.in_place import graces, interruptions, kruise, restarts
 from reconcilers.plan.in_place.drivers import find_drivers
+from reconcilers.plan.in_place.requested import RequestedRestart
 from reconcilers.plan.in_place.restarts import Restarts
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.worlds.restarts import WorldRestarts
@@ -154,7 +155,7 @@ class RecoveryContext:
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
     def _depart(self, leaving: Sequence[LeavingPod]) -> Recovery:
-        after = departures.depart(self.job, leaving, self.pods, self.now)
+        after = self._keep_graces(departures.depart(self.job, leaving, self.pods, self.now))
         return Recovery(after, actions=(departures.event(leaving), *self._first_step(after)))
 
     def _set_back(self, faults: list[PodFault]) -> Recovery:
@@ -215,27 +216,26 @@ class RecoveryContext:
         return replace(self, job=job)._continue().actions
 
     def _renew_restarts(self) -> Recovery:
-        after = restart_counts.renew_restarts(self.job, self.now)
+        after = self._keep_graces(restart_counts.renew_restarts(self.job, self.now))
         event = EmitEvent("Restarting", rendezvous.why_restarted(self.job))
         return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
-        """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""
-        if request.task is None:
-            after = restart_counts.restart_on_request(self.job, request, self.now)
-            return Recovery(after, actions=(_request_event(request, "all pods"), *self._first_step(after)))
-        targets = tuple(pod for pod in self.pods if _is_target(request, pod) and not pod.deleting)
-        in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.can_restart(pod))
-        staying = {pod.uid for pod in in_place}
-        marks = [pod.uid for pod in targets if pod.uid not in staying]
-        update = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
-        after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=update)
-        names = ", ".join(pod.name for pod in targets[:10])
-        event = _request_event(request, names or "no pod: no pod has that task and index")
-        # The requests to nodes come first, because they may be repeated; the status then records them.
-        requests = self._restarts.request_restart(in_place, request.id)
-        refused = self._refusal_events() if marks and request.how != "Recreate" else ()
-        return Recovery(after, actions=(event, *refused, *self._first_step(after)), before=requests)
+        """Restart what the owner wants restarted, once the pods have saved where they have to."""
+        asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.now)
+        if (saving := asked.asks_to_save) is not None:
+            return Recovery(saving)
+        save = asked.save(self.observation.reported_save)
+        if save.remaining is not None:
+            rest = self._continue()
+            times = (rest.requeue_after, save.remaining)
+            return replace(rest, actions=(*rest.actions, *save.actions), requeue_after=earliest(times))
+        after = asked.after
+        refused = self._refusal_events() if asked.replaced and request.how != "Recreate" else ()
+        return Recovery(after, actions=(*asked.events, *refused, *self._first_step(after)), before=asked.requests)
+
+    def _keep_graces(self, after: TorchJobStatus) -> TorchJobStatus:
+        return graces.keep(self.job, after, (pod for pod in self.pods if self._restarts.can_restart(pod)))
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
@@ -317,15 +317,6 @@ def _exclusion_events(job: TorchJob, after: TorchJobStatus) -> Iterator[EmitEven
 def _uids_to_delete(actions: Iterable[Action]) -> set[str]:
     """Return the uids of pods that the actions delete, so that no pod is deleted twice."""
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
-
-
-def _is_target(request: RestartRequest, pod: PodView) -> bool:
-    same_task = request.task is not None and pod.task == request.task.lower()
-    return same_task and request.index in (None, pod.index)
-
-
-def _request_event(request: RestartRequest, what: str) -> EmitEvent:
-    return EmitEvent("RestartRequested", f"its owner asked for a restart of {what} ({request.id})")
 
 
 def _success_event(job: TorchJob) -> EmitEvent:

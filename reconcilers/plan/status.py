@@ -63,7 +63,8 @@ def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime)
     """Return the job's status in a phase; entering the same phase again changes only the reason."""
     status = enter_status(job.status, job.metadata.generation, phase, reason, message, now)
     since = status.blocked_since if phase == "Admitted" else None
-    return status.model_copy(update={"tenant_queue": job.queue, "blocked_since": since})
+    saving = status.saving if phase == "Running" else None
+    return status.model_copy(update={"tenant_queue": job.queue, "blocked_since": since, "saving": saving})
 
 
 def enter_status(

@@ -3,7 +3,8 @@
 One rule: pure. The agent exits when the annotation changes, and its node then restarts all containers of the pod. A
 restart is done once the main container runs with more restarts than when it was requested.
 
-A node gives the containers two seconds there, whatever the pod says. A main container that ends by itself ends its pod,
+The number of restarts rises before the containers start; until then the pod is Pending again. A node gives the
+containers two seconds there, whatever the pod says. A main container that ends by itself ends its pod,
 as in any pod that is not restarted; such a pod is replaced. An agent that starts takes the annotation as it is, so a
 second restart is not requested before the first one is done.
 """
@@ -38,9 +39,12 @@ class Agent:
         if interruptions.is_marked(pod):
             return self.limit.check(pod.restart_requested_at)
         asked_for, is_counted, _ = pod.requested_restart.partition(interruptions.SEPARATOR)
-        if not purpose or asked_for != purpose or not is_counted or pod.restart_requested_at is None:
+        is_other = bool(purpose) and asked_for != purpose
+        if is_other or not is_counted or pod.restart_requested_at is None or pod.finished or pod.deleting:
             return NOT_ASKED
-        return RestartProgress("Done") if pod.running else self.limit.check(pod.restart_requested_at)
+        if pod.running:
+            return RestartProgress("Done") if purpose else NOT_ASKED
+        return self.limit.check(pod.restart_requested_at)
 
     def done_notes(self, _pod: PodView, _purpose: str) -> Mapping[str, str | None]:
         """Return no annotation: the request stays, and the number of restarts shows that it is done."""

@@ -33,7 +33,8 @@ SHORTEST = 3
 """The shortest time limit of a request, in seconds."""
 BACKOFF_ENDS = 600.0
 """The seconds after which a kubelet forgets the restarts of a container that has run since."""
-CRASHES = "CrashLoopBackOff"
+BACKS_OFF = "its node has restarted its main container before, and would back off for longer than a new pod takes"
+"""The reason of a pod that is replaced. A kubelet shows the state CrashLoopBackOff only when its back-off ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ class Kruise:
             return self.limit.check(pod.restart_requested_at) if is_single else NOT_ASKED
         if newest.verdict == "Done" and pod.restarts > newest.restarts and pod.running:
             return RestartProgress("Done")
-        if purpose and pod.restarts > newest.restarts and pod.problem.startswith(CRASHES):
+        if purpose and pod.restarts > newest.restarts + 1 and pod.problem:
             return RestartProgress("Failed", f"its main container has ended again: {pod.problem}")
         return self.limit.check(newest.created, (newest.message or "it failed") if newest.verdict == "Failed" else "")
 
@@ -82,7 +83,7 @@ class Kruise:
         if pod.running:
             return RestartProgress("Done")
         ended = self.limit.now if pod.ended is None else pod.ended
-        return self.limit.check(ended, pod.problem if pod.problem.startswith(CRASHES) else "")
+        return self.limit.check(ended, BACKS_OFF if pod.restarts > 1 else "")
 
     def done_notes(self, pod: PodView, purpose: str) -> Mapping[str, str | None]:
         """Return the annotations of a pod whose restart is done: the request disappears after a while, and from then on
@@ -97,7 +98,7 @@ class Kruise:
         if pod.problem:
             return f"its main container does not run: {pod.problem}"
         if pod.restarts and pod.ended is not None and self.limit.now - pod.ended < BACKOFF_ENDS:
-            return "its node has restarted its main container in the last 10 minutes, and would back off"
+            return BACKS_OFF
         if pod.node and pod.node in self._silent_nodes:
             return f"Kruise's daemon on node {pod.node} has not answered"
         return ""

@@ -25,7 +25,7 @@ class WorldRestarts(Restarts):
     def _waits_to_enter(self, pod: PodView) -> bool:
         """Return whether a pod is at a start gate that is still closed, or on its way there."""
         is_up = not (pod.deleting or pod.finished or pod.node in self.deletion.dead or pod.uid in self.leaving)
-        return pod.gated and is_up and pod.restart >= self.job.status.recreate_generation
+        return pod.gated and is_up
 
     def _may_restart(self, pod: PodView) -> bool:
         """Return whether a pod's containers can be restarted in place, and then read their new place."""

@@ -257,7 +257,8 @@ class TestDepartures:
             ({}, False, [("digits-worker-0", False)]),
             ({}, True, [("digits-worker-0", True)]),
             ({"has_finalizers": True}, True, [("digits-worker-0", False)]),
-            ({"deleting": True, "deadline": T - 30}, True, []),  # the node's grace is not over
+            ({"deleting": True, "deadline": T + 1}, True, []),  # its own grace is not over
+            ({"deleting": True, "deadline": T - 1}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, False, []),  # a healthy node deletes the pod itself
             ({"deleting": True, "deadline": T - 61, "has_finalizers": True}, True, []),

@@ -1,6 +1,8 @@
 """The driver of each pod: by the pod, the settings and what its node would do."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from crds.api_resources import RECREATE_REQUESTS
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.in_place.driver import RestartProgress
 from reconcilers.plan.in_place.drivers import Drivers, can_restart_any, find_drivers
+from reconcilers.plan.in_place.kruise import BACKS_OFF
 from reconcilers.plan.in_place.restarts import Restarts, RestartStep
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodMetadata
+from reconcilers.views import containers, pod_view
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers.builders import KEY, NOW, job, pod, status, task
@@ -141,7 +145,8 @@ class TestAgent:
         [
             ({}, "InProgress"),
             ({"restarts": 3}, "Done"),
-            ({"restarts": 3, "problem": "PodInitializing"}, "InProgress"),
+            ({"restarts": 3, "problem": "RestartingAllContainers"}, "InProgress"),
+            ({"restarts": 3, "phase": "Pending", "problem": "PodInitializing"}, "InProgress"),
             ({"restarts": 3, "requested_restart": "0/2"}, "NotAsked"),
             ({"requested_restart": "0/2"}, "InProgress"),  # its agent may take a second request for the first one
             ({"restart_requested_at": T - 61}, "Failed"),
@@ -158,6 +163,9 @@ class TestAgent:
         found = drivers("auto", single)
         assert found.progress(single, "").state == "InProgress"
         assert found.progress(replace(single, restarts=3), "").state == "NotAsked"
+        starts = replace(single, restarts=3, phase="Pending", problem="PodInitializing")
+        assert found.progress(starts, "").state == "InProgress"
+        assert found.progress(replace(starts, problem="ErrImagePull: gone"), "").why == "ErrImagePull: gone"
 
     @pytest.mark.parametrize(
         ("fields", "goes_on"),
@@ -182,6 +190,28 @@ class TestAgent:
         assert [each.metadata for each in done.actions if isinstance(each, PatchPodMetadata)] == [
             {"labels": {labels.RESTART: "1"}}
         ]
+
+
+def recorded(name: str) -> list[dict[str, Any]]:
+    """Return what a watcher received of one pod while it was restarted and then deleted."""
+    path = Path(__file__).parents[2] / "views" / "recorded_ends" / f"{name}.json"
+    return [each["object"] for each in json.loads(path.read_text())]
+
+
+def test_restart_by_a_real_kubelet_is_followed_to_its_end() -> None:
+    states: list[str] = []
+    for manifest in recorded("restarted-by-rule"):
+        notes = manifest["metadata"]["annotations"]
+        asks = notes[labels.RESTART_CONTAINERS] == "1"
+        notes |= {labels.RESTART_CONTAINERS: "1/0" if asks else "", labels.RESTART_REQUESTED_AT: "2026-01-02T03:04:05Z"}
+        manifest["spec"]["initContainers"][0]["name"] = containers.RESTART_AGENT
+        subject = pod_view.trim(manifest)
+        if not (subject.deleting or subject.finished):
+            states.append(drivers("auto", subject).progress(subject, "1").state)
+            assert subject.started or not asks or interruptions.may_go_on(subject)
+    first, last = states.index("InProgress"), states.index("Done")
+    assert set(states[:first]) == {"NotAsked"}
+    assert (set(states[first:last]), set(states[last:])) == ({"InProgress"}, {"Done"})
 
 
 class TestKruise:
@@ -218,7 +248,11 @@ class TestKruise:
         [
             ({"problem": "Error: exit code 1", "ended": T - 1}, (), RestartProgress("InProgress", remaining=59.0)),
             ({}, (), RestartProgress("Done")),
-            ({"problem": "CrashLoopBackOff: 10s"}, (), RestartProgress("Failed", "CrashLoopBackOff: 10s")),
+            (
+                {"problem": "Error: exit code 1", "ended": T - 1, "restarts": 2},
+                (),
+                RestartProgress("Failed", BACKS_OFF),
+            ),
             ({"counted_restarts": 1}, (), RestartProgress("NotAsked")),
             ({"self_healing": False}, (), RestartProgress("NotAsked")),
             # The restart was the owner's, and older than the failure that restarts the job.
@@ -234,7 +268,7 @@ class TestKruise:
     def test_pod_that_would_back_off_is_replaced_and_the_event_says_why(self) -> None:
         found = step("auto", replace(KRUISE, **ONCE, ended=T - 5))
         assert [type(each) for each in found.actions] == [DeletePods]
-        assert "would back off" in found.failed[0][1]
+        assert found.failed[0][1] == BACKS_OFF
 
     @pytest.mark.parametrize("problem", ["ErrImagePull: gone", "ImagePullBackOff: gone"])
     def test_restart_without_its_image_is_given_up_in_the_words_of_the_node(self, problem: str) -> None:
@@ -242,6 +276,8 @@ class TestKruise:
         assert [why for _, why in found.failed] == [problem]
 
     def test_container_that_ended_again_is_not_waited_for(self) -> None:
-        again = replace(KRUISE, restarts=1, problem="CrashLoopBackOff: 10s")
+        again = replace(KRUISE, restarts=2, problem="Error: exit code 1")
         found = step("kruise", again, requests=(request(verdict="Done"),))
-        assert [why for _, why in found.failed] == ["its main container has ended again: CrashLoopBackOff: 10s"]
+        assert [why for _, why in found.failed] == ["its main container has ended again: Error: exit code 1"]
+        killed = replace(again, restarts=1)
+        assert step("kruise", killed, requests=(request(),)).failed == ()
