@@ -43,10 +43,10 @@ class Quiet:
 
 @cache
 def quiet(scenario: str) -> Quiet:
-    """Return how many calls a scenario makes without faults, and which objects it leaves."""
+    """Return how many calls a scenario makes without faults while it is busy, and which objects it leaves."""
     world = World(Schedule(scenario), MemoryPlace)
     world.run()
-    return Quiet(world.calls, tuple(world.observer.left()))
+    return Quiet(world.busy_calls, tuple(world.observer.left()))
 
 
 def run(schedule: Schedule, place: PlaceMaker = MemoryPlace, *, tracing: bool = False) -> World:

@@ -197,7 +197,8 @@ class RedisPlace:
                    "owner", "work:members", "work:dispatches", "work:tally"}  # fmt: skip
         names = {key.decode().removeprefix("torchq:") for key in self._client.keys("torchq:*")} - lasting
         empty = {"work:ready"} if int(self._client.get("torchq:work:ready") or 0) == 0 else set()
-        empty |= {"shared"} if set(self._client.hvals("torchq:shared")) <= {b"{}"} else set()
+        shared = map(orjson.loads, self._client.hvals("torchq:shared"))
+        empty |= {"shared"} if not any(any(used.values()) for used in shared) else set()
         return sorted(name for name in names - empty if not self._passes(name))
 
     def _passes(self, name: str) -> bool:

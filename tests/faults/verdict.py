@@ -103,6 +103,11 @@ class Verdict:
             raise Broken(f"takes {now - START:.0f} s, though nothing goes wrong")
         return not found and not waits
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is left but a later look at a job."""
+        return self._rests_since is not None
+
     def _is_slow(self, now: float) -> bool:
         """Return whether a run without faults took so long that only a resync noticed a missed event."""
         harmless = all(fault.kind == "yield" for fault in self._schedule.faults)

@@ -86,6 +86,8 @@ class World:
         port = ReportPort(self.client, self.reports, self.clock)
         self.node = Node(self.api, self.client, self.scenario, self._may_end, port, self.observer.reported)
         self.processes: list[Process] = []
+        self.busy_calls = 0
+        """The number of calls until nothing was left but a later look at a job."""
         self._made = 0
         self._fiber: Fiber | None = None
         self._restarts: list[tuple[float, str]] = []
@@ -229,6 +231,8 @@ class World:
         """Return whether the run has reached its expected end. Raises Broken if it takes too long."""
         under_way = [f"{each.name} has not gone on" for each in self.processes if each.fibers]
         under_way += [f"a {kind} is to be started" for _, kind in self._restarts]
+        if not self.verdict.rests:
+            self.busy_calls = self.calls
         return self.verdict.may_end(self.now, under_way, waits=bool(self.steps))
 
     def _steady(self) -> bool:
