@@ -163,8 +163,9 @@ class Settings(NodeRules, PortSettings):
     )
     in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
         default="auto",
-        description="how containers of healthy pods are restarted with their job; auto: kruise if its "
-        "ContainerRecreateRequests are served when a worker starts, else recreate (new pods); local: the embedded node",
+        description="how containers of healthy pods are restarted with their job; auto: kubernetes (1.36, with a "
+        "restart agent in each pod) where all nodes can, else kruise if its ContainerRecreateRequests are served when "
+        "a worker starts, else recreate (new pods); local: the embedded node",
     )
     in_place_timeout: Seconds = Field(
         default=60.0, description="a restart in place that takes longer has failed, and the pod is replaced"

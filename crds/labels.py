@@ -70,7 +70,8 @@ The pod avoids them. If it is bound to one of them all the same, it stays there,
 RESTART_CONTAINERS = f"{GROUP}/restart-containers"
 """Annotation on a pod: the restart generation for which its node has to restart its containers in place.
 
-Where a separate object requests the restart, it is the generation for which the containers were restarted.
+Where a separate object requests the restart, it is the generation for which the containers were restarted; with a
+slash, it is a restart of this pod alone that is requested, and the number of restarts of its main container until then.
 """
 RESTART_REQUESTED_AT = f"{GROUP}/restart-asked"
 """Annotation on a pod: the time at which this restart was requested from its node (RFC 3339)."""

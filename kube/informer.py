@@ -32,6 +32,8 @@ class Informer(Generic[T]):
     _: KW_ONLY
     trim: Callable[[Manifest], T]
     """Returns the part of an object to keep. The cache forgets everything else."""
+    remember: Callable[[T, T], T] | None = None
+    """Returns the newest value of a name with what its value before has shown. Without it, each value stands alone."""
     on_change: Callable[[T | None, T | None], None] | None = None
     """Called with the value before and after each change (None for no object), in order, in the informer's thread.
 
@@ -173,6 +175,8 @@ class _CacheWriter(Generic[T]):
         key, informer = _key(manifest), self._informer
         try:
             value = informer.trim(manifest)
+            if informer.remember is not None and (before := self._cache.get(key)) is not None:
+                value = informer.remember(before, value)
             group = informer.index(value) if informer.index else None
         except Exception as error:
             self._errors.record(self._subject(key), error)

@@ -24,9 +24,10 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from queues.values import Reservation, Task
+from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import InvalidJob, Observation
-from reconcilers.views import node_view, pod_view
+from reconcilers.values import NOT_ASKED, InvalidJob, Observation
+from reconcilers.views import node_view, pod_history, pod_view
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.pod_view import PodView
@@ -61,6 +62,7 @@ def pods_informer(
         cluster,
         PODS,
         trim=pod_view.trim,
+        remember=pod_history.remember,
         index=lambda pod: pod.job_uid or None,
         label_selector=labels.JOB_UID,
         on_change=on_change,
@@ -85,6 +87,8 @@ class Observer:
     """The reader of pod groups; None if groups are unknown."""
     requests: RequestReader | None = None
     """The reader of scale requests; None if there are none."""
+    restart_support: RestartSupport | None = None
+    """What tells whether Kubernetes restarts all containers of pods; None if it is not used."""
     reported_saves: Callable[[JobKey], int] | None = None
     """The function that returns the latest request to save that a report of a job answers; None if pods do not
     report."""
@@ -116,8 +120,17 @@ class Observer:
             next_dead=health.next,
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, health.dead),
+            restart_obstacle=self._restart_obstacle(job, pods),
             reported_save=self._reported_save(job),
         )
+
+    def _restart_obstacle(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> str:
+        """Return why Kubernetes cannot restart all containers of the job's next pods; asked only if there are some."""
+        support = self.restart_support
+        if support is None or not isinstance(job, TorchJob) or self.settings.in_place not in ("auto", "kubernetes"):
+            return NOT_ASKED
+        lacks_pods = len(pods) < sum(task.num_tasks for task in job.spec.torch_task_specs.values())
+        return support.obstacle(job) if lacks_pods and not job.is_finished else NOT_ASKED
 
     def _reported_save(self, job: TorchJob | InvalidJob | None) -> int:
         if self.reported_saves is None or not isinstance(job, TorchJob) or not job.save_request:
@@ -251,7 +264,9 @@ class Observer:
             return [pod for pod in self.pods.indexed(task.key.uid) if pod.namespace == task.key.namespace]
         selector = f"{labels.JOB_UID}={task.key.uid}"
         listed = self.cluster.list(PODS, task.key.namespace, label_selector=selector)
-        return [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
+        found = [pod for manifest in listed.items if (pod := pod_view.trim(manifest)).job_uid == task.key.uid]
+        known = {pod.uid: pod for pod in self.pods.indexed(task.key.uid)}
+        return [pod_history.remember(known.get(pod.uid, pod), pod) for pod in found]
 
 
 def _begins_to_scale(job: TorchJob) -> bool:

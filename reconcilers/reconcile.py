@@ -26,6 +26,7 @@ from reconcilers.fact_counter import FactCounter
 from reconcilers.observe import Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.plan.recovery import is_about_requests
+from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, EmitEvent, Observation, Plan
 from reconcilers.views.node_view import NodeCache
@@ -98,6 +99,7 @@ class Reconciler:
             clock,
             GroupReader(cluster, caches.groups, clock),
             RequestReader(cluster, caches.requests),
+            RestartSupport(cluster, caches.nodes, clock),
             caches.reported_saves,
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel_asks, thread_name_prefix="apply")

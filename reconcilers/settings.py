@@ -46,8 +46,9 @@ class ReconcileSettings:
     served: frozenset[Resource] = frozenset()
     """The kinds of other projects that the API server served when the process started. For the gangs of Kubernetes
     itself, this shows the version."""
-    in_place: Literal["recreate", "local", "kruise", "kubernetes"] = "recreate"
-    """How the containers of a healthy pod are restarted with its job; `recreate` replaces the pod."""
+    in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = "recreate"
+    """What restarts the containers of a healthy pod: the embedded node, Kruise, or the pod's own restart agent
+    (`kubernetes`); `auto` takes the agent before Kruise, and `recreate` replaces the pod."""
     in_place_timeout: float = 60.0
     """How long a restart in place may take before the pod is replaced instead."""
     most_disruptions: int = 100

@@ -41,6 +41,10 @@ NoRoom = Literal["quota", "cohort", "pool"]
 """The limit that leaves no room for a larger charge."""
 
 
+NOT_ASKED = "it is not known whether nodes can"
+"""The obstacle to restarts by Kubernetes where nobody has asked for one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """Why an admitted job cannot have an object that it needs. The job's condition Admitted shows it to the owner."""
@@ -97,6 +101,8 @@ class Observation:
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
     requests: tuple[RequestView, ...] = ()
     """The scale requests for the job, oldest first; without a job of this name, the request that is observed alone."""
+    restart_obstacle: str = NOT_ASKED
+    """Why Kubernetes cannot restart all containers of the job's next pods on request; empty if it can."""
     reported_save: int = 0
     """The number of the latest request to save that a report of a pod answers; read only while a request is open."""
     size_refused: str = ""

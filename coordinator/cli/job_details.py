@@ -54,7 +54,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
         "groups": [_group(group) for group in job_context.groups],
         "tasks": _tasks(item, job_context),
-        "restarts": _restarts(item) | _backoff(item, job_context),
+        "restarts": _restarts(item) | _backoff(item, job_context) | _driver(item, job_context),
         "excludedNodes": list(status.get("excludedNodes") or ()),
         "hang": status.get("hang"),
         "events": [_event(event) for event in _newest(job_context.events)],
@@ -107,6 +107,15 @@ def _backoff(item: Manifest, job_context: JobContext) -> Document:
     if until is None or job_context.now is None or until <= job_context.now.timestamp() or not status.get("admission"):
         return {}
     return {"notBefore": status["restartNotBefore"], "waiting": list(status.get("backingOff") or ())}
+
+
+def _driver(item: Manifest, job_context: JobContext) -> Document:
+    """Return what restarts the job's containers in place, and why nothing better does; empty for a job without pods."""
+    status = item.get("status") or {}
+    if not status.get("admission"):
+        return {}
+    chosen = status.get("inPlace") or {"driver": "local" if job_context.embedded else "recreate"}
+    return {"driver": chosen["driver"]} | ({"why": chosen["message"]} if chosen.get("message") else {})
 
 
 def _event(event: Manifest) -> Document:

@@ -22,6 +22,13 @@ LONGEST = 2_000
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
 WORKLOADS = ("TASK", "IMAGE", "FOLDER", "COMMAND")
 MOST_DEPARTED = 5
+DRIVERS = {
+    "kubernetes": "restarts by Kubernetes",
+    "kruise": "restarts by OpenKruise",
+    "local": "restarts by the node",
+    "recreate": "new pods instead",
+}
+"""What restarts containers, as a person reads it."""
 LONGEST_COMMAND = 80
 """The most characters of a command in a column."""
 
@@ -50,7 +57,7 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"
-    yield "Restarts", _restarts(document["restarts"])
+    yield from _restarts(document["restarts"])
     if document["excludedNodes"]:
         yield "Avoids", f"{', '.join(document['excludedNodes'])} (pods of this job failed there repeatedly)"
     if departed := status.get("departed") or {}:
@@ -85,11 +92,15 @@ def _training(reports: Document) -> str:
     return ", ".join([f"step {reports['step']} since {reports['since']}", *parts, last])
 
 
-def _restarts(restarts: Document) -> str:
+def _restarts(restarts: Document) -> Iterator[tuple[str, str]]:
+    """Yield the counts of restarts, and what restarts containers in place, or why nothing does."""
     counted = f"{restarts['counted']} of {restarts['limit']}"
     more = [f"{restarts['disruptions']} not its fault"] if restarts["disruptions"] else []
     waits = [f"the next at {restarts['notBefore']} (back-off)"] if "notBefore" in restarts else []
-    return ", ".join([counted, *more, *waits])
+    yield "Restarts", ", ".join([counted, *more, *waits])
+    if "driver" in restarts:
+        who = str(DRIVERS.get(restarts["driver"], restarts["driver"]))
+        yield "In place", who + (f" ({restarts['why']})" if "why" in restarts else "")
 
 
 def _group(group: Document) -> str:

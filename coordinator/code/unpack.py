@@ -1,6 +1,7 @@
 """Unpacks the code of a job: the container `torchq-code` runs this text before the job's own container starts.
 
-One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code.
+One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. What was
+unpacked once stays as the job has left it, however often the container runs.
 
 It runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library alone. The
 variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so on have one
@@ -14,6 +15,9 @@ import sys
 import tarfile
 
 VOLUME = "TORCHQ_VOLUME_TORCHQ_"
+MARK = ".torchq-unpacked"
+"""The file in the folder that says which code is there. Containers that are restarted in place run this program
+again."""
 
 
 class NotUnpacked(Exception):
@@ -89,12 +93,25 @@ def make_room(target: str) -> None:
         os.remove(target)
 
 
+def is_unpacked(mark: str, digest: str) -> bool:
+    """Return whether the code is in the folder already."""
+    try:
+        with open(mark) as file:
+            return file.read() == digest
+    except OSError:
+        return False
+
+
 def main(digest: str) -> None:
     """Unpack the code into its folder, or end with exit code 1 and one line that says why."""
     folder = os.environ[VOLUME + "CODE"]
+    mark = os.path.join(folder, MARK)
+    if is_unpacked(mark, digest):
+        return
     try:
         with tarfile.open(fileobj=io.BytesIO(read_archive(digest)), mode="r:gz") as archive:
             count = write_members(archive, folder)
+        write_file(mark, digest.encode(), 0o644)
     except NotUnpacked as error:
         sys.exit(f"torchq: {error}")
     except (OSError, tarfile.TarError) as error:

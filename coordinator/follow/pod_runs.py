@@ -100,7 +100,9 @@ def read(pod: Manifest) -> PodRuns:
         phase=str(status.get("phase") or ""),
         created=str(metadata.get("creationTimestamp") or ""),
         containers={each["name"]: _runs(each) for each in listed},
-        init=tuple(each["name"] for each in spec.get("initContainers") or ()),
+        init=tuple(
+            name for each in spec.get("initContainers") or () if (name := each["name"]) != containers.RESTART_AGENT
+        ),
         terminating="deletionTimestamp" in metadata,
     )
 

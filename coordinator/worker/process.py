@@ -16,8 +16,9 @@ from coordinator.reports.store import RedisReports
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.worker_life import WorkerLife
-from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
+from crds.api_resources import POD_GROUPS, Resource
 from crds.keys import JobKey
+from crds.torchjob.status import InPlace
 from kube import errors
 from kube.client import KubernetesCluster
 from kube.process.meter import NO_METER, Meter
@@ -30,8 +31,10 @@ from queues.redis import connection
 from queues.work import WorkSettings
 from reconcilers.apply.life_event_writer import LifeEventWriter
 from reconcilers.errors import ReconcileError
+from reconcilers.plan.in_place import choice
 from reconcilers.reconcile import Reconciler, Tell
 from reconcilers.settings import ReconcileSettings, ReportAccess
+from reconcilers.views import node_view
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +89,7 @@ def _reconciler(
     cluster: KubernetesCluster, settings: Settings, caches: WorkerCaches, meter: Meter, tell: Tell
 ) -> Reconciler:
     selected = reconcile_settings(settings, caches.served)
-    log.info("gangs are bound by %s, containers are restarted by %s", selected.gang_scheduler, selected.in_place)
+    log.info("gangs are bound by %s, %s", selected.gang_scheduler, _describe_restarts(selected, caches))
     return Reconciler(
         cluster,
         caches.pods,
@@ -97,10 +100,16 @@ def _reconciler(
     )
 
 
+def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str:
+    """Describe what restarts the containers of pods in place, as far as nodes tell; each job's status has the rest."""
+    obstacle = node_view.restart_obstacle(caches.nodes.values()) if settings.make_pods else ""
+    chosen = choice.preferred(settings, obstacle) or InPlace(driver=settings.in_place)
+    return f"containers are restarted by {chosen.driver}" + (f" ({chosen.message})" if chosen.message else "")
+
+
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
     """Return the reconciler's part of the settings; `served` are the installed kinds of other projects."""
-    scheduler, driver = settings.gang_scheduler, settings.in_place
-    has_kruise = any(kind.is_version_of(RECREATE_REQUESTS) for kind in served)
+    scheduler = settings.gang_scheduler
     return ReconcileSettings(
         master_address=settings.master_address,
         make_pods=settings.pods == "make",
@@ -110,7 +119,7 @@ def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) ->
         gang_scheduler=("volcano" if POD_GROUPS in served else "none") if scheduler == "auto" else scheduler,
         pods_at_once=settings.pods_at_once,
         served=frozenset(served),
-        in_place=("kruise" if has_kruise else "recreate") if driver == "auto" else driver,
+        in_place=settings.in_place,
         in_place_timeout=settings.in_place_timeout,
         most_disruptions=settings.most_disruptions,
         restart_backoff=settings.restart_backoff,

@@ -45,6 +45,10 @@ def _is_zero(value: int) -> bool:
     return value == 0
 
 
+def _is_false(value: bool) -> bool:
+    return not value
+
+
 def _is_empty(value: Collection[object]) -> bool:
     return not value
 
@@ -174,6 +178,15 @@ class Target(LenientModel):
     """The number of workers that the owner wanted at that time; the decision is void once the owner wants fewer."""
 
 
+class Saving(LenientModel):
+    """A request to save before a restart that leaves the containers too little time for that."""
+
+    request: Annotated[str, Field(max_length=80)]
+    """What the job saves for: the id of its owner's request for a restart, or the generation of the next world."""
+    since: Time
+    """The time of the request; it goes on without an answer after `schedulingPolicy.checkpointSeconds`."""
+
+
 class Resized(LenientModel):
     """The last change of the number of workers."""
 
@@ -239,6 +252,19 @@ class StageStatus(LenientModel):
     """The first time at which every task of the stage had its minimum number of running pods."""
 
 
+class InPlace(LenientModel):
+    """What restarts the containers of the job's pods in place, as it was decided when the latest of them were made."""
+
+    driver: Annotated[str, Field(max_length=63)]
+    """kubernetes or kruise; recreate: nothing does, and pods are replaced."""
+    message: Annotated[Text, Field(exclude_if=_is_empty)] = ""
+    """Why it is not Kubernetes, where that was tried first; empty if it is, or if an admin has chosen the driver."""
+    charged: Annotated[bool, Field(exclude_if=_is_false)] = False
+    """Whether `measured` includes restart agents: pods of this admission have them, or had them."""
+    settled: Annotated[bool, Field(exclude_if=_is_false)] = False
+    """Whether the job's pods are made without the restart agent from now on, because it was in the way once."""
+
+
 class PodMeasurements(LenientModel):
     """The measured requests of the job's pods, where the API server has increased them beyond their templates: by
     defaults of a LimitRange, the overhead of a RuntimeClass or a webhook."""
@@ -268,6 +294,7 @@ class TorchJobStatus(LenientModel):
     """The number of workers that the coordinator has decided on; a worker removes it when it is over. It is in force
     unless the owner has lowered the number of workers since."""
     resized: Resized | None = None
+    saving: Saving | None = None
     reported: Reported | None = None
     hang: Hang | None = None
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
@@ -314,6 +341,9 @@ class TorchJobStatus(LenientModel):
     """The number of failures of pods of this admission, for each node."""
     excluded_nodes: Annotated[tuple[NodeName, ...], Field(max_length=64)] = ()
     """The nodes on which pods of this job are not placed, because its pods failed there repeatedly."""
+    in_place: InPlace | None = None
+    """What restarts the containers of the job's pods in place; the next pods are made for it. Absent where an admin has
+    chosen that pods are replaced, and on one machine, whose node needs nothing of pods."""
     result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
     """What rank 0 gave as the result of the finished job, as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""

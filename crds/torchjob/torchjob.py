@@ -83,10 +83,13 @@ class TorchJob(StrictModel):
 
     @property
     def save_request(self) -> int:
-        """The number of the request to save before workers are removed; 0 if there is none.
+        """The number of the request to save before workers are removed or restarted; 0 if there is none.
 
-        The status does not tell whether the workers have saved; the removal begins once they have.
+        The status does not tell whether the workers have saved; the removal or the restart begins once they have.
         """
+        saving = self.status.saving
+        if saving is not None and self.spec.scheduling_policy.checkpoint_seconds:
+            return int(saving.since.timestamp())
         scaling, granted = self.status.scaling, self.admission.workers if self.admission is not None else None
         if scaling is None or scaling.victims or granted is None or not self.spec.scheduling_policy.checkpoint_seconds:
             return 0

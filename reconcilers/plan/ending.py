@@ -58,7 +58,7 @@ def finish(
         return Plan(result_of=giver)
     after = after.model_copy(update={"result": observation.result or ""})
     pods = observation.pods
-    to_delete = _leftovers(job.spec.clean_pod_policy, after, pods)
+    to_delete = _leftovers(job.spec.clean_pod_policy, after, pods, deletion.now)
     uids = {pod.uid for pod in to_delete}
     remaining = tuple(pod for pod in pods if pod.uid not in uids)
     may_have_services = job.spec.clean_pod_policy != "None" and (pods or job.status.attempt > 0)
@@ -119,7 +119,8 @@ def plan_finished(
     policy = job.spec.clean_pod_policy
     active = Deadline(0.0, now).active_remaining(job)
     is_returning = observation.draining or (active is not None and active <= 0)
-    leftovers = _leftovers("Running" if is_returning and policy == "None" else policy, job.status, observation.pods)
+    policy = "Running" if is_returning and policy == "None" else policy
+    leftovers = _leftovers(policy, job.status, observation.pods, deletion.now)
     deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(observation, deletion, now)
     has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
     requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
@@ -139,12 +140,12 @@ def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) ->
     return seconds - (now - since).total_seconds()
 
 
-def _leftovers(policy: str, after: TorchJobStatus, pods: Pods) -> Pods:
+def _leftovers(policy: str, after: TorchJobStatus, pods: Pods, now: float) -> Pods:
     """Return the pods that are deleted at the job's end. A failed job keeps no pod that takes resources."""
     if policy == "All":
         return pods
     if policy == "Running" or after.phase == "Failed":
-        return tuple(pod for pod in pods if pod_view.occupies(pod))
+        return tuple(pod for pod in pods if pod_view.must_be_stopped(pod, now))
     return ()
 
 

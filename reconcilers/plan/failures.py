@@ -46,7 +46,8 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import rendezvous
 from reconcilers.plan.charges import memory
 from reconcilers.pods import static_world
-from reconcilers.views import pod_code, pod_outcome, pod_view, torchrun
+from reconcilers.views import pod_code, pod_end, pod_outcome, torchrun
+from reconcilers.views.pod_history import SETTLING
 from reconcilers.views.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"}) | pod_code.FOR_GOOD
@@ -77,10 +78,6 @@ OWN_SIGNALS = frozenset(
     }
 )
 LAUNCHERS = frozenset({256 - signal.SIGTERM, 256 - signal.SIGKILL, 256 - signal.SIGABRT})
-
-SETTLING = 2.0
-"""The seconds for which a permanent failure waits for another pod's failure that explains it better. The same time
-holds for a failure that follows from another pod's."""
 
 Kind = Literal["Permanent", "Retryable", "Disruption"]
 
@@ -195,7 +192,7 @@ def _find_fault_of_task(
 
 def _was_killed(pod: PodView) -> bool:
     """Return whether a signal from outside ended a program that by itself never ends."""
-    return pod.phase == "Failed" and pod.reason != pod_view.OOM_KILLED and is_transient(pod.exit_code or 0)
+    return pod.phase == "Failed" and pod.reason != pod_outcome.OOM_KILLED and is_transient(pod.exit_code or 0)
 
 
 def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool) -> PodFault | None:
@@ -238,7 +235,7 @@ def is_disrupted(pod: PodView) -> bool:
 
 def is_retryable(pod: PodView) -> bool:
     """Return whether the pod may succeed next time, judging by how it failed."""
-    if pod.reason == pod_view.OOM_KILLED or _is_over_its_limit(pod):
+    if pod.reason in (pod_outcome.OOM_KILLED, pod_end.STOPPED) or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
     if code != 1:
@@ -353,7 +350,9 @@ def describe(pod: PodView) -> str:
 
 
 def _advice(pod: PodView) -> str:
-    if pod.reason == pod_view.OOM_KILLED and "limits.memory" not in pod.message:  # a kubelet does not give the numbers
+    if (
+        pod.reason == pod_outcome.OOM_KILLED and "limits.memory" not in pod.message
+    ):  # a kubelet does not give the numbers
         return " (it used more memory than its resources.limits.memory: raise the limit, or let the program use less)"
     return f" ({pod.advice})" if pod.advice else ""
 

@@ -13,9 +13,10 @@ from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, stat
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.in_place import choice, interruptions
 from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.recovery import RecoveryContext, is_about_requests
+from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests
 from reconcilers.plan.scale_requests import current, steps
 from reconcilers.plan.scale_requests.request_status import RequestPlan
 from reconcilers.plan.scaling import growth
@@ -32,9 +33,10 @@ from reconcilers.values import (
     OverQuota,
     PatchObject,
     Plan,
+    RaiseCharge,
     earliest,
 )
-from reconcilers.views import pod_view
+from reconcilers.views import pod_history, pod_view
 
 TRY_AGAIN = 60.0
 """Seconds after which pods that a ResourceQuota refuses are tried again while the others of the job run."""
@@ -44,11 +46,13 @@ SHORTEST_PAUSE = 1.0
 
 def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Return the next actions for one key, in order."""
+    pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
+    observation = interruptions.show(replace(observation, pods=pods))
     requests = _plan_requests(observation, settings, now)
     if requests.actions:  # they may change the job, or what its pods are for
         return Plan(requests.actions, 0.0)
     result = _plan_job(observation, settings, now)
-    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after)))
+    return replace(result, requeue_after=earliest((result.requeue_after, requests.requeue_after, settled_in)))
 
 
 def _plan_requests(observation: Observation, settings: ReconcileSettings, now: datetime) -> RequestPlan:
@@ -75,7 +79,9 @@ def _plan_job(observation: Observation, settings: ReconcileSettings, now: dateti
         if job.spec.cancel:
             after = status.finish(granted, "Failed", "Cancelled", "cancelled by its owner", now)
             return ending.finish(granted, observation, after, deletion)
-        # 3. The API server refuses the pods as they are.
+        # 3. The API server refuses the pods as they are: at first, without what torchq adds to them.
+        if (without := choice.decline_refused(granted, observation, settings)) is not None:
+            return Plan(status.write(granted, without, observation.pods), 0.0)
         if observation.refused:
             after = status.finish(granted, "Failed", "InvalidTemplate", observation.refused, now)
             return ending.finish(granted, observation, after, deletion)
@@ -104,6 +110,7 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
                     _seconds_to_deadline(observation, deadline),
                 )
             after = status.vacate(deletion_cause.job, deletion_cause.reason, deletion_cause.message, now)
+            after = choice.decline_unbound(deletion_cause.job, after, in_the_way, settings)
             return Plan(status.write(deletion_cause.job, after, in_the_way) + deletion.delete(in_the_way, shorten=True))
         case NotAdmitted() as state:
             return Plan(_plan_not_admitted(state, now) + groups)
@@ -181,33 +188,37 @@ def _plan_active(
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
     # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
-    charged = settlement.settle(active, observation, deletion, now)
-    if charged is not None:
+    if (charged := settlement.settle(active, observation, deletion, now)) is not None:
         return charged
     # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
-    recovery = _recovery_context(active, observation, settings, deletion, now).recover()
+    recovery = _recover(active, observation, settings, deletion, now)
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, observation, recovery.after, deletion, recovery.before)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, settings, now)
-    requeue_after = earliest(
-        (
-            remaining,
-            deadline.remaining(job, active.pods),
-            resize.next_change,
-            recovery.requeue_after,
-            observation.next_dead,
-            pauses,
-        )
-    )
+    times = (remaining, deadline.remaining(job, active.pods), resize.next_change, recovery.requeue_after)
+    requeue_after = earliest((*times, observation.next_dead, pauses))
     if recovery.after is not None:
         return Plan(recovery.before + status.write(job, recovery.after, active.pods) + recovery.actions, requeue_after)
     if recovery.blocked:
         return Plan(recovery.actions, requeue_after, recovery.unexplained)
     # 5. Missing pods are created, and the status follows the existing ones.
     stuck = bool(deletion.stuck_pods(active.pods))
-    advance = Advance(run=active, observation=observation, settings=settings, now=now, stuck=stuck)
-    actions = status.write(job, advance.status(), active.pods) + recovery.actions + _steps(advance, deletion)
+    begun, raises = _choose(active, observation, settings)
+    advance = Advance(run=begun, observation=observation, settings=settings, now=now, stuck=stuck)
+    actions = raises + status.write(job, advance.status(), active.pods) + recovery.actions + _steps(advance, deletion)
     return Plan(actions + resize.save.actions, earliest((requeue_after, advance.requeue_after)))
+
+
+def _choose(
+    active: Active, observation: Observation, settings: ReconcileSettings
+) -> tuple[Active, tuple[RaiseCharge, ...]]:
+    """Return the job with what restarts its missing pods in place, and the charge for that."""
+    if not settings.make_pods or active.members.keys() <= {pod.name for pod in observation.pods}:
+        return active, ()
+    chosen = choice.choose(active.job, active.admission, observation, settings)
+    after = active.job.status.model_copy(update=chosen.update)
+    begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=chosen.admission)
+    return begun, chosen.raises
 
 
 def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
@@ -217,17 +228,22 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
     """
     passed = {task_type.lower() for task_type in advance.progress.passed}
     over = tuple(pod for pod in advance.run.pods if pod.task in passed and pod_view.occupies(pod))
-    return deletion.delete(over) if over else advance.actions()
+    if not over:
+        return advance.actions()
+    return deletion.delete(tuple(pod for pod in over if pod_view.must_be_stopped(pod, deletion.now)))
 
 
 def _plan_admission(active: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Plan:
     """Write the admission, and the request for workers that it does not have; then create what may exist now."""
-    admission = _bind_admission(active, settings)
+    chosen = choice.choose(active.job, _bind_admission(active, settings), observation, settings)
+    admission = chosen.admission
     rest = growth.rest_of_admission(active.wanted, admission, now, current.under_way(observation))
-    after = status.admit(active.wanted, admission, now).model_copy(update={"scaling": rest})
+    after = status.admit(active.wanted, admission, now).model_copy(
+        update={"scaling": rest, "in_place": chosen.in_place, "measured": chosen.measured}
+    )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now)
-    return Plan(status.write(active.job, after, active.pods) + advance.actions())
+    return Plan((*chosen.raises, *status.write(active.job, after, active.pods), *advance.actions()))
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
@@ -303,10 +319,14 @@ def _bind_admission(active: Active, settings: ReconcileSettings) -> Admission:
     return active.admission.model_copy(update=update)
 
 
-def _recovery_context(
+def _recover(
     active: Active, observation: Observation, settings: ReconcileSettings, deletion: PodDeletion, now: datetime
-) -> RecoveryContext:
-    return RecoveryContext(
+) -> Recovery:
+    """Return the first thing to do about agents that cannot run, and about failures and restarts."""
+    unable = choice.replace_unable(active.job, active.pods, settings)
+    if unable is not None:
+        return unable
+    context = RecoveryContext(
         job=active.job,
         pods=active.pods,
         members=active.members,
@@ -315,6 +335,7 @@ def _recovery_context(
         deletion=deletion,
         now=now,
     )
+    return context.recover()
 
 
 def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:

@@ -1,7 +1,8 @@
 """The deletion of pods: with their grace, or at once where the node is dead.
 
-One rule: pure. A pod on a healthy node may take as long as it needs; on a dead node it gets its own grace and the
-node's. An admin limits the grace that a template requests, or resources could be held for an unlimited time.
+One rule: pure. A pod on a healthy node may take as long as it needs; on a dead node it gets its own grace, because the
+node has had its own before it was judged dead. An admin limits the grace that a template requests, or resources could
+be held for an unlimited time.
 """
 
 import math
@@ -99,4 +100,5 @@ class PodDeletion:
         """Return the seconds until a pod's deletion is overdue; 0 for a pod that has no such time."""
         if not pod.deleting:
             return 0.0
-        return 0.0 if pod.deadline is None else pod.deadline + self.grace - self.now
+        grace = 0.0 if self._is_on_dead_node(pod) else self.grace
+        return 0.0 if pod.deadline is None else pod.deadline + grace - self.now

@@ -15,13 +15,16 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import Hang, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, restarts, status
+from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, status
 from reconcilers.plan.charges import memory
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
 from reconcilers.plan.health import hangs
+from reconcilers.plan.in_place import graces, interruptions, kruise, restarts
+from reconcilers.plan.in_place.drivers import find_drivers
+from reconcilers.plan.in_place.requested import RequestedRestart
+from reconcilers.plan.in_place.restarts import Restarts
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.restarts import Restarts
 from reconcilers.plan.worlds.restarts import WorldRestarts
 from reconcilers.pods import static_world
 from reconcilers.pods.task_members import PodMember
@@ -106,28 +109,26 @@ class RecoveryContext:
         return (partial(WorldRestarts, places=places) if places else Restarts)(
             job=self.job,
             pods=self.pods,
-            requests=self.observation.recreations,
             leads=self._leads() if outdated else frozenset(),
             deletion=self.deletion,
-            settings=self._effective_settings,
+            drivers=find_drivers(
+                self.job,
+                self.pods,
+                self.observation.recreations,
+                self.settings,
+                self.now.timestamp(),
+                refused=is_about_requests(self.observation.blocker),
+            ),
             leaving=frozenset(entry.pod.uid for entry in self._leaving),
             memory=memory.charged(self.job) if outdated else {},
             waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
         )
 
     def _leads(self) -> frozenset[str]:
-        """Return the names of the pods that are restarted before those that connect to them. Pods that meet at the
+        """Return the names of the pods that count as restarted before those that connect to them. Pods that meet at the
         rendezvous store need no order."""
         leads = frozenset(member.lead for member in self.members.values())
         return leads - {self.job.pod_name(RENDEZVOUS, 0)} if self.job.spec.rendezvous else leads
-
-    @property
-    def _effective_settings(self) -> ReconcileSettings:
-        """The settings, without restarts in place where a request for one cannot be created."""
-        refused = is_about_requests(self.observation.blocker) or self.settings.version(RECREATE_REQUESTS) is None
-        if self.settings.in_place == "kruise" and refused:
-            return replace(self.settings, in_place="recreate")
-        return self.settings
 
     def _refusal_events(self) -> tuple[Action, ...]:
         blocker = self.observation.blocker
@@ -139,7 +140,7 @@ class RecoveryContext:
 
     def _faults(self) -> list[PodFault]:
         dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
-        needed = (pod for pod in self.pods if pod.task not in behind)
+        needed = (pod for pod in self.pods if pod.task not in behind and not interruptions.is_uncounted(pod))
         faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
         return [*faults, *_missing_pod_faults(self.job, self.members, self.pods)]
 
@@ -154,7 +155,7 @@ class RecoveryContext:
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
     def _depart(self, leaving: Sequence[LeavingPod]) -> Recovery:
-        after = departures.depart(self.job, leaving, self.pods, self.now)
+        after = self._keep_graces(departures.depart(self.job, leaving, self.pods, self.now))
         return Recovery(after, actions=(departures.event(leaving), *self._first_step(after)))
 
     def _set_back(self, faults: list[PodFault]) -> Recovery:
@@ -215,27 +216,26 @@ class RecoveryContext:
         return replace(self, job=job)._continue().actions
 
     def _renew_restarts(self) -> Recovery:
-        after = restart_counts.renew_restarts(self.job, self.now)
+        after = self._keep_graces(restart_counts.renew_restarts(self.job, self.now))
         event = EmitEvent("Restarting", rendezvous.why_restarted(self.job))
         return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
-        """Restart what the owner wants restarted. A request to a node may be repeated; a count may not."""
-        if request.task is None:
-            after = restart_counts.restart_on_request(self.job, request, self.now)
-            return Recovery(after, actions=(_request_event(request, "all pods"), *self._first_step(after)))
-        targets = tuple(pod for pod in self.pods if _is_target(request, pod) and not pod.deleting)
-        in_place = tuple(pod for pod in targets if request.how != "Recreate" and self._restarts.can_restart(pod))
-        staying = {pod.uid for pod in in_place}
-        marks = [pod.uid for pod in targets if pod.uid not in staying]
-        update = {"restart_request": request.id, **backoff.end_pause(self.job.status, self.now)}
-        after = restart_counts.replace_pods(self.job, marks, self.pods).model_copy(update=update)
-        names = ", ".join(pod.name for pod in targets[:10])
-        event = _request_event(request, names or "no pod: no pod has that task and index")
-        # The requests to nodes come first, because they may be repeated; the status then records them.
-        requests = self._restarts.request_restart(in_place, request.id)
-        refused = self._refusal_events() if marks and request.how != "Recreate" else ()
-        return Recovery(after, actions=(event, *refused, *self._first_step(after)), before=requests)
+        """Restart what the owner wants restarted, once the pods have saved where they have to."""
+        asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.now)
+        if (saving := asked.asks_to_save) is not None:
+            return Recovery(saving)
+        save = asked.save(self.observation.reported_save)
+        if save.remaining is not None:
+            rest = self._continue()
+            times = (rest.requeue_after, save.remaining)
+            return replace(rest, actions=(*rest.actions, *save.actions), requeue_after=earliest(times))
+        after = asked.after
+        refused = self._refusal_events() if asked.replaced and request.how != "Recreate" else ()
+        return Recovery(after, actions=(*asked.events, *refused, *self._first_step(after)), before=asked.requests)
+
+    def _keep_graces(self, after: TorchJobStatus) -> TorchJobStatus:
+        return graces.keep(self.job, after, (pod for pod in self.pods if self._restarts.can_restart(pod)))
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
@@ -246,7 +246,7 @@ class RecoveryContext:
             return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.now))
         if pod_step.failed:
             after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in pod_step.failed], self.pods)
-            return Recovery(after, actions=_fallback_events(self.job, pod_step.failed))
+            return Recovery(after, actions=_fallback_events(pod_step.failed))
         to_replace = frozenset(self.job.status.replacing) - _uids_to_delete(job_step.actions)
         deletions = self.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
         # A resize of a running job has an event of its own.
@@ -254,13 +254,13 @@ class RecoveryContext:
         refused = self._refusal_events() if job_step.actions else ()
         actions = (
             *job_step.actions,
-            *_fallback_events(self.job, job_step.failed),
+            *_fallback_events(job_step.failed, f"restart {self.job.status.restart_generation}: "),
             *done,
             *refused,
             *pod_step.actions,
             *deletions,
             *restarts.mark_counted(self.job, self.pods),
-            *restarts.delete_orphans(self.observation.recreations, self.pods),
+            *kruise.delete_orphans(self.observation.recreations, self.pods),
         )
         times = (job_step.requeue_after, pod_step.requeue_after, self.deletion.next_change(self.pods))
         return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))
@@ -319,26 +319,17 @@ def _uids_to_delete(actions: Iterable[Action]) -> set[str]:
     return {pod.uid for action in actions if isinstance(action, DeletePods) for pod in action.pods}
 
 
-def _is_target(request: RestartRequest, pod: PodView) -> bool:
-    same_task = request.task is not None and pod.task == request.task.lower()
-    return same_task and request.index in (None, pod.index)
-
-
-def _request_event(request: RestartRequest, what: str) -> EmitEvent:
-    return EmitEvent("RestartRequested", f"its owner asked for a restart of {what} ({request.id})")
-
-
 def _success_event(job: TorchJob) -> EmitEvent:
     return EmitEvent(
         "RestartedInPlace", f"restart {job.status.restart_generation}: the containers of its pods run again"
     )
 
 
-def _fallback_events(job: TorchJob, failed: tuple[tuple[PodView, str], ...]) -> tuple[EmitEvent, ...]:
+def _fallback_events(failed: tuple[tuple[PodView, str], ...], restart: str = "") -> tuple[EmitEvent, ...]:
+    """Return the Event about pods that are replaced instead; `restart` names a restart of the whole job."""
     if not failed:
         return ()
     pod, why = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    number = f"restart {job.status.restart_generation}"
-    message = f"{number}: pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
+    message = f"{restart}pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
     return (EmitEvent("NotRestartedInPlace", message, warning=True),)

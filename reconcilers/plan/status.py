@@ -14,13 +14,13 @@ from crds import labels
 from crds.resources.amounts import Amounts
 from crds.torchjob import conditions, restart_requests
 from crds.torchjob.conditions import Phase
-from crds.torchjob.status import Admission, PodMeasurements, QueueStatus, TaskStatus, TorchJobStatus
+from crds.torchjob.status import Admission, InPlace, PodMeasurements, QueueStatus, TaskStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
 from reconcilers.plan.health import finding
 from reconcilers.plan.health.finding import HANGING
-from reconcilers.pods import static_world
+from reconcilers.pods import measure, static_world
 from reconcilers.values import Action, Blocker, WriteStatus
 from reconcilers.views.pod_view import PodView
 
@@ -63,7 +63,8 @@ def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime)
     """Return the job's status in a phase; entering the same phase again changes only the reason."""
     status = enter_status(job.status, job.metadata.generation, phase, reason, message, now)
     since = status.blocked_since if phase == "Admitted" else None
-    return status.model_copy(update={"tenant_queue": job.queue, "blocked_since": since})
+    saving = status.saving if phase == "Running" else None
+    return status.model_copy(update={"tenant_queue": job.queue, "blocked_since": since, "saving": saving})
 
 
 def enter_status(
@@ -78,14 +79,21 @@ def enter_status(
 
 
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a waiting or suspended job, which holds nothing."""
+    """Return the status of a waiting or suspended job, which holds nothing. It does not wait for the room of restart
+    agents: whether its next pods have them is decided once it is admitted."""
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
     empty["departed"] = {}
     empty["task_statuses"] = count_pods(job, ())
     empty |= backoff.clear()
+    empty |= {"in_place": _settled(job.status.in_place), "measured": measure.without_agents(job.status)}
     if phase == "Suspended" and job.status.queue is not None:  # the job waits for its owner alone
         empty["queue"] = job.status.queue.model_copy(update={"reason": "", "message": ""})
     return enter(job, phase, reason, message, now).model_copy(update=empty)
+
+
+def _settled(in_place: InPlace | None) -> InPlace | None:
+    """Return the part of a choice that outlives an admission."""
+    return in_place.model_copy(update={"charged": False}) if in_place is not None and in_place.settled else None
 
 
 def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:

@@ -1,4 +1,4 @@
-"""The files of a container that outlive it: its result, and the folder for what the job writes.
+"""The files of a container that outlive it: its termination message, and the folder for what the job writes.
 
 One rule: pure, over fresh copies of templates. What a template has under the same name stays as it is.
 """
@@ -13,6 +13,7 @@ from reconcilers.views import containers, pod_result
 OUTPUT_VOLUME = "torchq-output"
 OUTPUT_FOLDER = "/torchq/output"
 OUTPUT_VARIABLE = "TORCHQ_OUTPUT"
+MESSAGE = "terminationMessagePath"
 MESSAGE_PATH = "/dev/termination-log"
 """The default of Kubernetes for the file whose content becomes a container's termination message."""
 
@@ -20,7 +21,20 @@ MESSAGE_PATH = "/dev/termination-log"
 def set_message(container: dict[str, Any]) -> Mapping[str, str]:
     """Make a container's termination message explicit, and return the variable that names its file."""
     container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    return {pod_result.FILE_VARIABLE: container.setdefault("terminationMessagePath", MESSAGE_PATH)}
+    return {pod_result.FILE_VARIABLE: container.setdefault(MESSAGE, MESSAGE_PATH)}
+
+
+def add_stop_mark(spec: dict[str, Any]) -> None:
+    """Let the node append a mark to the termination message of the main container before it asks that container to
+    stop, unless the template has a preStop hook of its own.
+
+    The `sh` of the image appends it. Without one the hook fails, which the kubelet reports in an event of the pod.
+    """
+    main = containers.main(spec)
+    lifecycle = main.get("lifecycle") or {}
+    if not lifecycle.get("preStop"):
+        hook = {"exec": {"command": ["sh", "-c", 'printf "\\n%s\\n" "$0" >> "$1"', pod_result.MARK, main[MESSAGE]]}}
+        main["lifecycle"] = {**lifecycle, "preStop": hook}
 
 
 def add_output(job: TorchJob, task_type: str, spec: dict[str, Any]) -> Mapping[str, str]:

@@ -2,14 +2,13 @@
 
 One rule: pure; the same job, admission and member give the same manifest, so that creating it twice is harmless.
 
-The restartPolicy of a pod is decided once, when the pod is created, by the driver for restarts in place. torchq judges
-all failures, except those of a service task, which its node restarts without limit.
+The restartPolicy of a pod is decided once, when the pod is created, by the driver for restarts in place
+(`status.inPlace`). torchq judges all failures, except those of a service task, which its node restarts without limit.
 
-    driver            restartPolicy of the pod
-    recreate, local   Never
-    kruise            OnFailure: in a restart in place, the node starts what was ended
-    kubernetes        Never; where single pods are restarted, with the rule that a failure of the main container
-                      restarts all containers of the pod (RestartAllContainers: Kubernetes 1.36; older ones ignore it)
+    driver            the pod
+    recreate, local   restartPolicy Never
+    kruise            restartPolicy OnFailure: in a restart in place, the node starts what was ended
+    kubernetes        restartPolicy Never, and the restart agent (`reconcilers.pods.restart_agent`)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.pods import container_files, environment, start_gate, static_world, topology
+from reconcilers.pods import container_files, environment, restart_agent, start_gate, static_world, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
@@ -39,7 +38,6 @@ LOOPBACK = "127.0.0.1"
 HOSTNAME = "kubernetes.io/hostname"
 AVOIDANCE_WEIGHT = 100
 """The weight of the preference for nodes that are not avoided: the highest that Kubernetes allows."""
-RESTART_ON_FAILURE = {"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}
 _SORTED = orjson.OPT_SORT_KEYS
 
 
@@ -84,6 +82,12 @@ class Blueprint:
         """The nodes that pods of the job have left and do not run elsewhere yet, in the order of their names."""
         left = {name for gone in self.job.status.departed.values() for name in (gone.node, *gone.earlier) if name}
         return sorted(left)[:MOST_LEFT]
+
+    @property
+    def driver(self) -> str:
+        """What restarts the containers of the pods in place."""
+        chosen = self.job.status.in_place
+        return "recreate" if chosen is None else chosen.driver
 
     @property
     def shared_address(self) -> bool:
@@ -266,7 +270,7 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
 def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     task = blueprint.task(member)
     spec: dict[str, Any] = orjson.loads(blueprint.specs[member.task_type])
-    set_restart_policy(spec, task.restart_policy, blueprint.job.spec.scope, blueprint.settings.in_place)
+    set_restart_policy(spec, task.restart_policy, blueprint.driver)
     avoid_nodes(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.fits_elsewhere)
     # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
     avoid_nodes(spec, blueprint.left_nodes, strictly=False)
@@ -279,12 +283,16 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     env = {**_variables(blueprint, member), **reports, **output}
     for container in containers.all_containers(spec):
         environment.add_variables(container, {**env, **container_files.set_message(container)})
+    if not blueprint.shared_address:  # a node of a machine has no probes, and reports what it stops itself
+        container_files.add_stop_mark(spec)
     if member.name == member.lead:
         containers.declare_port(spec, blueprint.port(member.lead), on_host=blueprint.on_host(member.lead))
         if blueprint.needs_service(member.lead):
             spec |= {"hostname": member.name, "subdomain": member.name}
     if blueprint.has_gate(member):
         start_gate.add_gate(spec)
+    if blueprint.driver == restart_agent.DRIVER:
+        restart_agent.add_agent(spec)
     return spec
 
 
@@ -337,15 +345,12 @@ def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -
         spec["priorityClassName"] = spec.get("priorityClassName") or priority_class
 
 
-def set_restart_policy(spec: dict[str, Any], task_policy: str, scope: str, driver: str) -> None:
-    """Set the restartPolicy in a fresh copy of a template, for a task's restartPolicy and its job's restartScope."""
+def set_restart_policy(spec: dict[str, Any], task_policy: str, driver: str) -> None:
+    """Set the restartPolicy in a fresh copy of a template, for a task's restartPolicy."""
     if task_policy == "Always":
         spec["restartPolicy"] = "Always"
         return
-    is_restarted = task_policy != "Never"
-    spec["restartPolicy"] = "OnFailure" if is_restarted and driver == "kruise" else "Never"
-    if is_restarted and driver == "kubernetes" and scope == "Task":
-        containers.main(spec).update(restartPolicy="Never", restartPolicyRules=[RESTART_ON_FAILURE])
+    spec["restartPolicy"] = "OnFailure" if task_policy != "Never" and driver == "kruise" else "Never"
 
 
 def avoid_nodes(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:

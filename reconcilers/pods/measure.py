@@ -4,7 +4,7 @@ One rule: pure. An API server changes pods at creation: by defaults of a LimitRa
 webhook. The created pod counts, whatever its template says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,9 +14,10 @@ from crds import labels
 from crds.resources import quantities
 from crds.resources.amounts import NOTHING, Amounts, peak, subtract
 from crds.torchjob import demand
-from crds.torchjob.status import PodMeasurements
+from crds.torchjob.status import PodMeasurements, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
+from reconcilers.pods import restart_agent
 from reconcilers.views import pod_requests
 from reconcilers.views.pod_requests import Requests
 from reconcilers.views.pod_view import PodView
@@ -56,7 +57,12 @@ class Excess:
 def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Excess | None:
     """Return the excess of the pods' requests over the charge, counting every pod of a task like its largest; None if
     the charge is sufficient."""
-    larger = _largest_excess(job, pods)
+    return find_excess_of(job, charged, {(pod.task, pod.requests) for pod in pods})
+
+
+def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[str, Requests]]) -> Excess | None:
+    """Return the excess of pods that exist or are to be made, by what they request; the tasks are in lower case."""
+    larger = _largest_excess(job, requests)
     if not larger:
         return None
     measured = {name: peak(share, job.pod_measurements.get(name, NOTHING)) for name, share in larger.items()}
@@ -64,6 +70,17 @@ def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Exc
     charge = peak(charged, job.spec.charge_of(job.spec.worker_count, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
     return Excess(PodMeasurements(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
+
+
+def without_agents(status: TorchJobStatus) -> PodMeasurements | None:
+    """Return the measurements of a job's pods without restart agents; as they are if they include none."""
+    measured, in_place = status.measured, status.in_place
+    if measured is None or in_place is None or not in_place.charged:
+        return measured
+    agent = demand.read_resources(restart_agent.AMOUNTS)
+    rest = {name: subtract(share, agent) for name, share in measured.pods.items()}
+    pods = {name: {each: amount for each, amount in share.items() if amount > 0} for name, share in rest.items()}
+    return measured.model_copy(update={"pods": pods})
 
 
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:
@@ -77,9 +94,8 @@ def _exceeds(requests: Requests, share: Amounts) -> bool:
     return any(amount > share.get(name, 0) for name, amount in requests)
 
 
-def _largest_excess(job: TorchJob, pods: Iterable[PodView]) -> dict[str, Amounts]:
+def _largest_excess(job: TorchJob, requests: Collection[tuple[str, Requests]]) -> dict[str, Amounts]:
     """Return the largest requests of a pod by task type, where they exceed the pod's share."""
-    requests = {(pod.task, pod.requests) for pod in pods}
     types = {name.lower(): (name, share) for name, share in job.ungrown_shares.items()} if requests else {}
     excess: dict[str, Amounts] = {}
     for task, amounts in requests:

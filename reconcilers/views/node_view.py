@@ -21,6 +21,9 @@ from reconcilers.views import taints
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.taints import Taint
 
+RESTARTS_ALL = "RestartAllContainersOnContainerExits"
+"""The feature that a node declares in its status if it can restart all containers of a pod (Kubernetes 1.36)."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
@@ -37,6 +40,8 @@ class NodeView:
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """Those of the node's labels that are kept."""
+    restarts_all: bool = False
+    """Whether the node can restart all containers of a pod when one of them exits with a certain code."""
 
 
 class NodeCache(Protocol):
@@ -79,6 +84,7 @@ def trim(manifest: Manifest, kept: Sequence[str] = ()) -> NodeView:
         allocatable=_allocatable(manifest),
         taints=taints.read(manifest.get("spec") or {}),
         labels=_labels(manifest, kept),
+        restarts_all=RESTARTS_ALL in (manifest.get("status", {}).get("declaredFeatures") or ()),
     )
 
 
@@ -137,6 +143,22 @@ def departures(
 def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, Mapping[str, str]]:
     """Return the kept labels of the nodes of some pods, by the name of the node."""
     return {node.name: node.labels for node in _nodes_of(nodes, pods) if node.labels}
+
+
+def restart_obstacle(nodes: Iterable[NodeView]) -> str:
+    """Return why nodes cannot restart all containers of a pod; empty if each one that takes new pods can.
+
+    A scheduler puts pods that ask for it on no other node, so that they would have less room than pods without.
+    """
+    usable = [node for node in nodes if node.ready and node.open]
+    lacking = sorted(node.name for node in usable if not node.restarts_all)
+    if lacking:
+        return f"node {lacking[0]}{_more(len(lacking) - 1)} not declare {RESTARTS_ALL}"
+    return "" if usable else "no node is ready"
+
+
+def _more(others: int) -> str:
+    return f" and {others} more do" if others else " does"
 
 
 def _nodes_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> list[NodeView]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from crds import excerpts
 from kube.api import Manifest
-from reconcilers.views import containers, pod_code, pod_outcome
+from reconcilers.views import containers, own_containers, pod_code, pod_outcome
 
 STARTUP_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """The reasons for which every container waits at first. Any other fact about the pod explains more."""
@@ -53,7 +53,7 @@ def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
     if (failure := pod_code.find_failure(status)) is not None:
         return PodProblem(failure.reason, failure.message)
     states = (
-        pod_outcome.main_state(pod),
+        containers.main_state(pod),
         *(container_status.get("state") or {} for container_status in _containers(status)),
     )
     ended = (state["terminated"] for state in states if "terminated" in state)
@@ -97,7 +97,7 @@ def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
 
 def _crash_problem(pod: Manifest) -> PodProblem | None:
     """Return the problem of a main container that has failed: for good, or until its node reports what happens next."""
-    ended = pod_outcome.main_state(pod).get("terminated") or {}
+    ended = containers.main_state(pod).get("terminated") or {}
     return (
         PodProblem(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
     )
@@ -106,7 +106,9 @@ def _crash_problem(pod: Manifest) -> PodProblem | None:
 def _startup_problem(pod: Manifest) -> PodProblem:
     if not pod["spec"].get("nodeName"):
         return PodProblem("Pending", "not bound to a node yet")
-    waits = pod_outcome.main_state(pod).get("waiting") or {}
+    if failure := own_containers.find_agent_failure(pod.get("status") or {}):
+        return PodProblem("RestartAgent", failure)
+    waits = containers.main_state(pod).get("waiting") or {}
     message = _one_line(waits.get("message")) or _init_container_message(pod) or _volume_message(pod)
     return PodProblem(waits.get("reason") or "Pending", message)
 
@@ -132,9 +134,10 @@ def _source_of(volume: Mapping[str, Any]) -> str:
 
 def _init_container_message(pod: Manifest) -> str:
     """Return which init container is at work: the last running one, because sidecars keep running."""
-    states = (pod.get("status") or {}).get("initContainerStatuses") or ()
     running = [
-        container_status["name"] for container_status in states if "running" in (container_status.get("state") or {})
+        container_status["name"]
+        for container_status in _init_containers(pod.get("status") or {})
+        if "running" in (container_status.get("state") or {})
     ]
     return f"its init container {running[-1]} runs" if running else ""
 
@@ -146,12 +149,18 @@ def is_up(pod: Manifest) -> bool:
     container runs. The job does not train then. The crash of a sidecar does not count.
     """
     phase = (pod.get("status") or {}).get("phase")
-    return phase == "Running" and "waiting" not in pod_outcome.main_state(pod) and not _crash_problem(pod)
+    return phase == "Running" and "waiting" not in containers.main_state(pod) and not _crash_problem(pod)
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from status.get("initContainerStatuses") or ()
+    yield from _init_containers(status)
     yield from status.get("containerStatuses") or ()
+
+
+def _init_containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the states of init containers without the restart agent, whose restarts are no problem."""
+    states = status.get("initContainerStatuses") or ()
+    yield from (each for each in states if each["name"] != containers.RESTART_AGENT)
 
 
 def _one_line(message: object) -> str:

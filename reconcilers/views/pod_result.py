@@ -1,7 +1,12 @@
-"""The result that a job gives: the termination message {"torchq-result": {...}} of the main container of its rank 0.
+"""The termination message of a main container: the result of the job, and the mark that its node leaves.
 
 One rule: pure, over what a container wrote, which may be anything. A view keeps only that a pod has a result, because a
 result is larger than a view may be; its text is read once, when the job ends.
+
+The result is the message {"torchq-result": {...}} of rank 0. The mark is a line that a preStop hook appends
+(`reconcilers.pods.container_files`). A kubelet runs that hook before it stops a container for any reason, and not when
+the container ends by itself. So the mark shows that the container was asked to stop, where nothing else shows it: a
+probe has failed, or a volume has exceeded its limit.
 """
 
 from collections.abc import Mapping
@@ -11,7 +16,7 @@ import orjson
 
 from crds.torchjob.status import MOST_RESULT
 from kube.api import Manifest
-from reconcilers.views import pod_outcome
+from reconcilers.views import containers
 
 KEY = "torchq-result"
 _BEGIN = f'{{"{KEY}":'
@@ -19,14 +24,31 @@ FILE_VARIABLE = "TORCHQ_RESULT_FILE"
 """The variable of each container with the path of the file whose content becomes its termination message."""
 
 
+MARK = "torchq: stopped"
+"""The line that the hook appends. `torchq.result` keeps it when it replaces the message."""
+
+
+def is_marked(terminated: Mapping[str, Any]) -> bool:
+    """Return whether a container was asked to stop before it ended, by its termination."""
+    return MARK in str(terminated.get("message") or "").splitlines()
+
+
+def own_message(terminated: Mapping[str, Any]) -> str:
+    """Return the termination message of a container without the mark."""
+    message = str(terminated.get("message") or "")
+    if MARK not in message:
+        return message
+    return "\n".join(line for line in message.splitlines() if line != MARK).strip("\n")
+
+
 def is_result(message: str) -> bool:
     """Return whether a termination message says that it is a result; it may be an unreadable one."""
     return message.startswith(_BEGIN)
 
 
-def is_there(pod: Manifest, phase: str) -> bool:
-    """Return whether the main container of a pod in a phase has ended with a result."""
-    return phase in pod_outcome.FINISHED and is_result(_message(pod))
+def is_there(pod: Manifest) -> bool:
+    """Return whether the main container of a pod has ended with a result."""
+    return is_result(_message(pod))
 
 
 def read(pod: Manifest) -> str:
@@ -44,5 +66,4 @@ def read(pod: Manifest) -> str:
 
 
 def _message(pod: Manifest) -> str:
-    terminated: Mapping[str, Any] = pod_outcome.main_state(pod).get("terminated") or {}
-    return str(terminated.get("message") or "")
+    return own_message(containers.main_state(pod).get("terminated") or {})

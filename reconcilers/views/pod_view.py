@@ -1,11 +1,11 @@
-"""A pod as a reconcile sees it: under 1 KB, built once when the informer receives the manifest.
+"""A pod as a reconcile sees it: about 1 KB, built once when the informer receives the manifest.
 
 One rule: no code outside of this module reads a pod's manifest.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
 from reconcilers.views import (
     containers,
-    pod_code,
-    pod_gate,
+    own_containers,
+    pod_end,
     pod_outcome,
     pod_place,
     pod_problems,
@@ -22,21 +22,16 @@ from reconcilers.views import (
     pod_result,
     torchrun,
 )
-from reconcilers.views.pod_outcome import FINISHED
+from reconcilers.views.pod_outcome import FINISHED, PodEnd, PodOutcome
 from reconcilers.views.pod_requests import Requests
-from reconcilers.views.torchrun import LastOutput
 
-LONGEST_MESSAGE = 120
-"""The number of characters kept of a pod's last output."""
-LONGEST_EXPLANATION = 30_000
-"""The number of characters reported of the last output of the pod that caused a failure (`explain`)."""
 LONGEST_PROBLEM = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
 LONGEST_ADVICE = 600
+CLOSING_SECONDS = 30.0
+"""The longest time in seconds from the end of a container until its node writes the pod's last phase."""
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
-OOM_KILLED = "OOMKilled"
-"""The reason of a container that was killed because it had used up its memory, or any of its processes."""
 EVICTED_BY_VOLCANO = "Evict"
 """The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
 
@@ -105,10 +100,19 @@ class PodView:
     """The resourceVersion."""
     service: str = ""
     """The name of the headless service that was created for the pod; empty if it has none."""
+    end: PodEnd = pod_outcome.NOTHING
+    """What is known of the end of the main container."""
+    deletion_asked: float | None = None
+    """When the deletion of the pod was asked for first, in seconds since the epoch; -infinity if that is unknown, and
+    None if it was not asked for."""
+    has_restart_agent: bool = False
+    """Whether the pod has a restart agent, by which all of its containers can be restarted."""
+    ended_containers: str = ""
+    """The names of the containers that have ended with exit code 0, separated by commas."""
     self_healing: bool = False
     """Whether the node restarts the main container when that fails; the pod itself does not fail then."""
     restarts: int = 0
-    """The number of restarts of the main container, for any reason."""
+    """The number of ended runs of the main container that its node has followed, or will follow, by another one."""
     counted_restarts: int = 0
     """The number of those restarts that the job has already counted."""
     requested_restart: str = ""
@@ -119,6 +123,8 @@ class PodView:
     """The purpose of the last restart in place that the node completed."""
     failed_restart: str = ""
     """The purpose of the restart in place that the node could not do, and the reason."""
+    agent_failure: str = ""
+    """Why the pod's restart agent cannot run; empty if it runs, and for a pod without one."""
     avoids: str = ""
     """The nodes that pods of its job had left when it was created, separated by commas; it stays even on one of
     them."""
@@ -150,8 +156,18 @@ class PodView:
 
     @property
     def restarted_by_node(self) -> bool:
-        """Whether the node has restarted the main container, and the job has not counted that yet."""
+        """Whether the main container has failed, its node starts it again, and the job has not counted that yet."""
         return self.self_healing and not self.finished and not self.deleting and self.restarts > self.counted_restarts
+
+    @property
+    def awaits_restart(self) -> bool:
+        """Whether the main container has failed and its node will start it again."""
+        return PodEnd.AWAITS_RESTART in self.end
+
+    def unended(self) -> "PodView":
+        """Return the pod as if its main container had not ended yet."""
+        restarts = self.restarts - self.awaits_restart
+        return replace(self, phase="Running", problem="", restarts=restarts, end=self.end & PodEnd.CLOSING)
 
     @property
     def finished(self) -> bool:
@@ -167,6 +183,15 @@ def occupies(pod: PodView) -> bool:
     return pod.has_running_containers or not pod.finished
 
 
+def must_be_stopped(pod: PodView, now: float) -> bool:
+    """Return whether a pod takes resources until somebody deletes it.
+
+    One whose containers have ended is left to its node: with the pod, its logs would go.
+    """
+    is_closing = PodEnd.CLOSING in pod.end and pod.ended is not None and now < pod.ended + CLOSING_SECONDS
+    return occupies(pod) and not is_closing
+
+
 def list_names(names: Sequence[str], most: int) -> str:
     """Return the first names of pods, and how many more there are: no message grows with the size of its job."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
@@ -177,7 +202,8 @@ def trim(manifest: Manifest) -> PodView:
     """Return the view of a pod that carries torchq's labels."""
     metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     pod_labels: Mapping[str, str] = metadata.get("labels") or {}
-    phase = pod_outcome.effective_phase(manifest)
+    outcome = pod_outcome.outcome(manifest)
+    phase = outcome.phase
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -190,7 +216,7 @@ def trim(manifest: Manifest) -> PodView:
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
-        shut_since=pod_gate.closed_since(metadata, spec, status),
+        shut_since=own_containers.closed_since(metadata, spec, status),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
         grace=_grace(metadata, spec),
         has_finalizers=bool(metadata.get("finalizers")),
@@ -199,7 +225,9 @@ def trim(manifest: Manifest) -> PodView:
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
         requests=pod_requests.read(spec),
-        **_restarts(metadata, spec, status),
+        end=outcome.end,
+        deletion_asked=outcome.deletion_asked,
+        **_restarts(manifest, outcome),
         **(_status_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
 
@@ -213,8 +241,12 @@ def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
 def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
     """Return the fields that come from the reports of the node, the scheduler, or the program that evicts the pod."""
     spec, status = manifest["spec"], manifest["status"]
-    return {"problem": _problem_text(manifest, phase), **_conditions(status), **_end(spec, status, phase)} | {
-        "has_result": pod_result.is_there(manifest, phase)
+    return {
+        "problem": _problem_text(manifest, phase),
+        **_conditions(status),
+        **pod_end.read(spec, status, phase),
+        "has_result": phase in FINISHED and pod_result.is_there(manifest),
+        "agent_failure": own_containers.find_agent_failure(status),
     }
 
 
@@ -252,7 +284,7 @@ def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:
         return ""
     reason, message = (
         condition.get("reason") or "DisruptionTarget",
-        _last_line(condition.get("message") or "", LONGEST_MESSAGE),
+        pod_end.last_line(condition.get("message") or "", pod_end.LONGEST_MESSAGE),
     )
     return sys.intern(f"{reason}: {message}" if message else reason)
 
@@ -269,12 +301,16 @@ def _in_place(condition: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
+    metadata, spec, status = manifest["metadata"], manifest["spec"], manifest.get("status") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     main = containers.main(spec)
+    restarts = containers.status_of(main["name"], status).get("restartCount", 0)
     return {
         "self_healing": spec.get("restartPolicy") == "OnFailure" or bool(main.get("restartPolicyRules")),
-        "restarts": _container_status(main["name"], status).get("restartCount", 0),
+        "has_restart_agent": containers.has_restart_agent(spec),
+        "ended_containers": ",".join(containers.ended_well(status)),
+        "restarts": restarts + (PodEnd.AWAITS_RESTART in outcome.end),
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),
         "place": pod_place.read(annotations),
@@ -283,63 +319,37 @@ def _restarts(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapp
     }
 
 
-def _end(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict[str, Any]:
-    """Return the fields about the end of the pod's containers and their last output."""
-    if phase == "Failed" and (failure := pod_code.find_failure(status)) is not None:
-        return {"reason": failure.reason, "message": failure.message, "ended": failure.ended}
-    other, ended = _termination(spec, status, phase)
-    output, code = ended.get("message") or "", ended.get("exitCode")
-    last_words = torchrun.last_output(output)
-    message = _message(other, last_words, status, LONGEST_MESSAGE)
-    return {
-        "reason": status.get("reason") or ended.get("reason") or "",
-        "message": message,
-        "exit_code": code,
-        "cause": torchrun.exit_cause(output) if code else None,
-        "lost_peer": bool(code) and last_words.lost_peer,
-        "unexplained": (bool(code) and last_words.more)
-        or message != _message(other, last_words, status, LONGEST_EXPLANATION),
-        "ended": timestamps.seconds_or_none(ended.get("finishedAt")),
-        "used_memory": pod_requests.main_memory(spec) if not other and ended.get("reason") == OOM_KILLED else 0,
-    }
-
-
-def _message(other: str, last_words: LastOutput, status: Mapping[str, Any], most: int) -> str:
-    """Return the pod's last output as one line. `other` is the container that wrote it, if that is not the main
-    container."""
-    pod_message = status.get("message") or ""
-    # The containers' output must not hide that the pod exceeded its limits.
-    text = (
-        last_words.text
-        if last_words.text and not pod_outcome.exceeds_own_limit(pod_message)
-        else _last_line(pod_message, LONGEST_EXPLANATION)
-    )
-    return excerpts.excerpt(": ".join(filter(None, (f"container {other}" if other else "", text))), most)
-
-
 def failing_container(manifest: Manifest) -> str:
     """Return the name of the container whose end decides the end of the pod, and whose log may explain it."""
     spec, status = manifest["spec"], manifest.get("status") or {}
-    return _termination(spec, status, pod_outcome.effective_phase(manifest))[0] or str(containers.main(spec)["name"])
+    return pod_end.termination(spec, status, pod_outcome.effective_phase(manifest))[0] or str(
+        containers.main(spec)["name"]
+    )
 
 
 def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
     """Return the pod with everything that is known of its end: the whole message, and the end of its log where that
     names the cause."""
-    spec, status, phase = manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest)
-    other, ended = _termination(spec, status, phase)
-    last_words, cause = torchrun.last_output(ended.get("message") or ""), pod.cause
+    other, ended = _termination(manifest)
+    last_words, cause = torchrun.last_output(pod_result.own_message(ended)), pod.cause
     if log and last_words.more:
-        cause = torchrun.exit_cause(log) if pod_result.is_result(ended.get("message") or "") else cause
+        cause = torchrun.exit_cause(log) if pod_result.is_result(pod_result.own_message(ended)) else cause
         last_words = torchrun.last_output(log)
-    message = _message(other, last_words, status, LONGEST_EXPLANATION)
+    message = pod_end.message(other, last_words, manifest.get("status") or {}, pod_end.LONGEST_EXPLANATION)
     return replace(pod, message=message, cause=cause, lost_peer=last_words.lost_peer, unexplained=False)
+
+
+def _termination(manifest: Manifest) -> tuple[str, Mapping[str, Any]]:
+    phase = pod_outcome.effective_phase(manifest)
+    return pod_end.termination(manifest["spec"], manifest.get("status") or {}, phase)
 
 
 def needs_log(manifest: Manifest) -> bool:
     """Return whether the cause of a pod's end is further back in its log than its status reaches."""
-    _, ended = _termination(manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest))
-    return torchrun.last_output(ended.get("message") or "").more
+    _, ended = pod_end.termination(
+        manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest)
+    )
+    return torchrun.last_output(pod_result.own_message(ended)).more
 
 
 def version(manifest: Manifest) -> int:
@@ -351,44 +361,3 @@ def version(manifest: Manifest) -> int:
 def _number(pod_labels: Mapping[str, str], name: str) -> int:
     """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
     return integers.parse(pod_labels.get(name), -1)
-
-
-def _termination(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the container that decided the end of the pod, empty for the main one, and its termination.
-
-    A failure of the main container comes first, then the first failure of another container, unless the main container
-    succeeded. While the pod goes on, the result is the previous end of the main container.
-    """
-    main = containers.main(spec)["name"]
-    state = _container_status(main, status).get("state" if phase in FINISHED else "lastState") or {}
-    ended: Mapping[str, Any] = state.get("terminated") or {}
-    if phase != "Failed" or ended.get("exitCode"):
-        return "", ended
-    others = (entry for entry in _terminations(status) if entry[0] != main and entry[1].get("exitCode"))
-    return next(others, ("", ended))
-
-
-def _terminations(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for container_status in status.get(field) or ():
-            terminated = (container_status.get("state") or {}).get("terminated")
-            if terminated:
-                yield container_status["name"], terminated
-
-
-def _container_status(name: str, status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of one container; empty if there is none."""
-    return next(
-        (
-            container_status
-            for container_status in status.get("containerStatuses") or ()
-            if container_status["name"] == name
-        ),
-        {},
-    )
-
-
-def _last_line(text: str, most: int) -> str:
-    """Return the last line of a text that is not empty."""
-    lines = (line.strip() for line in reversed(text.splitlines()))
-    return excerpts.excerpt(next(filter(None, lines), ""), most)

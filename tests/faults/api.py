@@ -345,6 +345,11 @@ class ApiClient:
             )
         )
 
+    def evict(self, name: str, namespace: str) -> None:
+        """Evict a pod, as a drain of its node does."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        self._api.send(Request("POST", PODS.path(namespace, name, "eviction"), "evict a pod", orjson.dumps(body)))
+
     def watch(self, *_: Any, **__: Any) -> Any:
         """Raise AssertionError: a simulation does not use this call."""
         raise AssertionError("watches are stepped from outside")

@@ -39,7 +39,7 @@ _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
 _finish_removal, _growth = removal.finish, growth.entry
 _ask, _elastic, _grow_idle = Search._ask, elastic_jobs.of, MemoryStore._grow_idle
-_advance, _recovery = planning.Advance, planning._recovery_context
+_advance, _recovery = planning.Advance, planning._recover
 
 
 def _remove_at_once(store: MemoryStore, keys: Any, seen: int | None = None) -> Any:
@@ -220,7 +220,7 @@ MUTATIONS: dict[str, Mutation] = {
     "a rebuild forgets a growth": Mutation(
         rebuilt_state, "compute", _census_without_growths, ("grow",), ("flush",), True
     ),
-    "victims count as failures": Mutation(planning, "_recovery_context", _recover_victims, ("shrinkdead",), ("yield",)),
+    "victims count as failures": Mutation(planning, "_recover", _recover_victims, ("shrinkdead",), ("yield",)),
     "a growth is as old as its job": Mutation(growth, "entry", _growth_of_the_job, ("growlast",), ("yield",)),
     "a surplus pod vacates the job": Mutation(lifecycle, "_give_back", _vacated_by_surplus, ("shrink",), ("yield",)),
     "gates open one by one": Mutation(

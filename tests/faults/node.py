@@ -1,8 +1,9 @@
 """The nodes and the schedulers of a simulation: they bind and run pods, and end them as the scenario says.
 
-One rule: a pod ends only when its job is Running and the scenario permits it, and a master ends last, so that every
-run has the same end. A gang scheduler binds all pods of a group or none. A gated pod runs once its gate is open. Pods
-on a silent node do not change.
+One rule: a pod ends by itself only when its job is Running and the scenario permits it, and a master ends last, so that
+every run has the same end. Each end has the steps of a kubelet: the containers, the phase, the removal of a pod that is
+being deleted. A pod that is asked to stop exits 0, as a trainer does that saves first. A gang scheduler binds all pods
+of a group or none. A gated pod runs once its gate is open. Pods on a silent node do not change.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
-from reconcilers.views.containers import GATE
+from reconcilers.views.containers import GATE, RESTART_AGENT
 from tests.faults.api import Api, ApiClient
 from tests.faults.report_port import ReportPort
 from tests.faults.scenarios.scenario import NAMESPACE, Scenario
@@ -25,6 +26,11 @@ from tests.faults.scenarios.scenario import NAMESPACE, Scenario
 GROUP_NAME = "scheduling.k8s.io/group-name"
 GANG_SCHEDULER = "volcano"
 OUT_OF_MEMORY = "OOMKilled"
+ALL = "RestartingAllContainers"
+PREEMPTED = "Preempted"
+"""The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that it was asked."""
+REMOVAL_SECONDS = 1.0
+"""The seconds from the end of a container to the removal of its pod, which tell the end from the node's own request."""
 Place = tuple[str, str, int]
 """The place of a pod: the uid of its job, its task, and its index."""
 
@@ -51,11 +57,20 @@ class Pod:
         self.gated = has_gate and not notes.get(labels.START)
         self.meets = labels.RENDEZVOUS_ID in notes or (has_gate and self.single)
         """Whether it starts together with others, so that it matters when it reaches its gate."""
-        self.arrived = bool(status.get("initContainerStatuses"))
+        self.arrived: str = arrival(status)
+        """When it reached its gate; empty before that."""
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
+        self.agent = _state_of(RESTART_AGENT, status.get("initContainerStatuses") or ())
+        """The state of its restart agent; empty if it has none, or before that runs."""
+        self.has_agent = any(each["name"] == RESTART_AGENT for each in spec.get("initContainers") or ())
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
         self.over = self.phase in ("Succeeded", "Failed")
+        states = [each["state"] for each in status.get("containerStatuses") or ()]
+        end: Mapping[str, Any] = next((each["terminated"] for each in states if "terminated" in each), {})
+        self.code: int | None = end.get("exitCode")
+        """The exit code of its main container, once that has ended."""
+        self.ended = timestamps.seconds_or_none(end.get("finishedAt")) or 0.0
 
     @property
     def life(self) -> tuple[str, int]:
@@ -85,14 +100,20 @@ class Node:
         """When it began, or made its last step."""
         self._read: dict[bytes, Any] = {}
         self._failed: Counter[Place] = Counter()
+        self._ends: dict[str, int | str | None] = {}
+        """How the pods end whose containers have ended, by uid: their fate, or None for those that were asked to."""
         self._made: dict[Place, list[str]] = {}
         """The uids of the pods at each place, in the order in which they were made."""
+        self._taken: dict[str, str] = {}
+        """The annotation that the restart agent of a pod found when it began, by uid."""
         self._at = -1
+        self._waits = False
+        """Whether a pod is removed later."""
         self._acts: list[Any] = []
 
     def acts(self) -> list[Any]:
         """Return the possible next actions of nodes and schedulers."""
-        if self._at != self._api.revision or self._scenario.sizes or self._scenario.reports:
+        if self._at != self._api.revision or self._waits or self._scenario.sizes or self._scenario.reports:
             self._at, self._acts = self._api.revision, list(self._found())
         return self._acts
 
@@ -102,9 +123,10 @@ class Node:
         nodes = {each.name: self._manifest(each) for each in self._api.objects(NODES)}
         ready = [name for name, node in nodes.items() if _is_ready(node)]
         takes_pods = [name for name in ready if _is_open(nodes[name])]
-        done = {each.place for each in pods if each.phase == "Succeeded"}
+        done = {each.place for each in pods if self._ends.get(each.uid) == 0}
         busy = {uid for uid, job in jobs.items() if not done.issuperset(self._first_to_end(uid, job))}
         running = self._running(jobs)
+        self._waits = any(pod.deleting for pod in pods)
         for pod in pods:
             if not pod.node or pod.node in ready:
                 may_end = pod.job in running and (pod.task != "master" or pod.job not in busy)
@@ -124,14 +146,23 @@ class Node:
 
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
         """Yield the possible actions of the node of a pod."""
-        if pod.deleting:
+        if pod.code is not None and not pod.over:
+            yield partial(self._end_agent if pod.agent == "running" else self._conclude, pod)
+        elif pod.deleting and pod.node and not pod.over:
+            yield partial(self._stop, pod) if pod.phase == "Running" else partial(self._give_up, pod)
+        elif pod.deleting and self._client.now >= pod.ended + REMOVAL_SECONDS:
             yield partial(self._remove, pod)
         elif pod.phase == "Pending":
             yield from self._start(pod, ready)
-        elif pod.phase == "Running" and pod.asked and pod.asked != pod.restarted:
-            yield partial(self._restart, pod)
+        elif pod.phase == "Running" and pod.agent in ("terminated", "waiting"):
+            yield partial(self._stop_all if pod.agent == "terminated" else self._start_all, pod)
+        elif pod.phase == "Running" and self._is_asked(pod):
+            yield partial(self._exit_agent if pod.has_agent else self._restart, pod)
         elif pod.phase == "Running" and may_end:
             yield from self._ending(pod)
+
+    def _is_asked(self, pod: Pod) -> bool:
+        return pod.asked not in ("", self._taken.get(pod.uid, "") if pod.has_agent else pod.restarted)
 
     def _start(self, pod: Pod, ready: list[str]) -> Iterator[Any]:
         if pod.attempt <= self._scenario.stuck or self._scenario.stalls(pod.task, pod.index, self._before(pod)):
@@ -152,8 +183,8 @@ class Node:
     def _reach_gate(self, pod: Pod, node: str) -> str:
         if not pod.node:
             self._bind(pod, node)
-        gate = {"name": GATE, "state": {"running": {"startedAt": timestamps.format_time(self._client.now)}}}
-        self._status(pod, {"phase": "Pending", "initContainerStatuses": [gate]})
+        gate = _container(GATE, 0, {"running": {"startedAt": timestamps.format_time(self._client.now)}})
+        self._status(pod, {"phase": "Pending", "initContainerStatuses": [*self._begin_agent(pod), gate]})
         return f"{pod.name} is at its gate"
 
     def _ending(self, pod: Pod) -> Iterator[Any]:
@@ -237,7 +268,40 @@ class Node:
     def _run(self, pod: Pod, node: str) -> str:
         if not pod.node:
             self._bind(pod, node)
-        return self._status(pod, {"phase": "Running"})
+        when = {"startedAt": timestamps.format_time(self._client.now)}
+        status: dict[str, Any] = {"phase": "Running", "containerStatuses": [_container("torch", 0, {"running": when})]}
+        through = {"startedAt": pod.arrived, "exitCode": 0, "reason": "Completed"}
+        gate = [_container(GATE, 0, {"terminated": through})] if pod.arrived else []
+        return self._status(pod, {**status, "initContainerStatuses": [*self._begin_agent(pod), *gate]})
+
+    def _begin_agent(self, pod: Pod, restarts: int = 0) -> list[Manifest]:
+        """Return the status of a restart agent that begins, and takes the annotation as it is."""
+        self._taken.setdefault(pod.uid, pod.asked)
+        return [_container(RESTART_AGENT, restarts, {"running": {}})] if pod.has_agent else []
+
+    def _exit_agent(self, pod: Pod) -> str:
+        """End the restart agent of a pod, whose rule restarts all containers."""
+        agent = _container(RESTART_AGENT, pod.restarts, {"terminated": {"exitCode": 88, "reason": "Error"}})
+        self._status(pod, {"phase": "Running", "initContainerStatuses": [agent]})
+        return f"the agent of {pod.name} exits for {pod.asked}"
+
+    def _stop_all(self, pod: Pod) -> str:
+        """End all containers of a pod in order to start them again, and count the restart."""
+        killed = {
+            "terminated": {"exitCode": 137, "reason": ALL, "finishedAt": timestamps.format_time(self._client.now)}
+        }
+        agent, main = (
+            _container(name, pod.restarts + 1, {"waiting": {"reason": ALL}}) | {"lastState": killed}
+            for name in (RESTART_AGENT, "torch")
+        )
+        self._status(pod, {"phase": "Running", "initContainerStatuses": [agent], "containerStatuses": [main]})
+        return f"{pod.name} restarts all containers"
+
+    def _start_all(self, pod: Pod) -> str:
+        self._taken.pop(pod.uid, None)
+        agent, main = self._begin_agent(pod, pod.restarts), _container("torch", pod.restarts, {"running": {}})
+        self._status(pod, {"phase": "Running", "initContainerStatuses": agent, "containerStatuses": [main]})
+        return f"all containers of {pod.name} run again"
 
     def _bind_all(self, pods: list[Pod], node: str) -> str:
         for pod in pods:
@@ -257,24 +321,67 @@ class Node:
 
     def _restart(self, pod: Pod) -> str:
         done = {"type": labels.CONTAINERS_RESTARTED, "status": "True", "reason": "Restarted", "message": pod.asked}
-        main = {"name": "torch", "restartCount": pod.restarts + 1, "state": {"running": {}}}
+        main = _container("torch", pod.restarts + 1, {"running": {}})
         self._status(pod, {"phase": "Running", "conditions": [done], "containerStatuses": [main]})
         return f"{pod.name} restarts its containers for {pod.asked}"
 
     def _end(self, pod: Pod, fate: int | str) -> str:
+        """End the container of a pod by itself, or because its node evicts it."""
         self._failed[pod.place] += fate != 0
         if fate == OUT_OF_MEMORY:
-            killed = {"name": "torch", "state": {"terminated": {"exitCode": 137, "reason": OUT_OF_MEMORY}}}
-            return self._status(pod, {"phase": "Failed", "containerStatuses": [killed]})
-        if isinstance(fate, str):
-            target = {"type": "DisruptionTarget", "status": "True", "reason": fate}
-            return self._status(pod, {"phase": "Failed", "reason": fate, "conditions": [target]})
-        ended = {"name": "torch", "state": {"terminated": {"exitCode": fate, "reason": "Error" if fate else "Done"}}}
-        return self._status(pod, {"phase": "Failed" if fate else "Succeeded", "containerStatuses": [ended]})
+            return self._terminate(pod, fate, 137, OUT_OF_MEMORY)
+        code = 0 if fate == PREEMPTED else 137 if isinstance(fate, str) else fate
+        return self._terminate(pod, fate, code, "Error" if code else "Completed")
+
+    def _stop(self, pod: Pod) -> str:
+        """End the container of a pod that is being deleted."""
+        return self._terminate(pod, None, 0, "Completed")
+
+    def _terminate(self, pod: Pod, fate: int | str | None, code: int, reason: str) -> str:
+        when = timestamps.format_time(self._client.now)
+        state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": when}}
+        main = _container("torch", pod.restarts, state)
+        told = self._status(pod, {"phase": pod.phase, "containerStatuses": [main]})
+        self._ends[pod.uid] = fate
+        return f"{told}, its container has ended with {code}"
+
+    def _end_agent(self, pod: Pod) -> str:
+        """End the restart agent of a pod after its main container."""
+        agent = _container(RESTART_AGENT, pod.restarts, {"terminated": {"exitCode": 0, "reason": "Completed"}})
+        self._status(pod, {"phase": pod.phase, "initContainerStatuses": [agent]})
+        return f"the agent of {pod.name} has ended"
+
+    def _conclude(self, pod: Pod) -> str:
+        """Write the last phase of a pod whose container has ended."""
+        phase, fate = "Failed" if pod.code else "Succeeded", self._ends[pod.uid]
+        if not isinstance(fate, str) or fate == OUT_OF_MEMORY:
+            return self._status(pod, {"phase": phase})
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        target["lastTransitionTime"] = timestamps.format_time(self._client.now)
+        reason = {"reason": fate} if pod.code else {}
+        return self._status(pod, {"phase": phase, "conditions": [target], **reason})
+
+    def _give_up(self, pod: Pod) -> str:
+        """Write the last phase of a pod that is being deleted before it has run."""
+        return self._status(pod, {"phase": "Failed"})
 
     def _status(self, pod: Pod, status: Any) -> str:
         self._client.patch(PODS, pod.name, {"status": status}, pod.namespace, subresource="status")
         return f"{pod.name} {status.get('reason') or status['phase']}"
+
+
+def arrival(status: Mapping[str, Any]) -> str:
+    """Return when a pod reached its start gate; empty before that."""
+    gates = [each["state"] for each in status.get("initContainerStatuses") or () if each["name"] == GATE]
+    return next((each["startedAt"] for state in gates for each in state.values()), "")
+
+
+def _state_of(name: str, statuses: Iterable[Mapping[str, Any]]) -> str:
+    return next((state for each in statuses if each["name"] == name for state in each["state"]), "")
+
+
+def _container(name: str, restarts: int, state: Mapping[str, Any]) -> Manifest:
+    return {"name": name, "restartCount": restarts, "state": state}
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

@@ -148,7 +148,7 @@ class Observer:
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
         disruptions = job.counts[1] if job else 0
         expected = self._scenario.disruptions.get(name, 0) if job else 0
-        if disruptions != expected and not (self.hurried and disruptions < expected):
+        if expected is not None and disruptions != expected and not (self.hurried and disruptions < expected):
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
 
     def _requests(self) -> list[Manifest]:
@@ -297,9 +297,9 @@ class Observer:
             before = self._seen.get(pod.uid)
             if before is None:
                 self._made[mark] += 1
-            if pod.phase == "Failed" and before != "Failed":
+            if pod.end == "Failed" and before != "Failed":
                 self._failed[mark] += 1
-            self._seen[pod.uid] = pod.phase
+            self._seen[pod.uid] = pod.end or before or ""
         removed = self._sizes.removals
         for (job, name, attempt, restart), made in self._made.items():
             mark = (job, name, attempt, restart)

@@ -11,7 +11,7 @@ import orjson
 
 from crds import labels
 from crds.resources import quantities
-from tests.faults.node import GATE, GROUP_NAME
+from tests.faults.node import GATE, GROUP_NAME, arrival
 from tests.faults.scenarios.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
@@ -161,13 +161,28 @@ class Pod:
         notes = manifest["metadata"].get("annotations") or {}
         self.opened = bool(notes.get(labels.START))
         self.rank, self.world = notes.get(labels.RANK, ""), notes.get(labels.WORLD_SIZE, "")
-        states = (manifest.get("status") or {}).get("initContainerStatuses") or ()
-        self.arrived: str = next((each["state"]["running"]["startedAt"] for each in states), "")
+        self.arrived: str = arrival(manifest.get("status") or {})
         """When it reached its gate."""
         self.deleting = "deletionTimestamp" in manifest["metadata"]
+        self.end = _own_end(manifest)
         self.occupies = self.phase not in ("Succeeded", "Failed")
         self.charge = _asked(manifest["spec"])
         """The charge computed from its requests, whatever its annotations say."""
+
+
+def _own_end(manifest: Mapping[str, Any]) -> str:
+    """Return how a pod ended, as a phase; empty if it runs, or if it was deleted before that.
+
+    A pod that ended before its deletion was seen then. One that its node evicted has failed, whatever its program says.
+    """
+    status = manifest.get("status") or {}
+    phase = status.get("phase") or ""
+    states = [each["state"] for each in status.get("containerStatuses") or ()]
+    codes = [each["terminated"]["exitCode"] for each in states if "terminated" in each]
+    if "deletionTimestamp" in manifest["metadata"] or not (codes or phase in ("Succeeded", "Failed")):
+        return ""
+    is_target = any(each["type"] == "DisruptionTarget" for each in status.get("conditions") or ())
+    return "Failed" if is_target or phase == "Failed" or any(codes) else "Succeeded"
 
 
 def _asked(spec: Mapping[str, Any]) -> Counter[str]:

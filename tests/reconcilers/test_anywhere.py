@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from crds import labels
-from crds.api_resources import POD_GROUPS
+from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
@@ -130,9 +130,10 @@ circumstances = st.fixed_dictionaries(
     {
         "deadline": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() + 20]),
         "self_healing": st.booleans(),
+        "has_restart_agent": st.booleans(),
         "restarts": st.integers(0, 2),
         "counted_restarts": st.integers(0, 2),
-        "requested_restart": st.sampled_from(["", "", "1", "2"]),
+        "requested_restart": st.sampled_from(["", "", "1", "2", "1/0", "2/1"]),
         "restart_requested_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
         "completed_restart": st.sampled_from(["", "1", "2"]),
     }
@@ -209,11 +210,12 @@ def worlds(draw: st.DrawFn) -> Anywhere:
     described["metadata"]["annotations"] = {labels.RESTART_REQUEST: asked} if asked else {}
     chosen = ReconcileSettings(
         gang_scheduler=draw(st.sampled_from(["none", "volcano"])),
-        in_place=draw(st.sampled_from(["recreate", "local", "kruise", "kubernetes"])),
+        in_place=draw(st.sampled_from(["auto", "recreate", "local", "kruise", "kubernetes"])),
         pods_at_once=draw(st.booleans()),
         most_disruptions=draw(st.integers(2, 4)),
         node_failures=draw(st.integers(1, 3)),
         admission_timeout=0.0,
+        served=draw(st.sampled_from([frozenset(), frozenset({RECREATE_REQUESTS})])),
     )
     return Anywhere(
         described,

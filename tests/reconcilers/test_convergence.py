@@ -93,7 +93,8 @@ circumstances = st.fixed_dictionaries(
         "self_healing": st.booleans(),
         "restarts": st.integers(0, 2),
         "counted_restarts": st.integers(0, 2),
-        "requested_restart": st.sampled_from(["", "0", "1", "2", str(10**15)]),
+        "has_restart_agent": st.booleans(),
+        "requested_restart": st.sampled_from(["", "0", "1", "2", "1/0", "2/1", str(10**15), f"{10**15}/0"]),
         "restart_requested_at": st.sampled_from([None, NOW.timestamp() - 1000, NOW.timestamp() - 5]),
         "completed_restart": st.sampled_from(["", "1", "2"]),
         "failed_restart": st.sampled_from(["", "1: PodFinished", "2: PodFinished"]),
@@ -124,7 +125,7 @@ def requests_of(draw: st.DrawFn, pods: dict[str, PodView]) -> dict[str, Recreate
 
 def settings_of(draw: Any) -> ReconcileSettings:
     return ReconcileSettings(
-        in_place=draw(st.sampled_from(["recreate", "local", "kruise", "kubernetes"])),
+        in_place=draw(st.sampled_from(["auto", "recreate", "local", "kruise", "kubernetes"])),
         most_disruptions=draw(st.integers(0, 2)),
         node_failures=draw(st.integers(1, 2)),
         admission_timeout=0.0,
@@ -218,7 +219,7 @@ class Life(RuleBasedStateMachine):
         for name, each in self.world.pods.items():
             if each.running and each.requested_restart and data.draw(st.booleans()):
                 done = (
-                    {"completed_restart": each.requested_restart}
+                    {"completed_restart": each.requested_restart, "restarts": each.restarts + 1}
                     if well
                     else {"failed_restart": f"{each.requested_restart}: PodFinished"}
                 )
@@ -228,6 +229,17 @@ class Life(RuleBasedStateMachine):
             if request.verdict == "InProgress" and pod is not None and data.draw(st.booleans()):
                 self.world.requests[name] = replace(request, verdict="Done" if well else "Failed")
                 self.world.pods[pod.name] = replace(pod, restarts=pod.restarts + well)
+
+    @rule()
+    def who_is_asked_to_end_saves_and_exits_with_0(self) -> None:
+        for name in self.world.pods:
+            self.world.stop(name)
+
+    @rule(data=st.data())
+    def a_pod_of_a_newer_version_has_an_agent(self, data: st.DataObject) -> None:
+        for name, each in self.world.pods.items():
+            if each.phase == "Pending" and data.draw(st.booleans()):
+                self.world.pods[name] = replace(each, has_restart_agent=True, self_healing=False)
 
     @rule(dies=st.booleans())
     def a_node_dies_or_comes_back(self, dies: bool) -> None:

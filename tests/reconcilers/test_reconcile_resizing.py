@@ -86,7 +86,7 @@ def test_growth_restarts_all_pods_once_with_few_writes(resized: Bench) -> None:
     resized.counting.calls.clear()
     grow(resized)
     assert {place[2] for place in places(resized).values()} == {"1"}
-    assert resized.counting.calls["patch TorchJob"] == 3, "the request, the grant, the new world"
+    assert resized.counting.calls["patch TorchJob"] == 4, "the request, the grant, the new world, its end"
     after = resized.job.status
     assert after.admission is not None
     assert (after.admission.workers, after.admission.grown, after.scaling) == (4, 1, None)
@@ -104,7 +104,7 @@ def test_removal_closes_the_gap_in_the_ranks(resized: Bench) -> None:
     resized.remove("digits-worker-1")
     resized.restarted("digits-worker-0", "digits-worker-2", "digits-worker-3")
     resized.reconcile(times=3)
-    assert resized.counting.calls["patch TorchJob"] == 2, "the victim and the new world, the smaller grant"
+    assert resized.counting.calls["patch TorchJob"] == 3, "the victim and the new world, the smaller grant, its end"
     ranks = {0: "0", 2: "1", 3: "2"}
     assert places(resized) == {f"digits-worker-{index}": (rank, "3", "2") for index, rank in ranks.items()}
     after = resized.job.status
@@ -134,7 +134,7 @@ def test_idle_growth_comes_and_goes_with_few_writes(resized: Bench) -> None:
     grown = resized.job.status
     assert grown.admission is not None
     assert (grown.admission.workers, grown.admission.idle, grown.scaling) == (3, 1, None)
-    assert resized.counting.calls["patch TorchJob"] == 2, "the grant, the new world"
+    assert resized.counting.calls["patch TorchJob"] == 3, "the grant, the new world, its end"
     aim(resized, 2, "GiveBack")
     resized.counting.calls.clear()
     resized.reconcile(times=2)

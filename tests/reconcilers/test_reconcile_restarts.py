@@ -16,7 +16,7 @@ from kube.informer import Informer
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Caches, Reconciler
 from reconcilers.settings import ReconcileSettings
-from reconcilers.views.node_view import NodeView, nodes_informer
+from reconcilers.views.node_view import RESTARTS_ALL, NodeView, nodes_informer
 from reconcilers.views.recreate_request import RecreateView, recreations_informer
 from tests.support.acceptance.stack import until
 from tests.support.kube.servers import Server
@@ -138,23 +138,41 @@ def brief(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
 
 
 @pytest.fixture
-def rules(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
-    yield from benches(cluster, namespace, in_place="kubernetes")
+def agents(cluster: KubernetesCluster, namespace: str) -> Iterator[Wide]:
+    name = f"new-{namespace}"
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [RESTARTS_ALL]}
+    cluster.patch(NODES, name, {"status": status}, subresource="status")
+    try:
+        yield from benches(cluster, namespace, in_place="kubernetes")
+    finally:
+        cluster.delete(NODES, name)
 
 
-def test_restart_rules_of_kubernetes_are_counted_once(rules: Wide) -> None:
-    rules.runs(restartScope="Task")
-    before = rules.uids()
-    spec = rules.cluster.get(PODS, WORKER_0, rules.namespace)["spec"]
-    (rule,) = spec["containers"][0]["restartPolicyRules"]
-    assert (spec["restartPolicy"], rule["action"]) == ("Never", "RestartAllContainers")
-    rules.run(WORKER_0, restarts=1)
-    rules.settle()
-    status = rules.job.status
-    assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 0)
-    assert rules.uids() == before
-    rules.settle()
-    assert rules.job.status.restart_count == 1
+def with_agents(bench: Wide) -> dict[str, bool]:
+    listed = bench.cluster.list(PODS, bench.namespace).items
+    return {each["metadata"]["name"]: bool(each["spec"].get("initContainers")) for each in listed}
+
+
+@pytest.mark.parametrize("room", ["", "quota"])
+def test_pods_have_restart_agents_where_there_is_room_for_them(agents: Wide, room: Any) -> None:
+    agents.submit({"Master": task(), "Worker": task(2, dependsOn=[])})
+    agents.pick()
+    raised: list[Any] = []
+
+    def raise_charge(*args: Any) -> Any:
+        raised.append(args[-1])
+        return room
+
+    agents.reconcile(raise_charge=raise_charge, times=2)
+    assert with_agents(agents) == dict.fromkeys(ALL, not room)
+    assert raised == [{"jobs": 1, "pods": 3, "cpu": 3003, "memory": 3 * 2**24}]
+    status = agents.job.status
+    assert status.in_place is not None
+    assert (status.in_place.driver, status.in_place.settled) == (("recreate", True) if room else ("kubernetes", False))
+    assert status.admission is not None
+    assert status.admission.charge["cpu"] == (3000 if room else 3003)
+    assert agents.counting.calls["create Pod"] == 4, "three pods, and one dry run"
 
 
 def test_embedded_driver_restarts_other_pods_in_place(local: Wide) -> None:
@@ -193,24 +211,21 @@ def complete(bench: Wide, pod: str, **how: str) -> None:
     assert bench.requests.wait_for(version, SECONDS)
 
 
-def test_kruise_restarts_pods_in_order(kruise: Wide) -> None:
+def test_kruise_restarts_healthy_pods_at_once_and_leaves_the_failed_one_to_its_node(kruise: Wide) -> None:
     kruise.runs()
     before = kruise.uids()
     kruise.run(WORKER_0, restarts=1)  # the node has restarted the failed container
     kruise.reconcile()
     assert (kruise.job.status.restart_count, kruise.job.status.restart_generation) == (1, 1)
-    assert kruise.asked() == {MASTER: f"{MASTER}-1"}
-    seen(kruise, f"{MASTER}-1")
+    assert kruise.asked() == {MASTER: f"{MASTER}-1", WORKER_1: f"{WORKER_1}-1"}
+    seen(kruise, f"{WORKER_1}-1")
     kruise.settle()
-    assert kruise.asked() == {MASTER: f"{MASTER}-1"}  # one request; the other pods follow later
+    assert {kruise.mark(name, labels.RESTART) for name in ALL} == {"0"}  # rank 0 comes first
     kruise.run(MASTER, restarts=1)
     complete(kruise, MASTER)
-    kruise.reconcile(times=2)
-    assert set(kruise.asked()) == set(ALL)
-    kruise.run(WORKER_0, restarts=2)
-    complete(kruise, WORKER_0)
     complete(kruise, WORKER_1, phase="Failed")
     kruise.settle()
+    assert (kruise.mark(MASTER, labels.RESTART), kruise.mark(WORKER_0, labels.RESTART)) == ("1", "1")
     after = kruise.uids()
     assert [name for name in ALL if after[name] != before[name]] == [WORKER_1]
     kruise.run(WORKER_1)
@@ -242,6 +257,20 @@ def test_requested_restart_of_single_pod_is_no_failure(kruise: Wide) -> None:
     kruise.run(WORKER_1, restarts=2)
     kruise.reconcile()
     assert kruise.job.status.restart_count == 1
+
+
+def test_trainer_that_exits_with_0_when_kruise_restarts_it_has_not_succeeded(kruise: Wide) -> None:
+    kruise.runs()
+    before = kruise.uids()
+    kruise.ask('{"id": "a", "task": "Master"}')
+    kruise.reconcile()
+    kruise.move("Succeeded", MASTER, exit_code=0)  # its request may not be in the cache yet
+    kruise.settle()
+    after = kruise.uids()
+    assert [name for name in ALL if after[name] != before[name]] == [MASTER]
+    status = kruise.job.status
+    assert (status.phase, status.restart_count, status.disruptions) == ("Running", 0, 0)
+    assert "NotRestartedInPlace" in kruise.told()
 
 
 def test_pods_are_replaced_when_kruise_refuses(kruise: Wide) -> None:

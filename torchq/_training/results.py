@@ -17,6 +17,9 @@ from torchq._training.json_values import as_json, as_text
 MOST_BYTES = 3500
 """The most bytes of a result as JSON. A termination message has at most 4,096."""
 
+STOP_MARK = b"torchq: stopped"
+"""The line that the preStop hook of the container appends to the file. With it, an end with 0 is no success."""
+
 
 def result(**values: Any) -> None:
     """Give the result of the job, as in `result(accuracy=0.95)`. Of several results, the last one counts.
@@ -46,7 +49,16 @@ def give(values: Mapping[str, object], name: str) -> None:
     marked_lines.write(marked_lines.RESULT, text)
     path = os.environ.get(surroundings.RESULT_FILE)
     if path:
-        _write(path, f'{{"torchq-result":{text}}}'.encode())
+        _write(path, f'{{"torchq-result":{text}}}'.encode() + _stop_mark(path))
+
+
+def _stop_mark(path: str) -> bytes:
+    """Return the line by which the node has marked that it asked the container to stop; empty without that."""
+    try:
+        with open(path, "rb") as file:
+            return b"\n" + STOP_MARK + b"\n" if STOP_MARK in file.read().splitlines() else b""
+    except OSError:
+        return b""
 
 
 def _write(path: str, content: bytes) -> None:

@@ -78,7 +78,7 @@ def _refuse_without_pods(item: Manifest) -> None:
 def _check_in_place(session: Session, job: TorchJob, task: str | None) -> None:
     """Raise Conflict if no pod can be restarted in place, and tell which of them are replaced otherwise."""
     tasks = [task] if task is not None else list(job.spec.tasks)
-    found = in_place.drivers(session.cluster, embedded=session.target.data is not None)
+    found = in_place.find_driver(session.cluster, embedded=session.target.data is not None)
     replaced = in_place.replaced_tasks(job, tasks, found)
     why = "; ".join(dict.fromkeys(replaced.values()))
     if len(replaced) == len(tasks):

@@ -6,6 +6,7 @@ One rule: an object is removed only when nothing holds it any longer: no finaliz
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crds import timestamps
 from crds.api_resources import CRDS, NAMESPACES, Resource
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds import metadata
@@ -36,6 +37,16 @@ class DeleteResult:
     """Whether the object is removed; otherwise it waits for finalizers or for its node."""
 
 
+@dataclass(frozen=True, slots=True)
+class RemovalTime:
+    """Until when an object that is being deleted may stay."""
+
+    grace: int
+    """The seconds that its node has left."""
+    at: float
+    """The deletionTimestamp, in seconds since the epoch."""
+
+
 class Deleter:
     """Deletes objects of every kind."""
 
@@ -49,23 +60,21 @@ class Deleter:
         if kind.resource == NAMESPACES and current.name in PROTECTED_NAMESPACES:
             raise status_errors.forbidden(NAMESPACES, current.name, "this namespace may not be deleted")
         manifest = current.manifest()
-        grace = grace_period(kind, manifest, options.grace)
+        removal = next_removal(kind, manifest, options.grace, self._now())
+        if removal is None:
+            return DeleteResult(current.raw, is_gone=False)
         finalizers = _finalizers_after(kind, manifest, options.propagation)
-        if grace or finalizers or has_contents(manifest):
+        if removal.grace or finalizers or has_contents(manifest):
             return DeleteResult(
-                self._mark_for_deletion(kind, current, manifest, (grace, finalizers), options), is_gone=False
+                self._mark_for_deletion(kind, current, manifest, (removal, finalizers), options), is_gone=False
             )
-        return DeleteResult(self._remove(kind, current, manifest, options), is_gone=True)
+        return DeleteResult(self._remove(kind, current, manifest, removal, options), is_gone=True)
 
-    def _remove(self, kind: Kind, current: StoredObject, manifest: Manifest, options: DeleteOptions) -> bytes:
-        if kind.graceful and manifest["metadata"].get("deletionGracePeriodSeconds") != 0:
-            meta = manifest["metadata"]
-            if "deletionTimestamp" not in meta and kind.generation:
-                meta["generation"] = meta.get("generation", 0) + 1
-            meta.setdefault("deletionTimestamp", metadata.timestamp(self._now()))
-            meta["deletionGracePeriodSeconds"] = 0
-            if not options.dry_run:  # watches get this change before the deletion, as from a Kubernetes API server
-                current = self._store.put(kind.storage, manifest)
+    def _remove(
+        self, kind: Kind, current: StoredObject, manifest: Manifest, removal: RemovalTime, options: DeleteOptions
+    ) -> bytes:
+        if kind.graceful and _mark(kind, manifest, removal) and not options.dry_run:
+            current = self._store.put(kind.storage, manifest)  # watches get this change before the deletion
         return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
 
     def _mark_for_deletion(
@@ -73,24 +82,31 @@ class Deleter:
         kind: Kind,
         current: StoredObject,
         manifest: Manifest,
-        holders: tuple[int, list[str]],
+        holders: tuple[RemovalTime, list[str]],
         options: DeleteOptions,
     ) -> bytes:
-        meta, (grace, finalizers) = manifest["metadata"], holders
-        contains = kind.storage in CONTENT
-        if "deletionTimestamp" not in meta and kind.generation and not contains:
-            meta["generation"] = meta.get("generation", 0) + 1
-        if "deletionTimestamp" not in meta or grace < meta.get("deletionGracePeriodSeconds", 0):
-            meta["deletionTimestamp"] = metadata.timestamp(self._now() + grace)
-            if not contains:
-                meta["deletionGracePeriodSeconds"] = grace
+        removal, finalizers = holders
+        _mark(kind, manifest, removal)
         if finalizers:
-            meta["finalizers"] = finalizers
+            manifest["metadata"]["finalizers"] = finalizers
         if kind.resource == NAMESPACES:
             manifest["status"] = {**manifest.get("status", {}), "phase": "Terminating"}
         raw = encode(manifest)
         unchanged = raw == current.raw
         return raw if unchanged or options.dry_run else self._store.put(kind.storage, manifest).raw
+
+
+def _mark(kind: Kind, manifest: Manifest, removal: RemovalTime) -> bool:
+    """Write into an object when it is removed, unless it is to go at once already; return whether that is a change."""
+    meta, contains = manifest["metadata"], kind.storage in CONTENT
+    if "deletionTimestamp" in meta and not meta.get("deletionGracePeriodSeconds"):
+        return False
+    if "deletionTimestamp" not in meta and kind.generation and not contains:
+        meta["generation"] = meta.get("generation", 0) + 1
+    meta["deletionTimestamp"] = metadata.timestamp(removal.at)
+    if not contains:
+        meta["deletionGracePeriodSeconds"] = removal.grace
+    return True
 
 
 def _check_preconditions(resource: Resource, current: StoredObject, options: DeleteOptions) -> None:
@@ -124,7 +140,25 @@ def _finalizers_after(kind: Kind, manifest: Manifest, propagation: str) -> list[
     return finalizers + added
 
 
-def grace_period(kind: Kind, manifest: Manifest, requested: int | None) -> int:
+def next_removal(kind: Kind, manifest: Manifest, requested: int | None, now: float) -> RemovalTime | None:
+    """Return until when an object may stay after a request; None if the request changes nothing.
+
+    A later request can only shorten what the first one granted, as in k8s.io/apiserver (pkg/registry/rest/delete.go).
+    """
+    meta, seconds = manifest["metadata"], 1 if requested is not None and requested < 0 else requested
+    if "deletionTimestamp" not in meta:
+        grace = _first_grace(kind, manifest, seconds)
+        return RemovalTime(grace, now + grace)
+    granted = meta.get("deletionGracePeriodSeconds") or 0
+    if not granted:
+        return RemovalTime(0, now)
+    if seconds is None or seconds >= granted:
+        return None
+    due = timestamps.parse_seconds(meta["deletionTimestamp"]) - granted + seconds
+    return RemovalTime(seconds, due) if due >= now else RemovalTime(min(seconds, 1), now)
+
+
+def _first_grace(kind: Kind, manifest: Manifest, requested: int | None) -> int:
     """Return the seconds that a deletion leaves to the node: 0 unless a node has the pod and it has not finished."""
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
     if not kind.graceful or not spec.get("nodeName") or status.get("phase") in {"Succeeded", "Failed"}:

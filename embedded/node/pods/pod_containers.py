@@ -44,6 +44,12 @@ _CONFIG_ERROR = "CreateContainerConfigError"
 """The reason of a container whose variables refer to what does not exist, as in the kubelet."""
 _VOLUMES = "volumes"
 """The step in which the pod's volumes are set up."""
+_CHECK_SECONDS = 2.0
+"""The interval of syncs of a running pod without changed files: its shims may have been killed."""
+_OBJECT_SECONDS = 0.5
+"""The interval of syncs of a pod that waits for a ConfigMap or Secret. Not each of them reads the object."""
+_ANSWER_SECONDS = 0.02
+"""The interval of syncs of a pod whose container starts as soon as the API server answers."""
 
 
 class PodContainers:
@@ -73,12 +79,13 @@ class PodContainers:
         self.awaits_answer = False
         """Whether a container starts as soon as the API server has answered."""
 
-    @property
-    def lack_objects(self) -> bool:
-        """Whether a container cannot start because an object or a key does not exist."""
-        return bool(self.volume_problem) or any(
-            problem.reason == _CONFIG_ERROR for problem in self.start_problems.values()
-        )
+    def check_seconds(self) -> float:
+        """Return the time after which the pod is synced in any case; infinity if only the API server changes it."""
+        if self.awaits_answer:
+            return _ANSWER_SECONDS
+        if self.volume_problem or any(problem.reason == _CONFIG_ERROR for problem in self.start_problems.values()):
+            return _OBJECT_SECONDS
+        return _CHECK_SECONDS if self.start_problems or self.alive_runs() else float("inf")
 
     def observe(self) -> None:
         """Read the runs' folders."""

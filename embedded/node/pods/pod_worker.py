@@ -5,6 +5,7 @@ just started and remembers nothing.
 """
 
 import logging
+from dataclasses import replace
 
 from crds import labels
 from embedded import pod, pod_requirements
@@ -22,13 +23,6 @@ from embedded.node.status.pod_status import PodState
 from embedded.pod import LocalPod, PodFailure
 
 logger = logging.getLogger(__name__)
-
-_CHECK_SECONDS = 2.0
-"""The interval of syncs of a running pod without changed files: its shims may have been killed."""
-_OBJECT_SECONDS = 0.5
-"""The interval of syncs of a pod that waits for a ConfigMap or Secret. Not each of them reads the object."""
-_ANSWER_SECONDS = 0.02
-"""The interval of syncs of a pod whose container starts as soon as the API server answers."""
 
 
 class PodWorker:
@@ -96,6 +90,7 @@ class PodWorker:
         self._publish_volumes()
         self._update_termination(now)
         if not (self.pod.is_finished or self._termination):
+            self._show_ends(now)
             self._containers.begin_restart(self._restart_generation())
         self._update_restart_termination(now)
         containers = self._containers
@@ -111,16 +106,15 @@ class PodWorker:
                 self._shutdown.record_signalled(self._termination.since, containers.signalled)
         self._report(now)
         containers.watch_memory(self.pod)
-        self.wake_at = min(plan.wake_at, now + self._check_seconds(), self._deadline())
+        self.wake_at = min(plan.wake_at, now + containers.check_seconds(), self._deadline())
 
-    def _check_seconds(self) -> float:
-        """Return the time after which the pod is synced in any case; infinity if only the API server changes it."""
-        containers = self._containers
-        if containers.awaits_answer:
-            return _ANSWER_SECONDS
-        if containers.lack_objects:
-            return _OBJECT_SECONDS
-        return _CHECK_SECONDS if containers.start_problems or containers.alive_runs() else float("inf")
+    def _show_ends(self, now: float) -> None:
+        """Report how containers ended that start again, before they do."""
+        ends = pod_status.unseen_ends(self._containers.spec, self._containers.histories, self._status.content)
+        if ends:
+            state = replace(self._state(), ends_to_show=ends)
+            before = self._status.with_other_conditions(self.pod)
+            self._status.show(self.pod, pod_status.running_status(state, before, now))
 
     def _reject(self, now: float) -> bool:
         """Fail a pod that cannot run here, before any of its containers has run; return whether it was failed."""
@@ -212,8 +206,7 @@ class PodWorker:
         runs = self._containers.alive_runs()
         # A run that is just beginning is reported once it has begun, a moment later: that saves one write.
         beginning = self._containers.awaits_answer or any(run.started_at is None for _, run in runs)
-        deleted_before_start = self.pod.is_deleting and not self._containers.have_run()
-        if not (beginning or self.pod.is_finished or deleted_before_start):
+        if not (beginning or self.pod.is_finished):
             status = pod_status.running_status(self._state(), self._status.with_other_conditions(self.pod), now)
             self._status.write(self.pod, status)
         elif self.pod.is_finished and self._restart_generation():

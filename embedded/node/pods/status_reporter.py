@@ -7,11 +7,12 @@ gone. The thread that runs pods never waits for the API server.
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crds.api_resources import PODS
 from embedded.conditions import Status, differs, well_formed
+from embedded.node.status import pod_status
 from embedded.pod import LocalPod
 from kube import errors
 from kube.api import Cluster
@@ -27,7 +28,9 @@ class Report:
     """A status to write, the removal of the pod, or both."""
 
     pod: LocalPod
-    status: Status | None
+    status: Status | None = None
+    steps: tuple[Status, ...] = ()
+    """What is written before the status, so that watches show it, too."""
     remove: bool = False
     """Whether to remove the pod: it is to be deleted, and none of its processes runs any more."""
 
@@ -55,11 +58,16 @@ class Reporter:
         self._thread.join()
 
     def report(self, report: Report) -> None:
-        """Queue a status, the removal of a pod, or both. A newer report replaces an older one of the same pod."""
+        """Queue a status, the removal of a pod, or both. A newer status replaces an older one of the same pod."""
         with self._changed:
             before = self._reports.get(report.pod.uid)
             if before is not None:
-                report = Report(report.pod, report.status or before.status, report.remove or before.remove)
+                report = replace(
+                    report,
+                    status=report.status or before.status,
+                    steps=before.steps + report.steps,
+                    remove=report.remove or before.remove,
+                )
             self._reports[report.pod.uid] = report
             self._changed.notify()
 
@@ -74,22 +82,24 @@ class Reporter:
                 self._retry(report)
 
     def _retry(self, report: Report) -> None:
-        """Queue a report again, merged with a newer one of the same pod, and wait."""
+        """Queue a report again, merged with a newer one of the same pod, and wait.
+
+        Its steps are past, as for a kubelet that cannot reach the API server.
+        """
         with self._changed:
             if self._stopping:
                 return
-            newer = self._reports.get(report.pod.uid)
-            status = (newer.status if newer else None) or report.status
-            remove = report.remove or bool(newer and newer.remove)
-            self._reports[report.pod.uid] = Report(newer.pod if newer else report.pod, status, remove)
+            newer = self._reports.get(report.pod.uid) or Report(report.pod)
+            status, remove = newer.status or report.status, newer.remove or report.remove
+            self._reports[report.pod.uid] = replace(newer, status=status, remove=remove)
             self._changed.wait_for(lambda: self._stopping, timeout=_RETRY_SECONDS)
 
     def _write(self, report: Report) -> bool:
         """Write a report; return False if it has to be written again."""
         pod = report.pod
         try:
-            if report.status is not None:
-                patch = {"metadata": {"uid": pod.uid}, "status": report.status}
+            for status in (*report.steps, *([report.status] if report.status else [])):
+                patch = {"metadata": {"uid": pod.uid}, "status": status}
                 self._cluster.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
             if report.remove:
                 self._cluster.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_period_seconds=0)
@@ -118,15 +128,24 @@ class PodStatusWriter:
         """Whether the removal of the pod has been queued."""
 
     def write(self, pod: LocalPod, status: Status) -> None:
-        """Queue a status, or a part of it, unless it is the same as before."""
+        """Queue a status, or a part of it, unless it is the same as before.
+
+        The ends of its containers are written before its last phase.
+        """
         if differs(status, self.content):
+            ends = pod_status.last_ends(status, self.content)
             self.content = {**self.content, **status}
-            self._reporter.report(Report(pod, status))
+            self._reporter.report(Report(pod, status, ends))
+
+    def show(self, pod: LocalPod, status: Status) -> None:
+        """Queue a status that no later one replaces before it is written."""
+        self.content = {**self.content, **status}
+        self._reporter.report(Report(pod, steps=(status,)))
 
     def release(self, pod: LocalPod) -> None:
         """Queue the removal of a pod of which no process runs any more."""
         self.released = True
-        self._reporter.report(Report(pod, None, remove=True))
+        self._reporter.report(Report(pod, remove=True))
 
     def with_other_conditions(self, pod: LocalPod) -> Mapping[str, Any]:
         """Return the status that this node wrote last, with the conditions that others wrote."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from crds import excerpts, labels
-from embedded.conditions import Status, condition, merge_conditions, timestamp
+from embedded.conditions import Status, condition, differs, merge_conditions, timestamp
 from embedded.node.runs.container_runs import Ending, Run
 from embedded.node.status import lifecycle, restarts
 from embedded.node.status.lifecycle import Containers, Histories
-from embedded.pod import PodFailure
+from embedded.pod import FINISHED, PodFailure
 
 ADDRESS = "127.0.0.1"
 """The address of every pod of the embedded node: the machine's loopback address."""
@@ -53,6 +53,8 @@ class PodState:
     """The file that a failed container did not find in the empty folder of a pod that names no folder."""
     restart_generation: str = ""
     """The generation for which the containers are to be restarted in place; empty for none."""
+    ends_to_show: frozenset[str] = frozenset()
+    """The containers that start again and whose last end is shown first, by name."""
 
 
 def running_status(pod: PodState, before: Mapping[str, Any], now: float) -> Status:
@@ -82,6 +84,35 @@ def rejected_status(failure: PodFailure, before: Mapping[str, Any], now: float) 
         "message": failure.message,
         "startTime": before.get("startTime") or timestamp(now),
     }
+
+
+def last_ends(status: Status, before: Mapping[str, Any]) -> tuple[Status, ...]:
+    """Return what a kubelet writes before a status with which a pod finishes: its containers have ended, and its phase
+    stays. Empty if the pod does not finish with it, if none of its containers has run, or if that is written."""
+    ended = any("terminated" in item["state"] for item in status.get("containerStatuses") or ())
+    if status.get("phase") not in FINISHED or before.get("phase") in FINISHED or not ended:
+        return ()
+    ends = {name: value for name, value in status.items() if name not in ("phase", "reason", "message")}
+    return (ends,) if differs(ends, before) else ()
+
+
+def unseen_ends(containers: Containers, histories: Histories, before: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the containers that start again and whose last end the status before does not show."""
+    shown = {
+        item["name"]: item for kind in ("initContainerStatuses", "containerStatuses") for item in before.get(kind) or ()
+    }
+    return frozenset(
+        name
+        for name, history in lifecycle.runs_since_restart(containers, histories).items()
+        if lifecycle.restart_at(containers, name, history) is not None
+        and not _shows_end(shown.get(name, {}), history[-1].restart)
+    )
+
+
+def _shows_end(shown: Mapping[str, Any], restart: int) -> bool:
+    """Return whether the status of a container shows that a run has ended."""
+    is_over = any("terminated" in (shown.get(name) or {}) for name in ("state", "lastState"))
+    return is_over and "running" not in shown["state"] and shown["restartCount"] >= restart
 
 
 def restart_conditions(pod: PodState, phase: str) -> list[dict[str, str]]:
@@ -174,6 +205,8 @@ def _state(pod: PodState, name: str, history: Sequence[Run]) -> dict[str, Any]:
         return _waiting(pod, name)
     last = history[-1]
     if last.ending is not None:
+        if name in pod.ends_to_show:
+            return _termination(pod, name, last, last.ending)
         if name in pod.start_problems and not pod.stopping:
             return _waiting(pod, name)
         if last.restart < pod.containers.first(name) and not pod.stopping:

@@ -10,9 +10,11 @@ from crds.torchjob import grant
 from crds.torchjob.status import Admission, Resized, Scaling
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import status
+from reconcilers.plan.in_place import drivers, graces
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.scaling import resize_events
 from reconcilers.plan.scaling.resize import Resize, ScalingStep
+from reconcilers.plan.worlds import checkpoints
 from reconcilers.pods import grants
 
 
@@ -83,16 +85,34 @@ def follow_join(job: Resize) -> ScalingStep | None:
     scaling, seconds = job.scaling, job.seconds_to_join
     if scaling is None or not job.is_joining or job.victims:
         return None
-    if not job.missing and not (job.joining and job.has_ended):
+    if job.joining and not job.missing and not job.has_ended:
+        return _join(job, scaling)
+    if not job.missing and not job.joining:
         waits, tries = job.wish > job.granted and not job.has_ended, scaling.tries if scaling.not_before else 0
         rest = job.change(from_workers=job.granted, since=scaling.since, tries=tries) if waits else None
         target = job.target if job.run.admission.idle else None
         ended = resize_events.ended(scaling, job.granted, target, job.now, scaling.from_workers)
-        return job.write(rest, (ended,), join=True, resized=Resized(at=job.now, seconds=job.seconds_since_grant))
+        return job.write(rest, (ended,), resized=Resized(at=job.now, seconds=job.seconds_since_grant))
+    if job.has_joined:
+        return None
     if job.has_ended:
         victims = tuple(job.joining) or _late_workers(job, scaling)
         return job.write(job.change(from_workers=job.base, since=scaling.since, victims=victims))
     return _give_up(job, scaling) if seconds is not None and seconds <= 0 else None
+
+
+def _join(job: Resize, scaling: Scaling) -> ScalingStep | None:
+    """Begin the world with the workers that wait for their rank, once the others have saved. The growth has ended when
+    it runs."""
+    in_place = drivers.can_restart_any(job.run.job, job.run.pods, job.settings)
+    if in_place and graces.must_save(job.run.wanted, job.run.pods):
+        saving = checkpoints.begin(job.run.wanted, f"world/{job.run.job.status.restart_generation + 1}", job.now)
+        if saving is not None:
+            return job.write(scaling, saving=saving)
+        if job.save.remaining is not None:
+            return None
+    change = job.change(from_workers=job.base, since=scaling.since, deadline=scaling.deadline)
+    return job.write(change, join=True, saving=None)
 
 
 def _give_up(job: Resize, scaling: Scaling) -> ScalingStep | None:

@@ -12,6 +12,7 @@ from reconcilers.plan import restart_counts
 from reconcilers.plan.scaling import resize_events
 from reconcilers.plan.scaling.resize import Resize, ScalingStep
 from reconcilers.pods import grants
+from reconcilers.values import EmitEvent
 
 
 def finish(job: Resize) -> ScalingStep | None:
@@ -32,8 +33,10 @@ def finish(job: Resize) -> ScalingStep | None:
     target, resized = _target_of(job, left), Resized(at=job.now, seconds=_seconds_to_grow(job, scaling))
     if scaling.to >= job.granted:
         return job.write(rest, admission=admission, target=target, resized=resized)
-    event = resize_events.ended(scaling, left, job.target, job.now, job.granted)
-    step = job.write(rest, (event,), admission, target=target, resized=resized)
+    events: tuple[EmitEvent, ...] = (resize_events.ended(scaling, left, job.target, job.now, job.granted),)
+    if rest is None and job.target is None and job.is_restarting:  # it is said when the others run without them
+        rest, events = job.change(left, from_workers=job.granted, since=scaling.since), ()
+    step = job.write(rest, events, admission, target=target, resized=resized)
     return replace(step, after=restart_counts.count_removal(job.run.job, step.after))
 
 

@@ -11,18 +11,19 @@ from functools import cached_property
 from typing import Any
 
 from crds.torchjob import conditions
-from crds.torchjob.status import IDLE, Admission, Resized, Scaling, Target, TorchJobStatus
+from crds.torchjob.status import IDLE, Admission, Resized, Saving, Scaling, Target, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, status
+from reconcilers.plan.in_place import drivers, graces
 from reconcilers.plan.lifecycle import Active
-from reconcilers.plan.restarts import REQUESTING_DRIVERS
 from reconcilers.plan.scale_requests import current
 from reconcilers.plan.scale_requests.current import UnderWay
 from reconcilers.plan.victims import Workers
 from reconcilers.plan.worlds import changes, checkpoints
 from reconcilers.plan.worlds.checkpoints import SaveRequest
+from reconcilers.pods import static_world
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import EmitEvent, Observation, earliest
 from reconcilers.views.pod_view import PodView
@@ -108,6 +109,11 @@ class Resize:
         return self.scaling is not None and self.scaling.deadline is not None
 
     @property
+    def has_joined(self) -> bool:
+        """Whether added workers are in the world that has begun last, in which they may have yet to run."""
+        return static_world.has_worlds(self.run.job, self.run.admission) and not self.joining
+
+    @property
     def base(self) -> int:
         """The number of workers before the change."""
         return self.scaling.from_workers if self.scaling is not None and self.is_joining else self.granted
@@ -148,10 +154,14 @@ class Resize:
 
     @cached_property
     def save(self) -> SaveRequest:
-        """The request to save that a removal waits for."""
-        if self.scaling is None or self.victims or max(self.scaling.to, self.wanted) >= self.granted:
+        """The request to save that a removal waits for, or a restart with added workers."""
+        removal = self.scaling
+        if removal is None or self.victims or max(removal.to, self.wanted) >= self.granted:
+            removal = None
+        request = removal or (self.run.job.status.saving if self.joining else None)
+        if request is None:
             return SaveRequest()
-        return checkpoints.pending(self.run.wanted, self.scaling, self.now, self.reported_save)
+        return checkpoints.pending(self.run.wanted, request.since, self.now, self.reported_save)
 
     @property
     def next_change(self) -> float | None:
@@ -240,15 +250,17 @@ class Resize:
         admission: Admission | None = None,
         *,
         join: bool = False,
-        **fields: Target | Resized | None,
+        **fields: Target | Resized | Saving | None,
     ) -> ScalingStep:
         """Return the write of a change, of an admission and of other fields of the status; with `join`, workers that
         wait for their rank get it. A target that is over is removed by the way."""
         granted = admission or self.run.job.status.admission
         update = {"scaling": scaling, "admission": granted, "target": self.target, **fields}
         after = status.observe_generation(self.run.job).model_copy(update=update)
-        in_place = self.settings.in_place in REQUESTING_DRIVERS
-        return ScalingStep(changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place), events)
+        in_place = drivers.can_restart_any(self.run.job, self.run.pods, self.settings)
+        with_grace = in_place and graces.must_replace(self.run.wanted, self.run.pods)
+        world = changes.follow(self.run.wanted, after, self.now, join=join, in_place=in_place, with_grace=with_grace)
+        return ScalingStep(world, events)
 
 
 def find_resize(run: Active, observation: Observation, settings: ReconcileSettings, now: datetime) -> Resize:

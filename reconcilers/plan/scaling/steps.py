@@ -7,7 +7,8 @@ One rule: pure. Each step follows from the status, the reservation and the pods,
     the reservation has grown, but that is not wanted       that the growth was declined
     no named victim exists any more                         the smaller grant
     more workers than are wanted, or than are reserved      victims
-    all added workers run, or wait for their rank           the end of the change; the rest goes on waiting
+    all added workers wait for their rank                   the world with them; the others save first, if they must
+    all added workers run                                   the end of the change; the rest goes on waiting
     the time to join is over                                victims: the workers that did not join
     workers that left their nodes found no other in time    victims: these workers
     a removal of running workers, where the job can save    the change; the victims once the workers have saved
@@ -22,7 +23,8 @@ InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.worlds`
 grows any more.
 """
 
-from reconcilers.plan.scaling import growth, removal, unplaced
+from crds.torchjob.status import Scaling
+from reconcilers.plan.scaling import growth, removal, resize_events, unplaced
 from reconcilers.plan.scaling.resize import Resize, ScalingStep
 
 
@@ -47,13 +49,22 @@ def _follow_wish(job: Resize) -> ScalingStep | None:
     if job.victims or job.save.remaining is not None:
         return None
     if not job.is_joining and (to <= job.granted or job.has_ended):
-        return job.write(None) if scaling is not None else None
+        return _end(job, scaling) if scaling is not None else None
     if scaling is not None and scaling.to == to:
         return None
     # Who asks for more is as old as the new request; who asks for less does not lose his place.
     since = scaling.since if scaling is not None and to < scaling.to else job.now
     deadline = scaling.deadline if scaling is not None else None
     return job.write(job.change(from_workers=job.base, since=since, deadline=deadline))
+
+
+def _end(job: Resize, scaling: Scaling) -> ScalingStep | None:
+    """Write that no change is under way. A removal has ended once the others run without the removed workers."""
+    if scaling.from_workers <= job.granted:
+        return job.write(None)
+    if job.is_restarting:
+        return None
+    return job.write(None, (resize_events.ended(scaling, job.granted, None, job.now, scaling.from_workers),))
 
 
 def _end_target(job: Resize) -> ScalingStep | None:

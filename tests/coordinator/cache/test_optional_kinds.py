@@ -4,6 +4,7 @@ noticed."""
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -185,13 +186,14 @@ def test_a_worker_reacts_to_a_kind_that_is_installed_later(monkeypatch: pytest.M
     caches = WorkerCaches(Server(), Settings.model_validate({}))  # type: ignore[arg-type]
     monkeypatch.setattr(Informer, "start", lambda *_: None)
     monkeypatch.setattr(Informer, "stop", lambda _: None)
-    caches.set_on_found(lambda: chosen.append(reconcile_settings(Settings.model_validate({}), caches.served).in_place))
-    chosen: list[str] = []
+    made = partial(reconcile_settings, Settings.model_validate({}))
+    caches.set_on_found(lambda: chosen.append(made(caches.served).version(RECREATE_REQUESTS) is not None))
+    chosen: list[bool] = []
     for _ in range(2):
         caches.groups.discover()
         caches.recreations.discover()
         there.add(RECREATE_REQUESTS)
-    assert chosen == ["kruise"]
+    assert chosen == [True]
 
 
 @pytest.mark.parametrize(
@@ -221,10 +223,9 @@ def test_a_worker_follows_requests_in_the_newest_version_that_is_served(
 @pytest.mark.parametrize(
     ("chosen", "served", "expected"),
     [
-        ({}, (), ("none", "recreate")),
-        ({}, (POD_GROUPS,), ("volcano", "recreate")),
-        ({}, (RECREATE_REQUESTS,), ("none", "kruise")),
-        ({}, (ALPHA_RECREATE_REQUESTS,), ("none", "kruise")),
+        ({}, (), ("none", "auto")),
+        ({}, (POD_GROUPS,), ("volcano", "auto")),
+        ({}, (RECREATE_REQUESTS,), ("none", "auto")),
         ({"gang_scheduler": "none", "in_place": "local"}, (POD_GROUPS, RECREATE_REQUESTS), ("none", "local")),
         ({"gang_scheduler": "koordinator", "in_place": "kruise"}, (), ("koordinator", "kruise")),
     ],

@@ -335,6 +335,26 @@ def test_show_and_why_say_that_a_running_job_hangs() -> None:
     assert not any("Hang" in text for text in calm)
 
 
+@pytest.mark.parametrize(
+    ("in_place", "embedded", "said"),
+    [
+        ({"driver": "kubernetes"}, False, "restarts by Kubernetes"),
+        ({"driver": "kruise", "message": "node n2 is old"}, False, "restarts by OpenKruise (node n2 is old)"),
+        ({"driver": "recreate", "message": "no sh", "settled": True}, False, "new pods instead (no sh)"),
+        (None, False, "new pods instead"),
+        (None, True, "restarts by the node"),
+    ],
+)
+def test_job_show_names_what_restarts_in_place_and_why(
+    in_place: dict[str, Any] | None, embedded: bool, said: str
+) -> None:
+    found = item(**({} if in_place is None else {"inPlace": in_place}))
+    document = job_details.describe(found, JobContext(embedded=embedded))
+    assert f"\nIn place:   {said}\n" in job_text.format_job(found, document, ())
+    found["status"] = {"phase": "Queued"}
+    assert "driver" not in job_details.describe(found, JobContext(embedded=embedded))["restarts"]
+
+
 def backing_off(*pods: str, **status: Any) -> dict[str, Any]:
     until = {"restartNotBefore": "2026-01-01T00:01:00Z", "restartCount": 3}
     return item(**until, **({"backingOff": list(pods)} if pods else {}), **status)

@@ -1,5 +1,6 @@
 """The warning about jobs whose containers nothing can restart in place."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,42 +11,56 @@ from coordinator.cli import in_place, job_context, submission
 from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
+from reconcilers.views import node_view
 from tests.coordinator.cli.test_submission import file
 from tests.support.coordinator.desk import manifest
 
 STATIC = {"mode": "InPlaceRestart"}
 
 
-def cluster_with(*served: object) -> Any:
-    return SimpleNamespace(serves=lambda resource: resource in served)
+NEW = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [node_view.RESTARTS_ALL]}
+OLD = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def cluster_with(*served: object, nodes: Sequence[dict[str, Any]] = ()) -> Any:
+    items = [{"metadata": {"name": f"n{at}"}, "spec": {}, "status": each} for at, each in enumerate(nodes)]
+    return SimpleNamespace(serves=lambda resource: resource in served, list=lambda _: SimpleNamespace(items=items))
 
 
 @pytest.mark.parametrize(
-    ("policy", "served", "embedded", "warned"),
+    ("policy", "served", "nodes", "embedded", "warned"),
     [
-        (STATIC, (), False, True),
-        (STATIC, (RECREATE_REQUESTS,), False, False),
-        (STATIC, (ALPHA_RECREATE_REQUESTS,), False, False),
-        (STATIC, (), True, False),
-        ({"mode": "Rendezvous"}, (), False, False),
-        ({}, (), False, False),
-        (None, (), False, False),
+        (STATIC, (), [NEW, OLD], False, True),
+        (STATIC, (), [NEW, NEW], False, False),
+        (STATIC, (RECREATE_REQUESTS,), [OLD], False, False),
+        (STATIC, (ALPHA_RECREATE_REQUESTS,), [OLD], False, False),
+        (STATIC, (), [OLD], True, False),
+        ({"mode": "Rendezvous"}, (), [OLD], False, False),
+        ({}, (), [OLD], False, False),
+        (None, (), [OLD], False, False),
     ],
 )
 def test_only_a_cluster_that_restarts_nothing_in_place_is_an_obstacle(
-    policy: dict[str, Any] | None, served: tuple[object, ...], embedded: bool, warned: bool
+    policy: dict[str, Any] | None,
+    served: tuple[object, ...],
+    nodes: list[dict[str, Any]],
+    embedded: bool,
+    warned: bool,
 ) -> None:
     body = {"spec": {} if policy is None else {"torchElasticPolicy": policy}}
-    found = in_place.find_obstacle(cluster_with(*served), body, embedded=embedded)
+    found = in_place.find_obstacle(cluster_with(*served, nodes=nodes), body, embedded=embedded)
     assert (found is not None) is warned
     assert found is None or not found.firm
+    assert found is None or "node n1 does not declare" in found.message
 
 
-def test_nothing_is_said_if_the_served_kinds_cannot_be_read() -> None:
-    def serves(_: object) -> bool:
-        raise errors.Forbidden("no discovery")
+@pytest.mark.parametrize("call", ["serves", "list"])
+def test_nothing_is_said_if_the_cluster_cannot_be_read(call: str) -> None:
+    def refuse(_: object) -> bool:
+        raise errors.Forbidden("not allowed")
 
-    cluster: Any = SimpleNamespace(serves=serves)
+    cluster = cluster_with(nodes=[OLD])
+    setattr(cluster, call, refuse)
     assert in_place.find_obstacle(cluster, {"spec": {"torchElasticPolicy": STATIC}}, embedded=False) is None
 
 
@@ -54,7 +69,8 @@ def test_submission_and_show_warn_and_take_the_job(cluster: KubernetesCluster, n
     documents = submission.read([file(tmp_path, body)], namespace, "/home/me")
     told: list[str] = []
     assert len(submission.submit(cluster, documents, dry_run=False, tell=told.append)) == 1
-    assert told == [f'warning: TorchJob "static": {in_place.FIELD}: {in_place.NOT_POSSIBLE}']
+    (said,) = told
+    assert said.startswith(f'warning: TorchJob "static": {in_place.FIELD}: nothing restarts containers in place here (')
     stored = cluster.get(TORCHJOBS, "static", namespace)
-    assert job_context.read(cluster, stored).notes == (f"note: {in_place.FIELD}: {in_place.NOT_POSSIBLE}",)
+    assert job_context.read(cluster, stored).notes == (said.replace('warning: TorchJob "static"', "note"),)
     assert job_context.read(cluster, stored, embedded=True).notes == ()

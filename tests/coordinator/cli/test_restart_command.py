@@ -14,6 +14,7 @@ from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import manifest, task
 
 ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}}
+KRUISE = in_place.Found("kruise")
 RUNNING: dict[str, Any] = {"phase": "Running", "admission": ADMISSION}
 
 
@@ -56,7 +57,7 @@ def test_restart_requests_the_selected_pods_and_method(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(in_place, "drivers", lambda *_, **__: ("local",))
+    monkeypatch.setattr(in_place, "find_driver", lambda *_, **__: in_place.Found("local"))
     result = torchq("job", "restart", job, *arguments, "--reason", "it hangs")
     assert result.output == f"job {namespace}/train: {said} on torchq-local\n"
     found = asked(embedded_cluster, namespace)
@@ -113,13 +114,13 @@ def test_restart_rejects_a_job_that_does_not_run(
 
 
 @pytest.mark.parametrize(
-    ("drivers", "arguments", "code", "words"),
+    ("found", "arguments", "code", "words"),
     [
-        ((), (), 1, "cannot be restarted in place: nothing restarts containers in place here"),
-        (("kruise",), ("--task", "Worker"), 1, "cannot be restarted in place: the restartPolicy of task Worker is"),
-        (("kruise",), (), 0, "note: pods of Worker are replaced, not restarted in place: the restartPolicy of task"),
-        (("kruise",), ("--task", "Master"), 0, ""),
-        (("local",), (), 0, ""),
+        (in_place.Found("", "nothing restarts"), (), 1, "cannot be restarted in place: nothing restarts"),
+        (KRUISE, ("--task", "Worker"), 1, "cannot be restarted in place: the restartPolicy of task Worker is"),
+        (KRUISE, (), 0, "note: pods of Worker are replaced, not restarted in place: the restartPolicy of task"),
+        (KRUISE, ("--task", "Master"), 0, ""),
+        (in_place.Found("kubernetes"), ("--task", "Worker"), 0, ""),
         (None, (), 0, ""),
     ],
 )
@@ -128,7 +129,7 @@ def test_restart_in_place_says_where_it_cannot_be(
     embedded_cluster: KubernetesCluster,
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
-    drivers: tuple[in_place.Driver, ...] | None,
+    found: in_place.Found | None,
     arguments: tuple[str, ...],
     code: int,
     words: str,
@@ -136,7 +137,7 @@ def test_restart_in_place_says_where_it_cannot_be(
     tasks = {"Master": task(), "Worker": task(3) | {"restartPolicy": "Never"}}
     embedded_cluster.create(TORCHJOBS, manifest("train", "a", tasks), namespace)
     say(embedded_cluster, namespace, **RUNNING)
-    monkeypatch.setattr(in_place, "drivers", lambda *_, **__: drivers)
+    monkeypatch.setattr(in_place, "find_driver", lambda *_, **__: found)
     result = torchq("job", "restart", "train", "--in-place", *arguments, code=code)
     assert words in result.stderr
     assert bool(words) is bool(result.stderr)

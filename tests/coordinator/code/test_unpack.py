@@ -55,7 +55,7 @@ def tree(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): os.readlink(path) if path.is_symlink() else path.read_text()
         for path in folder.rglob("*")
-        if path.is_symlink() or path.is_file()
+        if (path.is_symlink() or path.is_file()) and path.name != unpack.MARK
     }
 
 
@@ -79,10 +79,22 @@ def test_the_parts_of_an_archive_are_unpacked_with_modes_and_links(tmp_path: Pat
     assert [os.access(code / name, os.X_OK) for name in ("run.sh", "train.py")] == [True, False]
 
 
-def test_an_archive_of_a_store_is_unpacked_and_a_second_run_does_the_same(tmp_path: Path) -> None:
-    for _ in range(2):
-        done = run(tmp_path, CODE.digest, store=CODE.content)
-        assert (done.returncode, done.stderr) == (0, "")
+def test_an_archive_of_a_store_is_unpacked_and_a_second_run_leaves_it_as_the_job_has_made_it(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    assert run(tmp_path, CODE.digest, store=CODE.content).returncode == 0
+    (code / "run.sh").unlink()
+    (code / "run.sh").mkdir()
+    done = run(tmp_path, CODE.digest, store=CODE.content)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (code / "run.sh").is_dir()
+    assert (code / "train.py").read_text() == "print(1)\n"
+
+
+def test_a_run_that_was_cut_off_is_done_again(tmp_path: Path) -> None:
+    assert run(tmp_path, CODE.digest, CODE.content).returncode == 0
+    (tmp_path / "code" / unpack.MARK).write_text("")
+    (tmp_path / "code" / "train.py").write_text("half")
+    assert run(tmp_path, CODE.digest, CODE.content).returncode == 0
     assert (tmp_path / "code" / "train.py").read_text() == "print(1)\n"
 
 

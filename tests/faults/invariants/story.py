@@ -49,6 +49,8 @@ class Story:
         yield from self._alone(pods, groups)
         for uid, job in jobs.items():
             self._count(uid, job)
+            if job.phase == "Succeeded" and not self._has_trained(uid, job):
+                yield f"job {job.name} has succeeded, but no pod has that decides about it"
         yield from self._wrong
 
     def _sized(self, uid: str, job: Job) -> None:
@@ -59,8 +61,11 @@ class Story:
 
     def _has_begun(self, pod: Pod) -> bool:
         """Return whether the pod has begun since this restart and was not recorded before."""
-        if pod.phase == "Succeeded":
-            self._done.add((pod.job, pod.attempt, pod.task, pod.index))
+        place = (pod.job, pod.attempt, pod.task, pod.index)
+        if pod.end == "Succeeded":
+            self._done.add(place)
+        elif pod.end == "Failed":  # also one that had ended well until its node said that it was asked to
+            self._done.discard(place)
         mark = (pod.job, pod.attempt, pod.restart, pod.task, pod.index)
         if pod.phase not in ("Running", "Succeeded") or mark in self._ran:
             return False
@@ -73,6 +78,11 @@ class Story:
             has_run[each] >= job.tasks[each].least or self._through(job, pod, each)
             for each in job.tasks[pod.task].runs_after
         )
+
+    def _has_trained(self, uid: str, job: Job) -> bool:
+        """Return whether the master of a job has ended well by itself; any of its pods if it has none."""
+        ended = [task for name, attempt, task, _ in self._done if (name, attempt) == (uid, job.attempt)]
+        return "master" in ended if "master" in job.tasks else bool(ended)
 
     def _through(self, job: Job, pod: Pod, task: str) -> bool:
         """Return whether all pods of a task have succeeded in the pod's attempt."""
@@ -106,7 +116,8 @@ class Story:
         """Yield pods whose group is missing though no person deleted it."""
         there = {(group.job, group.name) for group in groups}
         for pod in pods if not self._tampered else ():
-            if pod.group and pod.occupies and not pod.deleting and (pod.job, pod.group) not in there:
+            is_over = pod.end or pod.deleting or not pod.occupies
+            if pod.group and not is_over and (pod.job, pod.group) not in there:
                 yield f"pod {pod.name} is without its group {pod.group}"
 
     def _count(self, uid: str, job: Job) -> None:

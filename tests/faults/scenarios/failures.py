@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kube.api import Manifest
-from tests.faults.node import OUT_OF_MEMORY
+from reconcilers.views.node_view import RESTARTS_ALL
+from tests.faults.node import OUT_OF_MEMORY, PREEMPTED
 from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task
 
@@ -30,6 +31,10 @@ def _is_there(jobs: Mapping[str, Manifest]) -> bool:
 
 def _waits_or_needs_not(jobs: Mapping[str, Manifest]) -> bool:
     return people.said("one", "NoRoomForMemory")(jobs) or people.phase("one", "Succeeded")(jobs)
+
+
+def _have_lost_a_pod(jobs: Mapping[str, Manifest]) -> bool:
+    return people.tampered("one")(jobs) and people.tampered("two")(jobs)
 
 
 RESTARTS = {"torchTaskSpecs": pair(restartPolicy="OnFailure")}
@@ -86,6 +91,14 @@ SCENARIOS = (
         fate=fails("worker", "Evicted", 2),
     ),
     Scenario(
+        name="preempted",
+        queues=ONE,
+        jobs={"one": {**RESTARTS, "backoffLimit": 0}},
+        ends={"one": "Succeeded"},
+        disruptions={"one": 2},
+        fate=lambda task_type, _, failed: 0 if task_type == "worker" or failed == 2 else PREEMPTED,
+    ),
+    Scenario(
         name="inplace",
         queues=ONE,
         jobs={"one": {"torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
@@ -93,6 +106,30 @@ SCENARIOS = (
         restarts={"one": 1},
         fate=fails("worker", 137, 1),
         settings={"in_place": "local"},
+    ),
+    Scenario(
+        name="agent",
+        queues=ONE,
+        jobs={"one": {"torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
+        ends={"one": "Succeeded"},
+        restarts={"one": 1},
+        fate=fails("worker", 137, 1),
+        features=(RESTARTS_ALL,),
+        settings={"in_place": "kubernetes"},
+    ),
+    Scenario(
+        name="agentasked",
+        queues=ONE,
+        jobs={"one": {}},
+        ends={"one": "Succeeded"},
+        steps=(
+            (people.phase("one", "Running"), people.ask("one", id="all")),
+            (people.obeyed("one", "all"), people.ask("one", id="worker", task="Worker", index=0)),
+        ),
+        until=people.obeyed("one", "worker"),
+        requests=2,
+        features=(RESTARTS_ALL,),
+        settings={"in_place": "kubernetes"},
     ),
     Scenario(
         name="oom",
@@ -131,6 +168,24 @@ SCENARIOS = (
         until=people.obeyed("one", "new"),
         requests=3,
         settings={"in_place": "local"},
+    ),
+    Scenario(
+        name="removed",
+        queues={"a": {"quota": {"jobs": "2"}}},
+        jobs={"one": {**RESTARTS, "backoffLimit": 0}, "two": {**RESTARTS, "backoffLimit": 0, "restartScope": "Task"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        disruptions={"one": None, "two": None},
+        steps=tuple((people.phase(job, "Running"), people.remove(job, f"{job}-master-0")) for job in ("one", "two")),
+        until=_have_lost_a_pod,
+    ),
+    Scenario(
+        name="drained",
+        queues={"a": {"quota": {"jobs": "2"}}},
+        jobs={"one": {**RESTARTS, "backoffLimit": 0}, "two": {**RESTARTS, "backoffLimit": 0, "restartScope": "Task"}},
+        ends={"one": "Succeeded", "two": "Succeeded"},
+        disruptions={"one": None, "two": None},
+        steps=tuple((people.phase(job, "Running"), people.drain(job, f"{job}-master-0")) for job in ("one", "two")),
+        until=_have_lost_a_pod,
     ),
     Scenario(
         name="lostnode",

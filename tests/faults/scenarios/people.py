@@ -172,17 +172,47 @@ def depose(cluster: ApiClient) -> None:
 
 
 def evict(job: str, pod: str) -> Step:
-    """Return the step in which a pod is evicted from its node. The job is marked if there is no such pod."""
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    status = {"phase": "Failed", "reason": "Evicted", "conditions": [target]}
+    """Return the step in which the node of a pod evicts it."""
+    killed = {"name": "torch", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    failed = {"phase": "Failed", "reason": "Evicted", "conditions": [target]}
 
     def step(cluster: ApiClient) -> None:
-        try:
+        for status in ({"containerStatuses": [killed]}, failed):
             cluster.patch(PODS, pod, {"status": status}, NAMESPACE, subresource="status")
+
+    return _if_there(job, step)
+
+
+def drain(job: str, pod: str) -> Step:
+    """Return the step in which a pod is evicted as by `kubectl drain`. The job is marked."""
+    return _and_mark(job, lambda cluster: cluster.evict(pod, NAMESPACE))
+
+
+def remove(job: str, pod: str) -> Step:
+    """Return the step in which a person deletes a pod. The job is marked."""
+    return _and_mark(job, lambda cluster: cluster.delete(PODS, pod, NAMESPACE))
+
+
+def _and_mark(job: str, step: Step) -> Step:
+    def marking(cluster: ApiClient) -> None:
+        with contextlib.suppress(errors.NotFound):
+            step(cluster)
+        tamper(job)(cluster)
+
+    return marking
+
+
+def _if_there(job: str, step: Step) -> Step:
+    """Return a step that marks the job if the pod which the step is about does not exist."""
+
+    def marking(cluster: ApiClient) -> None:
+        try:
+            step(cluster)
         except errors.NotFound:
             tamper(job)(cluster)
 
-    return step
+    return marking
 
 
 def disrupted(job: str) -> Condition:

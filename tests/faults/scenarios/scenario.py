@@ -19,7 +19,8 @@ Condition = Callable[[Mapping[str, Manifest]], bool]
 Fate = Callable[[str, int, int], int | str | None]
 """A function that decides how the next pod ends, from its task, its index and the number of failures at that index.
 
-The result is an exit code, or the reason of an eviction, or OOMKilled; None if the pod runs until it is stopped."""
+The result is an exit code, or the reason of an eviction, or OOMKilled, or Preempted; None if the pod runs until it is
+stopped."""
 
 
 Stall = Callable[[str, int, int], bool]
@@ -86,8 +87,9 @@ class Scenario:
     """Whether no step of people and no failure takes a pod from a job, so that it loses only pods that it named."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the defaults of a simulation."""
-    disruptions: Mapping[str, int] = field(default_factory=dict)
-    """The number of disruptions of each job. There may be fewer if a step of people comes early."""
+    disruptions: Mapping[str, int | None] = field(default_factory=dict)
+    """The number of disruptions of each job. There may be fewer if a step of people comes early. None: any number, as a
+    worker may not see a pod before it is gone."""
     tampered: bool = False
     """Whether people delete objects that they do not own."""
     requests: int = 0
@@ -96,6 +98,8 @@ class Scenario:
     """No pod ends before this holds."""
     nodes: tuple[str, ...] = (FIRST_NODE,)
     """The names of the nodes. Pods are bound to the first one that is ready."""
+    features: tuple[str, ...] = ()
+    """The features that the kubelets of all nodes declare."""
     bad_node: str = ""
     """The node on which no pod ends."""
     missing: tuple[Resource, ...] = ()

@@ -55,7 +55,7 @@ def test_static_job_restarts_without_a_count_and_replaces_the_leaving_pod_alone(
     assert (change["restartGeneration"], change["departed"]) == (1, {"digits-worker-0": DEPARTURE})
     assert not change.keys() & set(COUNTS)
     assert deleted(found) == ["digits-worker-0"]
-    assert restarted(found) == ["digits-master-0"]  # rank 0 first, in place
+    assert restarted(found) == ["digits-master-0", "digits-worker-1"]
 
 
 def test_pod_that_others_can_do_without_is_replaced_alone() -> None:

@@ -110,9 +110,9 @@ class TestByTheirNodes:
 class TestInPlace:
     def test_failure_is_counted_before_other_pods_restart_in_place(self) -> None:
         found = decide(RUNNING, MASTER, replace(WORKER, phase="Failed", exit_code=137), OTHER)
-        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods", "PatchPodMetadata"]
+        assert kinds(found) == ["WriteStatus", "EmitEvent", "PatchPodMetadata", "DeletePods"]
         assert (written(found)["restartCount"], written(found)["restartGeneration"]) == (1, 1)
-        assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+        assert (deleted(found), marked(found)) == (["digits-worker-0"], ["digits-master-0", "digits-worker-1"])
 
     def test_event_contains_number_of_restart_or_disruption(self) -> None:
         again = job(status=status("Running", restartCount=2, disruptions=4), backoffLimit=5)
@@ -163,7 +163,7 @@ class TestRequests:
         change = written(found)
         assert (change["restartGeneration"], change["restartRequest"], change["phase"]) == (1, "a", "Admitted")
         assert change.keys().isdisjoint({"restartCount", "disruptions", "recreateGeneration"})
-        assert (marked(found), told(found)) == (["digits-master-0"], ["RestartRequested"])
+        assert (marked(found), told(found)) == ([each.name for each in all_pods()], ["RestartRequested"])
         assert decide(ask('{"id": "a"}', restartRequest="a"), *all_pods()) == Plan()
 
     def test_request_to_recreate_deletes_all_pods(self) -> None:
@@ -221,7 +221,8 @@ class TestNodes:
         change = written(found)
         assert (change["disruptions"], change["nodeFailures"]) == (1, {"n1": 1})
         assert "restartCount" not in change
-        assert (deleted(found, at_once=True), marked(found)) == (["digits-worker-0"], ["digits-master-0"])
+        assert deleted(found, at_once=True) == ["digits-worker-0"]
+        assert marked(found) == ["digits-master-0", "digits-worker-1"]
 
     def test_node_with_repeated_failures_is_excluded(self) -> None:
         twice = job(status=status("Running", nodeFailures={"n1": 2, "n2": 1}))
@@ -256,7 +257,8 @@ class TestDepartures:
             ({}, False, [("digits-worker-0", False)]),
             ({}, True, [("digits-worker-0", True)]),
             ({"has_finalizers": True}, True, [("digits-worker-0", False)]),
-            ({"deleting": True, "deadline": T - 30}, True, []),  # the node's grace is not over
+            ({"deleting": True, "deadline": T + 1}, True, []),  # its own grace is not over
+            ({"deleting": True, "deadline": T - 1}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, False, []),  # a healthy node deletes the pod itself
             ({"deleting": True, "deadline": T - 61, "has_finalizers": True}, True, []),
@@ -467,23 +469,17 @@ class TestAvoidance:
 
 
 @pytest.mark.parametrize(
-    ("policy", "scope", "driver", "pods", "ruled"),
+    ("policy", "driver", "pods"),
     [
-        ("OnFailure", "Job", "recreate", "Never", False),
-        ("OnFailure", "Job", "local", "Never", False),
-        ("ExitCode", "Job", "kruise", "OnFailure", False),
-        ("Never", "Job", "kruise", "Never", False),
-        ("OnFailure", "Task", "kubernetes", "Never", True),
-        ("OnFailure", "Job", "kubernetes", "Never", False),
-        ("Never", "Task", "kubernetes", "Never", False),
-        ("Always", "Task", "kruise", "Always", False),
+        ("OnFailure", "recreate", "Never"),
+        ("OnFailure", "kubernetes", "Never"),
+        ("ExitCode", "kruise", "OnFailure"),
+        ("Never", "kruise", "Never"),
+        ("Always", "kruise", "Always"),
+        ("Always", "kubernetes", "Always"),
     ],
 )
-def test_restart_policy_depends_on_policy_scope_and_driver(
-    policy: str, scope: str, driver: str, pods: str, ruled: bool
-) -> None:
-    spec: dict[str, Any] = {"containers": [{"name": "log"}, {"name": "torch"}]}
-    set_restart_policy(spec, policy, scope, driver)
-    assert spec["restartPolicy"] == pods
-    assert spec["containers"][0] == {"name": "log"}
-    assert ("restartPolicyRules" in spec["containers"][1]) is ruled
+def test_restart_policy_depends_on_policy_and_driver(policy: str, driver: str, pods: str) -> None:
+    spec: dict[str, Any] = {"containers": [{"name": "torch"}]}
+    set_restart_policy(spec, policy, driver)
+    assert spec == {"containers": [{"name": "torch"}], "restartPolicy": pods}

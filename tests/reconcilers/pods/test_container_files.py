@@ -1,8 +1,13 @@
 """The files of containers that outlive them: results, outputs, and the folder of Python."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crds import labels
+from reconcilers.views import pod_result
 from tests.reconcilers.pods.test_manifests import environment, make
 from tests.support.reconcilers.builders import KEY, job, task, template
 
@@ -28,6 +33,37 @@ def test_each_container_knows_the_file_of_its_termination_message() -> None:
         assert container["terminationMessagePath"] == path
         assert {"name": "TORCHQ_RESULT_FILE", "value": path} in container["env"]
     assert pod["spec"]["containers"][0]["terminationMessagePolicy"] == "File"
+
+
+@pytest.mark.parametrize("address", ["service", "loopback"])
+@pytest.mark.parametrize(
+    ("own", "hooks"),
+    [
+        ({}, {"preStop"}),
+        ({"lifecycle": {"postStart": {"exec": {"command": ["true"]}}}}, {"preStop", "postStart"}),
+        ({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}, set()),
+    ],
+)
+def test_node_marks_that_it_stops_the_main_container(own: dict[str, Any], hooks: set[str], address: Any) -> None:
+    pod = make(job(with_init(**own)), master_address=address)["digits-master-0"]
+    init, main = all_containers(pod)
+    assert "lifecycle" not in init
+    if address == "loopback" or not hooks:
+        assert main.get("lifecycle", {}) == own.get("lifecycle", {})
+        return
+    assert main["lifecycle"].keys() == hooks
+    command = main["lifecycle"]["preStop"]["exec"]["command"]
+    assert command[-2:] == [pod_result.MARK, "/dev/termination-log"]
+
+
+def test_mark_of_a_node_keeps_the_result_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "termination-log"
+    file.write_text('{"torchq-result":{"a":1}}')
+    made = make(job(with_init(terminationMessagePath=str(file))))["digits-master-0"]
+    subprocess.run(made["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"], check=True)
+    terminated = {"message": file.read_text()}
+    assert pod_result.is_marked(terminated)
+    assert pod_result.own_message(terminated) == '{"torchq-result":{"a":1}}'
 
 
 def test_job_without_outputs_has_no_claim_and_no_folder() -> None:

@@ -8,7 +8,7 @@ from kube.api import Manifest
 from reconcilers.pods import manifests
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
-from reconcilers.views import pod_gate
+from reconcilers.views import own_containers
 from tests.support.reconcilers.builders import ADMISSION, UID, job, status, task
 
 POLICY = {"numMinReplicas": 1, "numMaxReplicas": 4, "mode": "InPlaceRestart"}
@@ -56,7 +56,7 @@ def variables(pod: Manifest) -> dict[str, Any]:
 
 
 def is_closed(pod: Manifest) -> bool:
-    return pod_gate.closed_since(pod["metadata"], pod["spec"], {}) is not None
+    return own_containers.closed_since(pod["metadata"], pod["spec"], {}) is not None
 
 
 def test_containers_read_their_place_when_they_start() -> None:

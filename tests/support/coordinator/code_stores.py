@@ -44,4 +44,5 @@ def unpacked(cluster: Cluster, namespace: str, source: CodeSource, digest: str, 
         check=False,
     )
     assert done.returncode == 0, done
-    return {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    files = (path for path in target.rglob("*") if path.is_file() and path.name != unpack.MARK)
+    return {path.relative_to(target).as_posix(): path.read_bytes() for path in files}

@@ -141,7 +141,8 @@ class Resizing(Simulation):
             if pod.phase == "Pending" and pod.node and not (pod.gated or pod.deleting):
                 self._start(replace(pod, phase="Running"))
             elif pod.started and pod.requested_restart != pod.completed_restart:
-                self._start(replace(pod, completed_restart=pod.requested_restart))
+                again = pod.restarts + pod.has_restart_agent
+                self._start(replace(pod, completed_restart=pod.requested_restart, restarts=again))
 
     def _start(self, pod: PodView) -> None:
         """Start the containers of a pod, which then know the place that it has."""
@@ -186,6 +187,12 @@ class Resizing(Simulation):
         assert manifest["metadata"]["name"] in Grant(job, job.admission).members, "pods come after the grant"
         assert manifest["metadata"]["labels"][labels.RESTART] == str(job.status.restart_generation)
         assert len(self.occupying) <= held.size, "a pod that nobody pays for"
+        if self.settings.in_place == "auto":
+            self.add_agents()
+
+    def add_agents(self) -> None:
+        """Give each pod a restart agent, as pods are made with the setting `auto`."""
+        self.pods = {name: replace(pod, has_restart_agent=True) for name, pod in self.pods.items()}
 
     def _may_go(self, pod: PodView) -> bool:
         """Return whether the pod may be deleted: a granted worker only if the status names it as a victim, or counts

@@ -14,7 +14,10 @@ from crds.torchjob import grant, torchjob
 from crds.torchjob.conditions import TRUE_IN
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
+from reconcilers.plan import progress
+from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.plan import plan
+from reconcilers.pods import task_members
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
@@ -56,6 +59,8 @@ class Simulation:
     other_nodes: bool = False
     now: datetime = builders.NOW
     told: int = 0
+    stopped: set[str] = field(default_factory=set)
+    """The uids of the pods that ended with 0 while torchq asked for their end."""
 
     @property
     def job(self) -> TorchJob | None:
@@ -156,7 +161,8 @@ class Simulation:
         member = Grant(job, job.admission).members.get(pod.name)
         expected = member is not None and member.is_labelled(pod)
         outdated = pod.restart != job.status.restart_generation
-        return not current or not expected or outdated or pod.uid in job.status.replacing
+        is_over = pod.task in progress.completed_tasks(job)
+        return not current or not expected or outdated or is_over or pod.uid in job.status.replacing
 
     def _mark(self, pod: PodView, metadata: Mapping[str, Any]) -> None:
         there = self.pods.get(pod.name)
@@ -168,8 +174,9 @@ class Simulation:
             restart=int(marks.get(labels.RESTART, there.restart)),
             shut_since=None if labels.START in notes else there.shut_since,
             requested_restart=notes.get(labels.RESTART_CONTAINERS, there.requested_restart),
-            restart_requested_at=timestamps.seconds_or_none(notes.get(labels.RESTART_REQUESTED_AT))
-            or there.restart_requested_at,
+            restart_requested_at=timestamps.seconds_or_none(notes[labels.RESTART_REQUESTED_AT])
+            if labels.RESTART_REQUESTED_AT in notes
+            else there.restart_requested_at,
             counted_restarts=int(notes.get(labels.RESTARTS_HANDLED, there.counted_restarts)),
             place=_place(there.place, notes),
         )
@@ -195,10 +202,32 @@ class Simulation:
         assert after is not None
         assert after.status.phase == before.status.phase or not before.is_finished, "nothing follows the end"
         assert change.keys() <= {"conditions", "observedGeneration"} or not before.is_finished
+        if after.status.phase == "Succeeded" and not before.is_finished:
+            self._check_success(after)
         assert set(TRUE_IN[after.status.phase]) == {
             each.type for each in after.status.conditions if each.status == "True"
         }
         self._count(before, after)
+
+    def stop(self, name: str) -> None:
+        """Let a program save and exit with 0 where its pod is being deleted or restarted, as trainers do."""
+        pod, job = self.pods[name], self.job
+        if pod.running and job is not None and self._is_asked_to_end(job, pod):
+            self.stopped.add(pod.uid)
+            self.pods[name] = replace(pod, phase="Succeeded", exit_code=0, reason="Completed")
+
+    def _is_asked_to_end(self, job: TorchJob, pod: PodView) -> bool:
+        asked = interruptions.is_marked(pod) or any(
+            each.pod_uid == pod.uid and each.verdict == "InProgress" and each.restarts >= pod.restarts
+            for each in self.requests.values()
+        )
+        return asked or pod.uid in job.status.replacing or pod.restart != job.status.restart_generation
+
+    def _check_success(self, job: TorchJob) -> None:
+        """Check that no pod proves the success of the job which has ended because it was asked to."""
+        decisive = {task.lower() for task in task_members.decisive_tasks(job.spec)}
+        proofs = {pod.uid for pod in self.pods.values() if pod.task in decisive and pod.phase == "Succeeded"}
+        assert not proofs & self.stopped, "a pod that was stopped has proved a success"
 
     def _count(self, before: TorchJob, after: TorchJob) -> None:
         old, new = before.status, after.status

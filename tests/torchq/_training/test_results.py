@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reconcilers.views import pod_result
 from tests.support.training.program import marked, run
 from torchq._errors import Invalid
 from torchq._training import results
@@ -22,6 +23,13 @@ def test_rank_zero_writes_its_last_result_for_the_job_and_prints_it(tmp_path: Pa
     assert (done.returncode, done.stderr) == (0, "")
     assert file.read_text() == '{"torchq-result":{"accuracy":0.75}}'
     assert marked(done.stdout, RESULT) == ['{"accuracy":0.5,"note":"first"}', '{"accuracy":0.75}']
+
+
+def test_a_result_keeps_the_mark_of_a_node_that_asked_the_container_to_stop(tmp_path: Path) -> None:
+    file = tmp_path / "termination-log"
+    file.write_text(f"an earlier text\n{pod_result.MARK}\n")
+    run("result(accuracy=0.5)", {"TORCHQ_RESULT_FILE": str(file)})
+    assert file.read_text().split("\n") == ['{"torchq-result":{"accuracy":0.5}}', pod_result.MARK, ""]
 
 
 def test_other_ranks_give_no_result_but_check_it(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class TestRestart:
         assert told(found) == [("Hanging", MESSAGE), ("Restarting", f"restart 1 of 6: {MESSAGE}")]
         begun = after(hangs, found)
         assert (reasons(begun), is_blocked(begun.status)) == ({"Admitted": "Hanging"}, False)
-        assert (restarted(found), deleted(found)) == (["digits-master-0"], [])
+        assert (restarted(found), deleted(found)) == ([each.name for each in all_pods()], [])
         assert (written(decide(begun)), told(decide(begun))) == ({}, [])
 
     def test_finding_about_an_earlier_run_restarts_nothing(self) -> None:
@@ -170,7 +170,7 @@ class TestOnePodToBlame:
         found = decide(hangs)
         change = written(found)
         assert (change["restartGeneration"], change["nodeFailures"]) == (1, {"node-worker-1": 1})
-        assert (deleted(found), restarted(found)) == (["digits-worker-1"], ["digits-master-0"])
+        assert (deleted(found), restarted(found)) == (["digits-worker-1"], ["digits-master-0", "digits-worker-0"])
 
     def test_pod_that_is_replaced_is_not_restarted_in_place_as_well(self) -> None:
         found = decide(hanging("Restart", "digits-master-0"))

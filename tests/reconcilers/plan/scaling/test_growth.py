@@ -34,7 +34,7 @@ class TestGrowth:
         job.work()
         assert scaling(job) is None
         assert job.events == ["Scaled: from 2 to 4 workers in 12 s, requested by its owner at 2026-01-02T03:04:05Z"]
-        assert (counts(job), job.writes) == (before, 3)
+        assert (counts(job), job.writes) == (before, 4)
 
     def test_part_of_a_growth_runs_while_the_rest_waits_with_its_age(self) -> None:
         job = resizing(2, **ELASTIC)

@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from crds import labels
+from crds.api_resources import RECREATE_REQUESTS
+from reconcilers.plan.in_place.drivers import find_drivers
+from reconcilers.plan.in_place.restarts import RestartStep
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.restarts import RestartStep
 from reconcilers.plan.worlds.restarts import WorldRestarts
 from reconcilers.pods import static_world
 from reconcilers.pods.grants import Grant
@@ -33,14 +35,14 @@ def step(*pods: PodView, indexes: str | None = None, size: int = 3, driver: Any 
     found = sizes.granted("Running", size, size, indexes=indexes) | {"restartGeneration": 1}
     job = sizes.workers(size, found, **POLICY)
     assert job.admission is not None
+    settings = ReconcileSettings(in_place=driver, served=frozenset({RECREATE_REQUESTS}))
     members = Grant(job, job.admission).members
     return WorldRestarts(
         job=job,
         pods=pods,
-        requests=(),
         leads=frozenset(member.lead for member in members.values()),
         deletion=PodDeletion(NOW.timestamp(), 60, frozenset(), 3600),
-        settings=ReconcileSettings(in_place=driver),
+        drivers=find_drivers(job, pods, (), settings, NOW.timestamp()),
         places=static_world.places(job, job.admission, members),
     ).job_step()
 

@@ -7,9 +7,11 @@ import pytest
 
 from crds import labels
 from crds.api_resources import RECREATE_REQUESTS
-from reconcilers.plan import restarts
+from reconcilers.plan.in_place import driver as drivers
+from reconcilers.plan.in_place import kruise, restarts
+from reconcilers.plan.in_place.drivers import find_drivers
+from reconcilers.plan.in_place.restarts import Restarts, RestartStep
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.restarts import Restarts, RestartStep
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodMetadata
 from reconcilers.views import recreate_request
@@ -37,13 +39,14 @@ ELASTIC = elastic(restartGeneration=1)
 def scene(
     *pods: PodView, driver: Any = "local", of: Any = SECOND, requests: tuple[RecreateView, ...] = (), dead: Any = ()
 ) -> Restarts:
+    settings = ReconcileSettings(in_place=driver, served=frozenset({RECREATE_REQUESTS}))
+    shown = tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods
     return Restarts(
         job=of,
-        pods=tuple(replace(each, self_healing=True) for each in pods) if driver == "kruise" else pods,
-        requests=requests,
+        pods=shown,
         leads=frozenset({"digits-master-0"}),
         deletion=PodDeletion(T, 60.0, frozenset(dead)),
-        settings=ReconcileSettings(in_place=driver),
+        drivers=find_drivers(of, shown, requests, settings, T),
     )
 
 
@@ -82,14 +85,28 @@ def through(step: RestartStep) -> list[str]:
 
 class TestTheWholeJob:
     @pytest.mark.parametrize("driver", ["local", "kruise"])
-    def test_rank_0_restarts_before_other_pods(self, driver: Any) -> None:
-        assert asked(scene(MASTER, WORKER, OTHER, driver=driver).job_step()) == ["digits-master-0"]
+    def test_all_pods_are_asked_in_one_step(self, driver: Any) -> None:
+        everyone = ["digits-master-0", "digits-worker-0", "digits-worker-1"]
+        assert asked(scene(MASTER, WORKER, OTHER, driver=driver).job_step()) == everyone
         led = scene(replace(MASTER, restart=1), WORKER, OTHER, driver=driver).job_step()
-        assert asked(led) == ["digits-worker-0", "digits-worker-1"]
-        assert led.blocked
-        going = scene(replace(MASTER, deleting=True), WORKER, driver=driver).job_step()
+        assert (asked(led), led.blocked) == (everyone[1:], True)
+        failed = scene(replace(MASTER, phase="Failed"), WORKER, driver=driver).job_step()
+        assert (asked(failed), deleted(failed)) == (["digits-worker-0"], ["digits-master-0"])
+
+    @pytest.mark.parametrize("fields", [{"deleting": True}, {"restart": -1}])
+    def test_others_wait_for_the_end_of_a_rank_0_that_runs_and_is_replaced(self, fields: dict[str, Any]) -> None:
+        going = scene(replace(MASTER, **fields), WORKER).job_step()
         assert (asked(going), going.blocked) == ([], True)
-        assert asked(scene(WORKER, driver=driver).job_step()) == ["digits-worker-0"]
+
+    def test_no_pod_counts_as_restarted_before_rank_0(self) -> None:
+        done = replace(WORKER, requested_restart="1", restart_requested_at=T - 1, completed_restart="1")
+        open_ = replace(MASTER, requested_restart="1", restart_requested_at=T - 1)
+        assert through(scene(open_, done).job_step()) == []
+        led = scene(replace(open_, completed_restart="1"), done).job_step()
+        assert (through(led), led.done) == (["digits-master-0", "digits-worker-0"], True)
+        # It has met the rank 0 from before, and failed with it: that is no failure of the job.
+        met = scene(open_, replace(done, phase="Failed", exit_code=1)).job_step()
+        assert (deleted(met), through(met)) == (["digits-worker-0"], [])
 
     @pytest.mark.parametrize("driver", ["recreate", "kubernetes"])
     def test_driver_without_requests_replaces_all_pods(self, driver: Any) -> None:
@@ -109,7 +126,7 @@ class TestTheWholeJob:
     )
     def test_unhealthy_pod_is_replaced_at_once(self, fields: dict[str, Any]) -> None:
         step = scene(MASTER, replace(WORKER, **fields), OTHER).job_step()
-        assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0"])
+        assert (deleted(step), asked(step)) == (["digits-worker-0"], ["digits-master-0", "digits-worker-1"])
 
     def test_restart_requested_in_the_future_fails(self) -> None:
         late = scene(replace(MASTER, requested_restart="1", restart_requested_at=T + 10**9)).job_step()
@@ -190,7 +207,7 @@ class TestLocal:
 
 class TestKruise:
     def test_recreate_request_has_names_owner_and_deadline(self) -> None:
-        (make,) = scene(replace(MASTER, restarts=2), driver="kruise").job_step().actions
+        (make,) = scene(replace(MASTER, restarts=2, counted_restarts=2), driver="kruise").job_step().actions
         assert isinstance(make, CreateObject)
         assert make.resource == RECREATE_REQUESTS
         metadata, spec = make.manifest["metadata"], make.manifest["spec"]
@@ -215,7 +232,10 @@ class TestKruise:
         assert isinstance(mark, PatchPodMetadata)
         assert mark.metadata == {
             "labels": {labels.RESTART: "1"},
-            "annotations": {labels.RESTARTS_HANDLED: "1", labels.RESTART_CONTAINERS: "1"},
+            "annotations": {
+                labels.RESTARTS_HANDLED: "1",
+                labels.RESTART_CONTAINERS: "1",
+            },
         }, "and so that it is no proof that its upstreams are there"
         assert self.judge(MASTER, verdict="Done").actions == ()
         assert self.judge(MASTER, verdict="Done", created=T - 61).failed
@@ -239,7 +259,7 @@ class TestKruise:
         assert asked(self.judge(MASTER, verdict="Done", **fields)) == ["digits-master-0"]
 
     def test_requests_for_missing_pods_are_deleted(self) -> None:
-        assert restarts.delete_orphans((request(), request(WORKER)), (MASTER,)) == (
+        assert kruise.delete_orphans((request(), request(WORKER)), (MASTER,)) == (
             DeleteObject(RECREATE_REQUESTS, "digits-worker-0-1", "request"),
         )
 
@@ -269,7 +289,7 @@ class TestSinglePods:
         assert isinstance(mark, PatchPodMetadata)
         assert isinstance(again, PatchPodMetadata)
         numbers = [each.metadata["annotations"][labels.RESTART_CONTAINERS] for each in (mark, again)]
-        assert all(each.isdecimal() and int(each) >= restarts.UNPLANNED for each in numbers)
+        assert all(each.isdecimal() and int(each) >= drivers.UNPLANNED for each in numbers)
         assert len(set(numbers)) == 2
 
     def test_late_single_restart_fails(self) -> None:
@@ -286,11 +306,11 @@ class TestSinglePods:
     [("digits-master-0", "12", "digits-master-0-12"), ("d" * 60, "12", "d" * 60 + "-12")],
 )
 def test_request_name_joins_pod_and_purpose(pod: str, purpose: str, name: str) -> None:
-    assert restarts.request_name(pod, purpose) == name
+    assert kruise.request_name(pod, purpose) == name
 
 
 def test_long_request_names_are_cut_and_unique() -> None:
-    names = {restarts.request_name("d" * 63, purpose) for purpose in ("1", "2", "12")}
+    names = {kruise.request_name("d" * 63, purpose) for purpose in ("1", "2", "12")}
     assert len(names) == 3
     assert {len(each) for each in names} == {63}
 
@@ -309,6 +329,12 @@ def test_can_restart_needs_running_pod_on_live_node() -> None:
     assert not found.can_restart(replace(MASTER, node="n1"))
     assert not found.can_restart(pod(phase="Pending"))
     assert not scene(MASTER, driver="recreate").can_restart(MASTER)
+
+
+def test_pod_whose_agent_cannot_run_is_not_asked() -> None:
+    asked = replace(MASTER, has_restart_agent=True)
+    assert scene(asked, driver="auto").can_restart(asked)
+    assert not scene(asked, driver="auto").can_restart(replace(asked, agent_failure="the image has no sleep"))
 
 
 def test_can_restart_with_kruise_needs_self_healing_pod() -> None:

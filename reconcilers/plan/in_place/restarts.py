@@ -1,0 +1,244 @@
+"""Restarts of containers in place: the pod keeps its name, address, resources and gang.
+
+One rule: pure, one step at a time, from the state of pods and requests to the next actions. A restart that is late or
+fails is done by replacing the pod; only the node's report makes it a success. `in_place.drivers` chooses who restarts
+which pod.
+
+A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what ends in
+them. All others are restarted in place by one step. A pod that failed and that its node starts again by itself is left
+to that. A completed pod is marked with the job's generation. No new pod is created as long as a pod of an earlier
+generation exists.
+
+A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
+restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that
+starts before the new rank 0 tries to connect until that listens. Where a rank 0 still runs and is replaced, which takes
+its grace, the others are restarted after its end.
+
+A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where its
+node does not start it again, the pod is replaced at once.
+
+The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
+new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
+they end by themselves soon after it, and wait for the new one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds import labels
+from crds.torchjob.memory_growth import MEMORY
+from crds.torchjob.tasks import RENDEZVOUS
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.plan.in_place import interruptions
+from reconcilers.plan.in_place.driver import RestartProgress, State, purpose_of
+from reconcilers.plan.in_place.drivers import Drivers
+from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.values import Action, PatchPodMetadata, earliest
+from reconcilers.views.pod_view import PodView
+
+ByState = dict[State, list[tuple[PodView, RestartProgress]]]
+Reasons = tuple[tuple[PodView, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartStep:
+    """The next step of a restart."""
+
+    actions: tuple[Action, ...] = ()
+    blocked: bool = False
+    """Whether pods of an earlier generation exist: new pods must not meet them."""
+    done: bool = False
+    """Whether the last pod is completed, and at least one was restarted in place."""
+    failed: Reasons = ()
+    """The pods that were not restarted in place, with the reason: they have to be replaced."""
+    requeue_after: float | None = None
+    """Seconds after which the step may change although no event arrives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """One job's pods, and what restarts their containers."""
+
+    job: TorchJob
+    pods: tuple[PodView, ...]
+    leads: frozenset[str]
+    """The names of the pods that other pods connect to."""
+    deletion: PodDeletion
+    drivers: Drivers
+    leaving: frozenset[str] = frozenset()
+    """The uids of the pods that leave their nodes, so that they are replaced."""
+    waits: bool = False
+    """Whether the job backs off: healthy pods are not restarted yet."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """The memory that a pod of a task must request to be restarted in place, by task in lower case."""
+
+    @property
+    def generation(self) -> int:
+        """The generation to which all pods are brought."""
+        return self.job.status.restart_generation
+
+    def pods_in_restart(self) -> frozenset[str]:
+        """Return the uids of the pods whose containers are being restarted on request."""
+        return frozenset(pod.uid for pod in self.pods if self.drivers.progress(pod, "").state != "NotAsked")
+
+    def job_step(self) -> RestartStep:
+        """Return the next step of a restart of the whole job; empty if none is under way."""
+        outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
+        if not outdated:
+            return RestartStep()
+        kept = tuple(pod for pod in outdated if self._stays(pod))
+        entering = tuple(pod for pod in outdated if pod not in kept and self._waits_to_enter(pod))
+        rest = [pod for pod in outdated if pod not in kept and pod not in entering]
+        restarted = tuple(pod for pod in rest if self._may_restart(pod))
+        replaced = tuple(pod for pod in rest if pod not in restarted)
+        by_state = self._by_state(restarted)
+        done, failed = tuple(pod for pod, _ in by_state["Done"]), _reasons(by_state)
+        is_led = not any(pod.name in self.leads for pod in outdated if pod not in done)
+        marked = (*kept, *(pod for pod in done if is_led or pod.name in self.leads))
+        entered = entering if is_led else ()
+        asked = () if self.waits else tuple(pod for pod, _ in by_state["NotAsked"])
+        is_held = any(pod.name in self.leads and not pod.finished for pod in replaced) and self._waits_for_leads
+        return RestartStep(
+            actions=(
+                *self._prepare((*restarted, *entering)),
+                *self._ask(tuple(pod for pod in asked if not is_held or pod.name in self.leads)),
+                *self.deletion.delete((*replaced, *(pod for pod, _ in failed))),
+                *self._mark_done(marked, str(self.generation)),
+                *self._mark_done(entered),
+            ),
+            blocked=True,
+            done=bool(marked) and len(marked) + len(entered) == len(outdated),
+            failed=(*_ended(replaced), *self._obstacles(replaced), *failed),
+            requeue_after=_earliest(by_state),
+        )
+
+    def pod_step(self) -> RestartStep:
+        """Return the next step of restarts of single pods."""
+        to_replace = frozenset(self.job.status.replacing)
+        current = [pod for pod in self.pods if pod.restart == self.generation and pod.uid not in to_replace]
+        waiting = (pod for pod in current if not pod.finished or interruptions.may_go_on(pod))
+        by_state = _group((pod, self.drivers.progress(pod, "")) for pod in waiting if not pod.deleting)
+        return RestartStep(
+            actions=self._mark_done(tuple(pod for pod, _ in by_state["Done"])),
+            failed=(*_ended(current), *_reasons(by_state)),
+            requeue_after=_earliest(by_state),
+        )
+
+    def can_restart(self, pod: PodView, *, explicit: bool = False) -> bool:
+        """Return whether a pod's containers can be restarted in place, and are to be; `explicit`: its owner wants it
+        so."""
+        return self._is_up(pod) and self.drivers.can_restart(pod, explicit=explicit)
+
+    def request_restart(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
+        """Request a restart of the containers of pods for the owner's request of this id."""
+        return self._ask(pods, request)
+
+    def _ask(self, pods: tuple[PodView, ...], request: str = "") -> tuple[Action, ...]:
+        """Request a restart of the containers of pods: for the job's generation, or for a request of the owner."""
+        purpose = purpose_of(self.generation, request)
+        drivers = (self.drivers.agent, self.drivers.local, self.drivers.kruise)
+        shares = ((driver, tuple(pod for pod in pods if self.drivers.of(pod) is driver)) for driver in drivers)
+        return tuple(action for driver, share in shares if share for action in driver.ask(share, purpose))
+
+    def _is_up(self, pod: PodView, *, under_way: bool = False) -> bool:
+        """Return whether a pod is to stay where it is, and runs or is about to because its restart is under way."""
+        is_going = pod.uid in self.leaving or pod.uid in self.job.status.replacing
+        runs = pod.started or (under_way and not pod.deleting and interruptions.may_go_on(pod))
+        return runs and pod.node not in self.deletion.dead and not is_going
+
+    def _is_fit(self, pod: PodView) -> bool:
+        """Return whether a pod need not be replaced for its own sake."""
+        has_enough = dict(pod.requests).get(MEMORY, 0) >= self.memory.get(pod.task, 0)
+        return has_enough and pod.restart >= self.job.status.recreate_generation
+
+    def _may_restart(self, pod: PodView) -> bool:
+        """Return whether a pod is restarted in place with the job: it can be, or that is under way."""
+        under_way = self._progress(pod).state != "NotAsked"
+        return (
+            self._is_up(pod, under_way=under_way) and self._is_fit(pod) and (under_way or self.drivers.can_restart(pod))
+        )
+
+    def _stays(self, pod: PodView) -> bool:
+        """Return whether a pod is the rendezvous store and keeps running."""
+        is_alive = pod.running and pod.node not in self.deletion.dead and pod.uid not in self.leaving
+        return _is_store(self.job, pod) and is_alive and pod.restart >= self.job.status.recreate_generation
+
+    def _waits_to_enter(self, _pod: PodView) -> bool:
+        """Return whether a pod has run nothing yet, so that it needs no restart."""
+        return False
+
+    @property
+    def _waits_for_leads(self) -> bool:
+        """Whether pods are not restarted while a rank 0 ends that is replaced."""
+        return True
+
+    def _prepare(self, _pods: Iterable[PodView]) -> tuple[Action, ...]:
+        """Return the actions that precede the restart of pods."""
+        return ()
+
+    def _progress(self, pod: PodView) -> RestartProgress:
+        """Return the progress of a pod's restart with the job. Where pods read from annotations whom they meet, a
+        restart by the node itself may have been too early for that."""
+        find = self.drivers.progress if self._reads_annotations else self.drivers.progress_with_job
+        return find(pod, str(self.generation))
+
+    @property
+    def _reads_annotations(self) -> bool:
+        return self.job.spec.rendezvous
+
+    def _by_state(self, pods: Iterable[PodView]) -> ByState:
+        """Return the pods by the state of the restart of their containers with the job."""
+        return _group((pod, self._progress(pod)) for pod in pods)
+
+    def _obstacles(self, replaced: Iterable[PodView]) -> Reasons:
+        """Return the pods that are replaced although their containers could be restarted, with the reason."""
+        healthy = (pod for pod in replaced if self._is_up(pod) and self._is_fit(pod))
+        return tuple((pod, why) for pod in healthy if (why := self.drivers.obstacle(pod)))
+
+    def _mark_done(self, pods: Iterable[PodView], purpose: str = "") -> tuple[Action, ...]:
+        """Mark pods as brought to the generation, and their restarts as counted."""
+        groups: dict[tuple[tuple[str, str | None], ...], tuple[PodView, ...]] = {}
+        for pod in pods:
+            counted = {labels.RESTARTS_HANDLED: str(pod.restarts)} if pod.self_healing and pod.restarts else {}
+            notes = tuple({**counted, **self.drivers.of(pod).done_notes(pod, purpose)}.items())
+            groups[notes] = (*groups.get(notes, ()), pod)
+        brought: dict[str, Any] = {"labels": {labels.RESTART: str(self.generation)}}
+        return tuple(
+            PatchPodMetadata(group, brought | ({"annotations": dict(notes)} if notes else {}))
+            for notes, group in groups.items()
+        )
+
+
+def _group(pods: Iterable[tuple[PodView, RestartProgress]]) -> ByState:
+    by_state: ByState = {"NotAsked": [], "InProgress": [], "Done": [], "Failed": []}
+    for pod, progress in pods:
+        by_state[progress.state].append((pod, progress))
+    return by_state
+
+
+def _reasons(by_state: ByState) -> Reasons:
+    return tuple((pod, progress.why) for pod, progress in by_state["Failed"])
+
+
+def _earliest(by_state: ByState) -> float | None:
+    return earliest(progress.remaining for _, progress in by_state["InProgress"])
+
+
+def _ended(pods: Iterable[PodView]) -> Reasons:
+    """Return the pods whose main container ended because its restart is asked for, and is not started again, with the
+    reason."""
+    return tuple((pod, interruptions.ENDED) for pod in pods if interruptions.is_final(pod) and not pod.deleting)
+
+
+def _is_store(job: TorchJob, pod: PodView) -> bool:
+    return job.spec.rendezvous and pod.task == RENDEZVOUS.lower()
+
+
+def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:
+    """Record on pods that their nodes restarted that these restarts are counted."""
+    counted = {uid: int(number) for uid, _, number in (mark.partition("/") for mark in job.status.replacing) if number}
+    pending = (pod for pod in pods if pod.counted_restarts < counted.get(pod.uid, 0))
+    return tuple(
+        PatchPodMetadata((pod,), {"annotations": {labels.RESTARTS_HANDLED: str(counted[pod.uid])}}) for pod in pending
+    )
