@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crds import integers, labels
-from crds.api_resources import PODS, RECREATE_REQUESTS, TORCHJOBS, Resource
+from crds.api_resources import PODS, RECREATE_REQUESTS, TORCHJOBS
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from kube import errors
@@ -130,7 +130,8 @@ class Application:
 
     def __post_init__(self) -> None:
         self.began = self.clock()
-        self._objects = ObjectWriter(self.cluster, self.key, self.settings.name_retry)
+        requests = self.settings.version(RECREATE_REQUESTS) or RECREATE_REQUESTS
+        self._objects = ObjectWriter(self.cluster, self.key, self.settings.name_retry, requests)
 
     def run(self, plan: Plan) -> Outcome:
         """Carry out as much of a plan as fits into one reconcile.
@@ -165,7 +166,7 @@ class Application:
         match action:
             case CreateObject(resource):
                 objects = [each for each in batch if isinstance(each, CreateObject)]
-                self._in_parallel(self._create_object, objects, fenced=True, asks=resource == RECREATE_REQUESTS)
+                self._in_parallel(self._objects.create, objects, fenced=True, asks=resource == RECREATE_REQUESTS)
             case WriteStatus(change, resource_version):
                 self._write_status(change["status"], resource_version)
             case CreatePods(manifests):
@@ -204,15 +205,8 @@ class Application:
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case DeleteObject(resource, name, uid):
-                delete = objects.delete_request if resource == RECREATE_REQUESTS else objects.delete
-                self._in_parallel(partial(delete, self._served(resource), name), [uid])
-
-    def _create_object(self, action: CreateObject) -> None:
-        self._objects.create(self._served(action.resource), action.remedy, action.manifest)
-
-    def _served(self, resource: Resource) -> Resource:
-        """Return the version in which requests to recreate containers are served; any other kind as it is."""
-        return (self.settings.version(resource) or resource) if resource == RECREATE_REQUESTS else resource
+                delete = objects.delete_request if resource == RECREATE_REQUESTS else partial(objects.delete, resource)
+                self._in_parallel(partial(delete, name), [uid])
 
     def _fence(self) -> None:
         if not self.holds():
@@ -244,12 +238,7 @@ class Application:
             log.info("%s: %s", self.key, change["phase"])
 
     def _in_parallel(
-        self,
-        work: Callable[[T], Any],
-        items: Sequence[T],
-        *,
-        fenced: bool = False,
-        asks: bool = False,
+        self, work: Callable[[T], Any], items: Sequence[T], *, fenced: bool = False, asks: bool = False
     ) -> None:
         """Do work on all items, some at a time; all begun work is over when this returns or raises.
 
@@ -277,10 +266,8 @@ class Application:
 
     def _is_budget_spent(self, asks: bool) -> bool:
         """Return whether this reconcile has taken too long, or may do no further write."""
-        lasted = self.clock() - self.began
-        if asks:
-            return lasted > max(ASK_SECONDS, self.settings.most_seconds)
-        return lasted > self.settings.most_seconds or self.writes >= self.settings.most_writes
+        longest = max(ASK_SECONDS if asks else 0.0, self.settings.most_seconds)
+        return self.clock() - self.began > longest or (not asks and self.writes >= self.settings.most_writes)
 
     def _create_pod(self, manifest: Manifest) -> None:
         try:

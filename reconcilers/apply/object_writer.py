@@ -25,7 +25,7 @@ from reconcilers.apply.interruptions import (
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
 from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
-from reconcilers.values import EmitEvent, PatchRequest
+from reconcilers.values import CreateObject, EmitEvent, PatchRequest
 from reconcilers.views import recreate_request
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ class ObjectWriter:
     key: JobKey
     name_retry: float
     """Seconds after which the key is observed again while an older object holds a name."""
+    requests: Resource = RECREATE_REQUESTS
+    """The version in which requests to recreate containers are served; plans name the newest."""
 
     def make(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Create and return an object. Raises Blocked if the API server fails, and the error with which it refuses."""
@@ -65,14 +67,15 @@ class ObjectWriter:
         if _owning_job(SERVICES, metadata) == self.key.uid:
             self.delete(SERVICES, name, metadata["uid"])
 
-    def create(self, resource: Resource, remedy: str, manifest: Manifest) -> None:
+    def create(self, action: CreateObject) -> None:
         """Create an object, unless the job has it already. Raises Blocked, or QuotaRefused, if it cannot be created."""
+        resource = self.requests if action.resource == RECREATE_REQUESTS else action.resource
         try:
-            self.make(resource, manifest)
+            self.make(resource, action.manifest)
         except errors.AlreadyExists as error:
-            self._replace_leftover(resource, manifest, error)
+            self._replace_leftover(resource, action.manifest, error)
         except errors.NotFound as error:
-            message = f"the cluster has no {resource.kind} of {resource.api_version}: {remedy or 'install it'}"
+            message = f"the cluster has no {resource.kind} of {resource.api_version}: {action.remedy or 'install it'}"
             raise Blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             reason = f"{resource.kind}Refused"
@@ -142,13 +145,13 @@ class ObjectWriter:
             return False
         return True
 
-    def delete_request(self, resource: Resource, name: str, uid: str) -> None:
+    def delete_request(self, name: str, uid: str) -> None:
         """Delete a request to recreate containers. If that fails, the request stays until its pod is gone, and nothing
         else waits for it."""
         try:
-            self.delete(resource, name, uid)
+            self.delete(self.requests, name, uid)
         except errors.ClusterError as error:
-            log.info("%s: %s %s is not deleted: %s", self.key, resource.kind, name, error)
+            log.info("%s: %s %s is not deleted: %s", self.key, self.requests.kind, name, error)
 
     def emit_event(self, event: EmitEvent, now: float) -> None:
         """Create an Event. If that fails, the Event is lost, because nothing depends on it."""

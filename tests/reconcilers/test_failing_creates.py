@@ -151,13 +151,14 @@ def test_request_that_cannot_be_deleted_holds_nothing_up(kruise: Kruise) -> None
 
 
 def orphan(bench: Bench) -> int:
-    """Create a request for a pod that no longer exists, and return its resourceVersion."""
+    """Create a request for a pod that no longer exists, and return its resourceVersion. The job owns it, so that no
+    garbage collection deletes it."""
     job = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": "digits", "uid": bench.key.uid}
     metadata = {
         "name": "digits-master-0-9",
         "labels": {labels.JOB_UID: bench.key.uid, labels.RESTART: "0"},
-        "annotations": {labels.POD_UID: "gone"},
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "digits-master-0", "uid": "gone"}, job],
+        "annotations": {labels.POD_UID: bench.key.uid},
+        "ownerReferences": [job],
     }
     body = {"apiVersion": RECREATE_REQUESTS.api_version, "kind": RECREATE_REQUESTS.kind, "metadata": metadata}
     spec = {"podName": "digits-master-0", "containers": [{"name": "torch"}]}
