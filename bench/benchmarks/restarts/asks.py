@@ -23,10 +23,12 @@ from bench.support.installation import Installation, InstallationOptions
 from bench.support.processes import Bench, room
 from coordinator.settings import Settings
 from crds import labels, timestamps
-from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import NODES, PODS, TENANT_QUEUES, TORCHJOBS
+from crds.torchjob import torchjob
 from kube.api import Manifest
 from kube.informer import Informer
 from reconcilers.apply.apply import UNTRACKED
+from reconcilers.views.node_view import RESTARTS_ALL
 
 JOB = "large"
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -66,15 +68,17 @@ class Pod(NamedTuple):
 
 def run(options: Options) -> Figures:
     """Run the job, let a pod fail, and wait until all pods run again. Raises BenchError if they do not."""
+    is_real = ASSETS in os.environ
     installed = InstallationOptions(
-        real=ASSETS in os.environ,
+        real=is_real,
         workers=options.workers,
-        settings={"TORCHQ_POOL": "none", "TORCHQ_IN_PLACE": "local"},
+        settings={"TORCHQ_POOL": "none", "TORCHQ_IN_PLACE": "kubernetes" if is_real else "local"},
     )
     with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq, Asks(torchq) as asks:
-        _begin(bench, torchq, options)
+        _begin(bench, torchq, options, with_node=is_real)
         runner = Runner(bench, torchq, asks, options)
         runner.wait("the job", lambda: runner.phase == "Running" and asks.running == options.pods)
+        driver = runner.driver
         alone = [runner.alone("before")]
         cpu = installation.cpu(bench)
         result = runner.fail()
@@ -83,6 +87,7 @@ def run(options: Options) -> Figures:
     seconds = statistics.mean(alone)
     return {
         "server": torchq.server.name,
+        "driver": driver,
         **result,
         "alone_s": round(seconds, 2),
         "times_alone": round(result["last_ask_s"] / seconds, 2),
@@ -90,8 +95,12 @@ def run(options: Options) -> Figures:
     }
 
 
-def _begin(bench: Bench, torchq: Installation, options: Options) -> None:
-    """Start the kubelets, and submit the job."""
+def _begin(bench: Bench, torchq: Installation, options: Options, *, with_node: bool) -> None:
+    """Start the kubelets, and submit the job. A node says what the driver of Kubernetes wants to know of all nodes."""
+    if with_node:
+        torchq.admin.create(NODES, {"apiVersion": "v1", "kind": NODES.kind, "metadata": {"name": "played"}})
+        said = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [RESTARTS_ALL]}
+        torchq.admin.patch(NODES, "played", {"status": said}, subresource="status")
     arguments = (torchq.server.kubeconfig, str(options.threads), str(options.restart_seconds))
     bench.start_python("kubelets", "bench.support.restarts.kubelet_player", *arguments, stage=2)
     bench.wait_said(["kubelets"], "ready")
@@ -173,6 +182,12 @@ class Runner:
         """The phase of the job."""
         job = self.torchq.admin.get(TORCHJOBS, JOB, self.torchq.namespace)
         return str((job.get("status") or {}).get("phase"))
+
+    @property
+    def driver(self) -> str:
+        """What restarts pods in place."""
+        chosen = torchjob.parse(self.torchq.admin.get(TORCHJOBS, JOB, self.torchq.namespace)).status.in_place
+        return chosen.driver if chosen is not None else "local"
 
     def wait(self, what: str, condition: Any) -> None:
         """Wait for a condition. Raises BenchError if the time is over before that."""

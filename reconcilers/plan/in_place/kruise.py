@@ -11,7 +11,7 @@ request would fail.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,7 +77,7 @@ class Kruise:
     def own_restart(self, pod: PodView) -> RestartProgress:
         """Return the progress of the restart that a node does by itself, because the main container has failed: the
         pod is not restarted once more."""
-        is_requested = any(each.pod_uid == pod.uid and each.restarts >= pod.counted_restarts for each in self.requests)
+        is_requested = any(each.restarts >= pod.counted_restarts for each in self._of(pod))
         if is_requested or not pod.self_healing or pod.restarts <= pod.counted_restarts:
             return NOT_ASKED
         if pod.running:
@@ -107,11 +107,21 @@ class Kruise:
         """Return the newest request for a pod in the job's generation whose restart is not counted yet."""
         generation = self.job.status.restart_generation
         found = (
-            each
-            for each in self.requests
-            if each.pod_uid == pod.uid and each.generation == generation and each.restarts >= pod.counted_restarts
+            each for each in self._of(pod) if each.generation == generation and each.restarts >= pod.counted_restarts
         )
         return max(found, key=lambda each: each.created or 0.0, default=None)
+
+    def _of(self, pod: PodView) -> Sequence[RecreateView]:
+        """Return the requests for a pod."""
+        return self._by_pod.get(pod.uid, ())
+
+    @cached_property
+    def _by_pod(self) -> Mapping[str, Sequence[RecreateView]]:
+        """The requests by the uid of their pod."""
+        found: dict[str, list[RecreateView]] = {}
+        for request in self.requests:
+            found.setdefault(request.pod_uid, []).append(request)
+        return found
 
     @cached_property
     def _silent_nodes(self) -> frozenset[str]:

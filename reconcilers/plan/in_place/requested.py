@@ -56,7 +56,8 @@ class RequestedRestart:
     @property
     def replaced(self) -> tuple[PodView, ...]:
         """The pods of a task that are replaced."""
-        return tuple(pod for pod in self.targets if pod not in self.in_place) if self.request.task else ()
+        staying = frozenset(pod.uid for pod in self.in_place)
+        return tuple(pod for pod in self.targets if pod.uid not in staying) if self.request.task else ()
 
     @property
     def asks_to_save(self) -> TorchJobStatus | None:

@@ -22,7 +22,7 @@ new name, which is an annotation of their pods. If the store is lost they are re
 they end by themselves soon after it, and wait for the new one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,14 +87,13 @@ class Restarts:
         outdated = tuple(pod for pod in self.pods if pod.restart != self.generation)
         if not outdated:
             return RestartStep()
-        kept = tuple(pod for pod in outdated if self._stays(pod))
-        entering = tuple(pod for pod in outdated if pod not in kept and self._waits_to_enter(pod))
-        rest = [pod for pod in outdated if pod not in kept and pod not in entering]
-        restarted = tuple(pod for pod in rest if self._may_restart(pod))
-        replaced = tuple(pod for pod in rest if pod not in restarted)
+        kept, others = _split(outdated, self._stays)
+        entering, rest = _split(others, self._waits_to_enter)
+        restarted, replaced = _split(rest, self._may_restart)
         by_state = self._by_state(restarted)
         done, failed = tuple(pod for pod, _ in by_state["Done"]), _reasons(by_state)
-        is_led = not any(pod.name in self.leads for pod in outdated if pod not in done)
+        brought = frozenset(pod.uid for pod in done)
+        is_led = not any(pod.name in self.leads and pod.uid not in brought for pod in outdated)
         marked = (*kept, *(pod for pod in done if is_led or pod.name in self.leads))
         entered = entering if is_led else ()
         asked = () if self.waits else tuple(pod for pod, _ in by_state["NotAsked"])
@@ -208,6 +207,18 @@ class Restarts:
             PatchPodMetadata(group, brought | ({"annotations": dict(notes)} if notes else {}))
             for notes, group in groups.items()
         )
+
+
+def _split(
+    pods: Iterable[PodView], is_first: Callable[[PodView], bool]
+) -> tuple[tuple[PodView, ...], tuple[PodView, ...]]:
+    """Return the pods for which something is true, and the others. Jobs have thousands of pods: each is looked at
+    once."""
+    first: list[PodView] = []
+    others: list[PodView] = []
+    for pod in pods:
+        (first if is_first(pod) else others).append(pod)
+    return tuple(first), tuple(others)
 
 
 def _group(pods: Iterable[tuple[PodView, RestartProgress]]) -> ByState:
