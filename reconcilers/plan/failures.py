@@ -55,6 +55,9 @@ NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"}) | 
 code cannot be unpacked."""
 PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
 """The reasons that do not blame the node: other pods needed the resources, or the node is being drained."""
+PRESSURE = "low on"
+"""The words of a kubelet that evicts pods because its node lacks resources. A kubelet that makes room for a critical
+pod, or is shut down, gives the same condition, and no reason where the program exits with 0."""
 SHUT_DOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
 """The reasons of pods whose node was shut down, which blames neither the job nor the node."""
 NOT_THE_JOBS_FAULT = (
@@ -295,7 +298,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         marks=tuple(fault.mark for fault in job_faults),
         pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
         memory=memory.raised(job, (fault.pod for fault in job_faults)),
-        node=root.pod.node if _blames_node(root) else "",
+        node=root.pod.node if blames_node(root) else "",
         wait=_settling(job, root, now) if _is_consequence(root) else 0.0,
     )
 
@@ -327,11 +330,14 @@ def is_whole(job: TorchJob, pod: PodView) -> bool:
     return task.critical or (job.spec.scope == "Job" and not task.auxiliary)
 
 
-def _blames_node(root: PodFault) -> bool:
+def blames_node(root: PodFault) -> bool:
+    """Return whether a fault counts against the node of its pod."""
     pod = root.pod
-    if root.kind == "Disruption" and not rendezvous.lost_store(pod):
-        return not pod.deleting and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, _disruption_reason(pod)))
-    return not pod.lost_peer
+    if root.kind != "Disruption" or rendezvous.lost_store(pod):
+        return not pod.lost_peer
+    reason = _disruption_reason(pod)
+    makes_room = reason == pod_outcome.BY_KUBELET and pod.reason != "Evicted" and PRESSURE not in pod.disruption
+    return not (pod.deleting or makes_room) and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, reason))
 
 
 def describe(pod: PodView) -> str:

@@ -27,7 +27,7 @@ def read(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
     other, ended = termination(spec, status, phase)
     output, code = pod_result.own_message(ended), ended.get("exitCode")
     is_out_of_memory = not other and ended.get("reason") == pod_outcome.OOM_KILLED
-    if pod_result.is_marked(ended) and not is_out_of_memory:
+    if pod_result.is_marked(ended) and not (is_out_of_memory or pod_outcome.is_disrupted(status)):
         ended, output = {**ended, "reason": STOPPED}, output or EXPLANATION
     last_words = torchrun.last_output(output)
     text = message(other, last_words, status, LONGEST_MESSAGE)

@@ -32,8 +32,8 @@ def remember(before: PodView, after: PodView) -> PodView:
         end |= before.end & PodEnd.PROVED
     after = replace(after, deletion_asked=deletion_asked, end=end)
     if PodEnd.TERMINATED in end and PodEnd.UNREPORTED in end and PodEnd.PROVED not in end:
-        # Such a kubelet does not start the container again, whatever the restartPolicy.
-        lost = replace(after.unended(), phase="Failed", end=end & ~PodEnd.AWAITS_RESTART)
+        # Such a kubelet does not start the container again, whatever the restartPolicy, and says no more of the end.
+        lost = replace(after.unended(), phase="Failed", end=end & ~(PodEnd.AWAITS_RESTART | PodEnd.SETTLES))
         return replace(lost, disruption=after.disruption or UNREPORTED)
     if PodEnd.COMPLETED not in end:
         return after

@@ -151,11 +151,20 @@ def exceeds_own_limit(message: str) -> bool:
     return any(phrase in message for phrase in OWN_LIMIT_PHRASES)
 
 
+def is_disrupted(status: Mapping[str, Any]) -> bool:
+    """Return whether a pod's condition DisruptionTarget says why it was asked to end."""
+    return _disruption(status) is not None
+
+
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    targets = (each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget")
+    return next((each for each in targets if each["status"] == "True"), None)
+
+
 def _other_requests(pod: Manifest, terminated: Mapping[str, Any]) -> Iterator[float]:
     """Yield the times of everything but a deletion that shows a request to end the pod."""
     status: Mapping[str, Any] = pod.get("status") or {}
-    targets = [each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget"]
-    target = next((each for each in targets if each["status"] == "True"), None)
+    target = _disruption(status)
     if target is not None:
         since = timestamps.seconds_or_none(target.get("lastTransitionTime"))
         grace = _own_grace(pod) if target.get("reason") == BY_KUBELET else 0.0

@@ -52,6 +52,19 @@ def test_recorded_end_is_a_success_only_if_it_was_the_programs_own(name: str) ->
         assert failures.is_disrupted(last) or not last.disruption
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name.startswith(("preempted", "node-shutdown", "rejected"))]
+)
+def test_deed_of_a_node_names_it_and_does_not_blame_the_job(name: str) -> None:
+    last = see([body for body in objects(name) if "deletionTimestamp" not in body["metadata"]])[-1]
+    if name in OWN_ENDS or last.deleting:
+        return
+    fault = failures.PodFault(last, failures.classify("Never", last), failures.describe(last))
+    assert fault.kind == "Disruption"
+    assert "AskedToStop" not in fault.message
+    assert failures.blames_node(fault) is name.startswith("rejected") or "lost" in name
+
+
 @given(name=st.sampled_from(sorted(set(NAMES) - OWN_ENDS - INDISTINGUISHABLE)), data=st.data())
 def test_no_selection_of_the_objects_of_another_end_shows_a_success(name: str, data: st.DataObject) -> None:
     bodies = objects(name)
