@@ -12,6 +12,7 @@ from crds.torchjob.tasks import Dependency
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
 from reconcilers.plan import rendezvous, status
+from reconcilers.plan.in_place import interruptions
 from reconcilers.pods import task_members
 from reconcilers.views.pod_view import PodView
 
@@ -92,7 +93,7 @@ def _startable_tasks(job: TorchJob, progress: JobProgress, current: Iterable[Pod
     A pod that was restarted in place with the whole job proves nothing, because it waited for no other pod.
     """
     whole = str(job.status.restart_generation)
-    past_gate = {pod.task for pod in current if not pod.gated and pod.requested_restart != whole}
+    past_gate = {pod.task for pod in current if not pod.gated and interruptions.purpose(pod) != whole}
     present = (task_type for stage in progress.begun for task_type in stage.tasks)
     return frozenset(
         task_type

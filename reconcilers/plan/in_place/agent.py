@@ -38,8 +38,8 @@ class Agent:
         """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
         if interruptions.is_marked(pod):
             return self.limit.check(pod.restart_requested_at)
-        asked_for, is_counted, _ = pod.requested_restart.partition(interruptions.SEPARATOR)
-        is_other = bool(purpose) and asked_for != purpose
+        is_counted = interruptions.SEPARATOR in pod.requested_restart
+        is_other = bool(purpose) and interruptions.purpose(pod) != purpose
         if is_other or not is_counted or pod.restart_requested_at is None or pod.finished or pod.deleting:
             return NOT_ASKED
         if pod.running:

@@ -59,6 +59,11 @@ def mark(purpose: str, pod: PodView) -> str:
     return f"{purpose}{SEPARATOR}{pod.restarts}"
 
 
+def purpose(pod: PodView) -> str:
+    """Return the purpose of the last restart that was requested for a pod."""
+    return pod.requested_restart.partition(SEPARATOR)[0]
+
+
 def is_marked(pod: PodView) -> bool:
     """Return whether the pod's own annotations show a restart that is not done."""
     if not pod.requested_restart or pod.restart_requested_at is None:

@@ -203,7 +203,7 @@ class TestAdmission:
         found = decide(observe(job(status=status("Admitted")), *all_pods(), pod("Worker", 2)))
         assert deleted(found) == ["digits-worker-2"]
 
-    @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("", 2), ("10000000000000007", 2)])
+    @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("1/0", 1), ("", 2), ("10000000000000007/0", 2)])
     def test_pod_restarted_in_place_with_job_does_not_prove_that_upstream_ran(self, asked: str, expected: int) -> None:
         graph = {"Prepare": task(), "Worker": task(2, dependsOn=[{"taskType": "Prepare", "phase": "Running"}])}
         restarted = job(graph, status("Admitted", restartGeneration=1))
