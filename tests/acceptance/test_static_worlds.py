@@ -117,7 +117,7 @@ def test_each_number_of_workers_is_one_world(stack: Stack, tmp_path: Path) -> No
         assert all(start[3] == start[2] and start[4] == start[1] for start in grown), "torchrun sees the same"
         training.settle(3)
         assert first.items() <= training.uids().items(), "those that ran keep their pods"
-        assert training.writes - begun <= 3
+        assert training.writes - begun <= 4, "the wish, the grant, the new world, and its end once that runs"
 
         larger, begun = training.uids(), training.writes
         stack.torchq("job", "scale", training.name, "2")
@@ -127,7 +127,7 @@ def test_each_number_of_workers_is_one_world(stack: Stack, tmp_path: Path) -> No
         after = training.settle(2)
         kept = {name: uid for name, uid in larger.items() if not name.endswith("worker-2")}
         assert training.uids() == kept
-        assert training.writes - begun <= 3
+        assert training.writes - begun <= 4
 
         assert len(training.starts()) == 2 + 3 + 2, "every container started once in each world"
         assert len({start[6] for start in training.starts()}) == 1, "the port stays"

@@ -66,6 +66,7 @@ def test_the_page_has_a_section_for_each_task_of_an_admin() -> None:
         "Alerts",
         "Upgrade and roll back",
         "Rotate",
+        "Restart in place with OpenKruise",
         "Back up and restore",
         "Fail over",
         "Debug a stuck job",
