@@ -14,7 +14,7 @@ from reconcilers.views.pod_view import PodView
 SETTLING = 2.0
 """The seconds for which the end of a pod may still be explained: by its node, or by another pod's failure from which it
 follows, or which explains a permanent failure better."""
-UNREPORTED = "ContainerUnreported: its node ran its container no longer before it reported the end"
+UNREPORTED = "ContainerUnreported: its node no longer reported its container, and then the end of it"
 """The disruption of a pod whose node reported it running without its main container. So does a kubelet that was
 restarted and no longer accepts the pod; then it ends the container."""
 

@@ -321,10 +321,7 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
 
 def failing_container(manifest: Manifest) -> str:
     """Return the name of the container whose end decides the end of the pod, and whose log may explain it."""
-    spec, status = manifest["spec"], manifest.get("status") or {}
-    return pod_end.termination(spec, status, pod_outcome.effective_phase(manifest))[0] or str(
-        containers.main(spec)["name"]
-    )
+    return _termination(manifest)[0] or str(containers.main(manifest["spec"])["name"])
 
 
 def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
@@ -346,9 +343,7 @@ def _termination(manifest: Manifest) -> tuple[str, Mapping[str, Any]]:
 
 def needs_log(manifest: Manifest) -> bool:
     """Return whether the cause of a pod's end is further back in its log than its status reaches."""
-    _, ended = pod_end.termination(
-        manifest["spec"], manifest.get("status") or {}, pod_outcome.effective_phase(manifest)
-    )
+    _, ended = _termination(manifest)
     return torchrun.last_output(pod_result.own_message(ended)).more
 
 
