@@ -1,5 +1,6 @@
 """Fixtures for all tests. Tests neither read nor write the configuration and state folders of the user."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,3 +21,12 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def clock() -> Clock:
     """Return a clock that moves only when a test moves it."""
     return Clock()
+
+
+@pytest.fixture
+def restored_signals() -> Iterator[None]:
+    """Restore the signal handlers of this process after a test that replaces them; RQ's workers do."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -44,6 +44,7 @@ def workers(stack: Stack, tmp_path: Path) -> Iterator[Workers]:
         settings = {
             "TORCHQ_METRICS_PORT": str(port),
             "TORCHQ_REDIS_URL": (stack.data / "redis-url").read_text(),
+            "TORCHQ_MASTER_ADDRESS": "loopback",
             "TORCHQ_LOG_FORMAT": "json",
         }
         environment = {**stack.environment, **settings}

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,15 +39,6 @@ CALLS: dict[str, Call] = {
 """By loop, a call that it makes in its turns."""
 
 
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    """Restore the handlers of signals, which a worker replaces."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[], None]) -> None:
     """Run a worker in this thread and the script in another one, whose end stops the worker."""
 
@@ -64,7 +55,7 @@ def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[
 
 
 @pytest.mark.redis_server
-@pytest.mark.usefixtures("_signals")
+@pytest.mark.usefixtures("restored_signals")
 def test_healthz_of_a_worker_names_each_loop_while_it_hangs(
     embedded_server: Server, embedded_cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

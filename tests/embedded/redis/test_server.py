@@ -112,6 +112,7 @@ def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: RedisComman
         assert [list(each) for each in got] == [[b"list", b"value"]]
 
 
+@pytest.mark.usefixtures("restored_signals")
 def test_rq_runs_jobs_on_the_embedded_redis(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:

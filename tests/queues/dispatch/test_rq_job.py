@@ -2,8 +2,6 @@
 
 import json
 import logging
-import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,15 +54,6 @@ def worker(client: connection.Connection, taken: list[Lease]) -> rq_worker.Batch
         serializer=JSONSerializer,
         worker_ttl=30,
     )
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """Restore the signal handlers of the process, which RQ replaces."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def batches(client: connection.Connection) -> list[Job]:
@@ -120,6 +109,7 @@ def test_repeated_dispatch_script_loses_no_key(
     assert len(work.begin(leases)) == 6
 
 
+@pytest.mark.usefixtures("restored_signals")
 def test_stock_rq_worker_runs_a_batch_and_leaves_no_keys(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:
