@@ -27,6 +27,7 @@ from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.views import pod_outcome
+from reconcilers.views.pod_outcome import PodEnd, PodOutcome
 
 FINISHED_PODS = ("Succeeded", "Failed")
 MOST_CONTAINERS = 16
@@ -158,6 +159,8 @@ class PodView:
     """Whether the pod takes room of a node: it is bound to one, or runs."""
     running: bool = False
     """Whether the main container of a job's pod runs, and the pod is not being deleted."""
+    completed: bool = False
+    """Whether the main container of a job's pod has ended with exit code 0, and nothing shows that it was asked to."""
     demand: Amounts
     """The requests of the pod; empty for a foreign pod that is on no node."""
     written_rank: int | None = None
@@ -278,6 +281,8 @@ def pod_view(manifest: Manifest) -> PodView:
     job = _owner(metadata["namespace"], pod_labels) if owners.job_uid(metadata) else None
     phase, node = (manifest.get("status") or {}).get("phase"), manifest["spec"].get("nodeName") or ""
     placed, deleting = bool(node) or phase == "Running", "deletionTimestamp" in metadata
+    has_run = job is not None and phase in ("Running", "Succeeded") and not deleting
+    outcome = _outcome(manifest) if has_run else None
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -289,18 +294,19 @@ def pod_view(manifest: Manifest) -> PodView:
         node=sys.intern(node),
         placed=placed,
         deleting=deleting,
-        running=job is not None and phase == "Running" and not deleting and _runs(manifest),
+        running=outcome is not None and outcome.phase == "Running",
+        completed=outcome is not None and PodEnd.PROVED in outcome.end,
         demand=_demand(manifest) if node or job is not None else NOTHING,
         written_rank=_written_rank(metadata) if job is not None else None,
     )
 
 
-def _runs(manifest: Manifest) -> bool:
-    """Return whether the main container of a running pod has not ended for good."""
+def _outcome(manifest: Manifest) -> PodOutcome:
+    """Return the outcome of a pod."""
     try:
-        return pod_outcome.effective_phase(manifest) == "Running"
+        return pod_outcome.outcome(manifest)
     except (KeyError, TypeError, AttributeError, ValueError):  # no node reports such a status
-        return True
+        return PodOutcome(manifest["status"]["phase"])
 
 
 def foreign_view(manifest: Manifest) -> ForeignView:

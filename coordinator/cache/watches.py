@@ -61,6 +61,8 @@ class Watches:
         self._dirty_keys = DirtyKeys(clock)
         self._forced: set[JobKey] = set()
         """The dirty keys that have another reason than a change of the job or its pods."""
+        self._completed: set[JobKey] = set()
+        """The jobs of which a pod has completed its work since the last call of `take_completed`."""
         self._settings_changes = SettingsChanges(clock)
         self._implied_queues = ImpliedQueues()
         self.raised = RaisedCharges()
@@ -145,6 +147,11 @@ class Watches:
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         return [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
 
+    def take_completed(self) -> set[JobKey]:
+        """Return the jobs of which a pod has completed its work since the last call."""
+        found, self._completed = self._completed, set()
+        return found
+
     def implied_queues(self) -> frozenset[str]:
         """Return the queues that jobs make now without a TenantQueue.
 
@@ -220,6 +227,8 @@ class Watches:
         if before is not None and before.job is not None and before.job != pod.job:
             self._pods_changed(before.job, before)  # its labels were changed: its job has lost it
         if pod.job is not None:
+            if pod.completed and after is not None and (before is None or not before.completed):
+                self._completed.add(pod.job)
             self._pods_changed(pod.job, before)
         elif before != after:  # of a foreign pod only the room that it takes matters
             self.touch_settings()

@@ -221,6 +221,15 @@ class Reported(LenientModel):
     """Whether a step has been made. Before the first one, `health.firstStepSeconds` count."""
 
 
+class Completion(LenientModel):
+    """The coordinator's record that pods have completed the job, although no worker has ended the job yet."""
+
+    attempt: Tally
+    """The attempt of these pods; the record is void in another one."""
+    restart_generation: Tally
+    """The restart generation of these pods; the record is void after another restart."""
+
+
 class Departure(LenientModel):
     """A pod that was deleted because it was about to lose its node, and that does not run elsewhere yet."""
 
@@ -297,6 +306,9 @@ class TorchJobStatus(LenientModel):
     saving: Saving | None = None
     reported: Reported | None = None
     hang: Hang | None = None
+    completed: Completion | None = None
+    """Present while pods have completed the job and no worker has ended it: the job is a success even if these pods are
+    deleted in the meantime."""
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
     """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
     has grown. It is kept while the job is suspended, so that its next charge includes it."""

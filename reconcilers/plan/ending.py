@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from crds.torchjob import conditions
-from crds.torchjob.status import TorchJobStatus
+from crds.torchjob.status import Admission, Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import gangs, progress, status
 from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.pods import task_members
 from reconcilers.pods.grants import Grant
@@ -28,20 +29,41 @@ from reconcilers.values import (
     WriteStatus,
     earliest,
 )
-from reconcilers.views import pod_view
+from reconcilers.views import pod_history, pod_view
 from reconcilers.views.pod_view import PodView
 
 Pods = tuple[PodView, ...]
 
 
 def has_succeeded(job: TorchJob, pods: Pods) -> bool:
-    """Return whether the pods of the newest admission have completed the job."""
-    if job.admission is None or not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
+    """Return whether the pods of the newest admission have completed the job, also if the coordinator alone saw it."""
+    if job.admission is None:
+        return False
+    if job.status.completed == completion(job, job.admission):
+        return True
+    if not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
         return False
     granted = Grant(job, job.admission)
     job_progress = progress.assess(granted.job, granted.own_pods(pods))
     decisive = task_members.decisive_tasks(granted.job.spec)
     return bool(decisive) and all(map(job_progress.done, decisive))
+
+
+def completion(job: TorchJob, admission: Admission) -> Completion:
+    """Return the record that the present pods of a job have completed it."""
+    return Completion(attempt=admission.attempt, restart_generation=job.status.restart_generation)
+
+
+def find_completion(observation: Observation, now: datetime) -> Completion | None:
+    """Return the record that the observed pods have completed a job, for which no worker has ended the job yet; None if
+    they have not, or if the record is there."""
+    pods, _ = pod_history.settle(observation.pods, now.timestamp())
+    settled = interruptions.show(replace(observation, pods=pods))
+    job = settled.job
+    if not isinstance(job, TorchJob) or job.is_finished or job.admission is None:
+        return None
+    found = completion(job, job.admission)
+    return found if job.status.completed != found and has_succeeded(job, settled.pods) else None
 
 
 def finish(

@@ -293,7 +293,8 @@ def is_about_groups(status: TorchJobStatus) -> bool:
 def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job at its end."""
     return enter(job, phase, reason, message, now).model_copy(
-        update={"completion_time": now, "scaling": None, "target": None, "departed": {}} | backoff.clear()
+        update={"completion_time": now, "scaling": None, "target": None, "completed": None, "departed": {}}
+        | backoff.clear()
     )
 
 

@@ -17,6 +17,7 @@ import click
 
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
+from coordinator.health.completion_writer import CompletionWriter
 from coordinator.health.health_writer import HealthWriter
 from coordinator.http import coordinator_metrics, life_port, report_port, server
 from coordinator.http.coordinator_life import CoordinatorLife
@@ -116,8 +117,9 @@ def coordinator(session: Session, health_port: int | None) -> None:
     ):
         health.is_open = lambda: port != 0
         workers = WorkerLog(lambda: stats.read(reports))
-        writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, workers]
-        writers.append(ClockLog(session.cluster.server_time.problem))
+        completions = CompletionWriter(session.cluster, coordinator.watches)
+        writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, completions]
+        writers += [workers, ClockLog(session.cluster.server_time.problem)]
         writers += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
         _serve(coordinator, writers, session.cluster.close)
 

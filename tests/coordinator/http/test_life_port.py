@@ -12,7 +12,8 @@ import pytest
 from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import views
 from coordinator.errors import CoordinatorError
-from coordinator.health import health_writer
+from coordinator.health import completion_writer, health_writer
+from coordinator.health.completion_writer import CompletionWriter
 from coordinator.health.health_writer import HealthWriter
 from coordinator.http import life_port
 from coordinator.http.coordinator_life import CoordinatorLife
@@ -41,6 +42,7 @@ CALLS: dict[str, Call] = {
     "reasons": (ReasonWriter, "step"),
     "targets": (TargetWriter, "step"),
     "health": (HealthWriter, "look"),
+    "completions": (CompletionWriter, "look"),
     "watch/torchjobs.train.distributed.io": (views, "job_view"),
 }
 """By loop, a call that it makes in its turns."""
@@ -49,6 +51,7 @@ CALLS: dict[str, Call] = {
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
     monkeypatch.setattr(health_writer, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(completion_writer, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(queue_status_writer, "INTERVAL_SECONDS", 0.02)
     return Hangs(CALLS, monkeypatch)
 
@@ -66,7 +69,8 @@ def running(coordinator: Coordinator, cluster: KubernetesCluster) -> Iterator[No
     """Run all loops of a coordinator."""
     reports = MemoryReports(lambda: 0.0)
     health = HealthWriter(cluster, coordinator.watches, coordinator.store, reports)
-    writers = (QueueStatusWriter(cluster, coordinator.watches), coordinator.reasons, health)
+    completions = CompletionWriter(cluster, coordinator.watches)
+    writers = (QueueStatusWriter(cluster, coordinator.watches), coordinator.reasons, health, completions)
     stop, turns = coordinator.stop, coordinator.turns
     calls = [coordinator.run, lambda: coordinator.targets.run(stop, turns)]
     calls += [lambda each=each: each.run(stop, lambda: coordinator.leadership.leading, turns) for each in writers]

@@ -1,0 +1,136 @@
+"""A job that pods completed while no worker looked trains no second time, on an embedded API server."""
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.cache.views import PodView
+from coordinator.health.completion_writer import WORKERS_SECONDS, CompletionWriter
+from crds.api_resources import PODS, TORCHJOBS
+from crds.keys import JobKey
+from crds.torchjob.status import Completion
+from kube import errors
+from tests.support.coordinator.desk import Clock, Desk, task
+
+
+class Absence:
+    """A running job whose worker is away, and the leader that looks at it."""
+
+    def __init__(self, desk: Desk, namespace: str, clock: Clock) -> None:
+        self.desk, self.namespace, self.clock = desk, namespace, clock
+        desk.queue("a")
+        desk.begin()
+        self.key = self.run("train", Master=task(), Worker=task() | {"dependsOn": []})
+        self.leader = self.new_leader()
+        self.leader.look()
+
+    def run(self, name: str, **tasks: object) -> JobKey:
+        key = self.desk.submit(name, self.namespace, "a", tasks=tasks)
+        self.desk.until(lambda: self.desk.pods_of(key))
+        self.desk.move(key, "Running")
+        self.desk.until(lambda: self.desk.phase(key) == "Running")
+        return key
+
+    def new_leader(self) -> CompletionWriter:
+        return CompletionWriter(self.desk.watching, self.desk.watches, self.clock, self.clock)
+
+    def end(self, phase: str, key: JobKey | None = None) -> None:
+        """Let the pods of a job end, until the leader's cache shows it."""
+        job = key or self.key
+        self.desk.move(job, phase)
+        expected = phase == "Succeeded"
+        self.wait(lambda: all(pod.completed == expected and not pod.running for pod in self.pods(job)))
+
+    def pods(self, key: JobKey) -> list[PodView]:
+        return list(self.desk.watches.job_pods(key))
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        self.desk.until(condition, worker=False)
+
+    def delete_pods(self) -> None:
+        for name in self.desk.pods_of(self.key):
+            self.desk.cluster.delete(PODS, name, self.namespace, grace_period_seconds=0)
+        self.wait(lambda: not self.pods(self.key))
+
+    def look(self, leader: CompletionWriter | None = None) -> int:
+        """Let the leader look twice, with the time in between that workers have."""
+        found = leader or self.leader
+        written = found.look()
+        self.clock.step(WORKERS_SECONDS)
+        return written + found.look()
+
+    def completed(self) -> Completion | None:
+        return self.desk.job(self.key).status.completed
+
+
+@pytest.fixture
+def absence(desk: Desk, namespace: str, clock: Clock) -> Absence:
+    return Absence(desk, namespace, clock)
+
+
+def test_job_whose_pods_are_deleted_before_a_worker_looks_succeeds(absence: Absence) -> None:
+    absence.end("Succeeded")
+    assert absence.look() == 1
+    assert absence.completed() == Completion(attempt=1, restart_generation=0)
+    absence.delete_pods()
+    absence.desk.until(lambda: absence.desk.phase(absence.key) == "Succeeded")
+    assert absence.completed() is None
+    assert absence.desk.pods_of(absence.key) == []
+    assert absence.look() == 0
+
+
+def test_new_leader_looks_at_what_ended_before_its_term(absence: Absence) -> None:
+    absence.end("Succeeded")
+    absence.leader.forget()
+    assert absence.look(absence.new_leader()) == 1
+    assert absence.completed() is not None
+
+
+def test_workers_have_time_to_end_a_job(absence: Absence) -> None:
+    absence.end("Succeeded")
+    absence.leader.look()
+    absence.clock.step(WORKERS_SECONDS / 2)
+    assert absence.leader.look() == 0
+    absence.desk.until(lambda: absence.desk.phase(absence.key) == "Succeeded")
+    calls = dict(absence.desk.watching.calls)
+    assert absence.look() == 0
+    assert absence.desk.watching.calls == calls, "a job that a worker has ended costs nothing"
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Running"])
+def test_job_that_is_not_complete_gets_no_record(absence: Absence, phase: str) -> None:
+    absence.desk.move(absence.key, phase)
+    absence.wait(lambda: all(pod.running == (phase == "Running") for pod in absence.pods(absence.key)))
+    assert absence.look() == 0
+    assert absence.completed() is None
+
+
+def test_success_of_one_task_of_several_is_no_completion(absence: Absence) -> None:
+    name = next(name for name in absence.desk.pods_of(absence.key) if "worker" in name)
+    absence.desk.cluster.patch(PODS, name, {"status": {"phase": "Succeeded"}}, absence.namespace, subresource="status")
+    absence.wait(lambda: any(pod.completed for pod in absence.pods(absence.key)))
+    assert absence.look() == 0
+    absence.end("Succeeded")
+    assert absence.look() == 1, "the end of the other task makes the leader look again"
+
+
+def test_record_of_an_earlier_run_ends_no_job(absence: Absence) -> None:
+    absence.end("Succeeded")
+    absence.look()
+    absence.delete_pods()
+    earlier = {"status": {"completed": {"restartGeneration": 7}}}
+    absence.desk.cluster.patch(TORCHJOBS, absence.key.name, earlier, absence.namespace, subresource="status")
+    absence.desk.until(lambda: len(absence.desk.pods_of(absence.key)) == 2)
+    assert absence.desk.phase(absence.key) != "Succeeded"
+
+
+def test_refused_write_is_repeated(absence: Absence, monkeypatch: pytest.MonkeyPatch) -> None:
+    absence.end("Succeeded")
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise errors.ServerError("the API server is ill")
+
+        patched.setattr(absence.desk.watching, "patch", refuse)
+        assert absence.look() == 0
+    assert absence.leader.look() == 1
