@@ -73,9 +73,9 @@ def is_pod_waiting(status: TorchJobStatus, pod: str, settings: ReconcileSettings
     return remaining_pause(status, settings, now) > 0 and (not status.backing_off or pod in status.backing_off)
 
 
-def is_job_waiting(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> bool:
-    """Return whether the whole job backs off."""
-    return remaining_pause(status, settings, now) > 0 and not status.backing_off
+def job_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
+    """Return the seconds for which the whole job backs off; 0 if it does not."""
+    return 0.0 if status.backing_off else remaining_pause(status, settings, now)
 
 
 def seconds_until_forgotten(status: TorchJobStatus, now: datetime) -> float | None:

@@ -121,7 +121,7 @@ class RecoveryContext:
             ),
             leaving=frozenset(entry.pod.uid for entry in self._leaving),
             memory=memory.charged(self.job) if outdated else {},
-            waits=backoff.is_job_waiting(self.job.status, self.settings, self.now),
+            pause=backoff.job_pause(self.job.status, self.settings, self.now),
         )
 
     def _leads(self) -> frozenset[str]:

@@ -166,8 +166,18 @@ class Pod:
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.end = _own_end(manifest)
         self.occupies = self.phase not in ("Succeeded", "Failed")
+        self.runs = self.occupies and not _is_between_runs(manifest) and (self.opened or not self.gated)
+        """Whether its main container may run."""
         self.charge = _asked(manifest["spec"])
         """The charge computed from its requests, whatever its annotations say."""
+
+
+def _is_between_runs(manifest: Mapping[str, Any]) -> bool:
+    """Return whether the run before a restart that was requested of the agent of a pod has ended."""
+    asked = (manifest["metadata"].get("annotations") or {}).get(labels.RESTART_CONTAINERS, "")
+    before = asked.partition("/")[2]
+    states = (manifest.get("status") or {}).get("containerStatuses") or ()
+    return bool(before) and any(each["restartCount"] > int(before) for each in states)
 
 
 def _own_end(manifest: Mapping[str, Any]) -> str:

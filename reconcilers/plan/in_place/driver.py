@@ -29,6 +29,13 @@ class RestartProgress:
     why: str = ""
     remaining: float | None = None
     """The seconds until the time limit."""
+    is_between: bool = False
+    """Whether the run before has certainly ended, although the next one may not have begun."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run before the restart has ended, so that no other pod meets it."""
+        return self.is_between or self.state == "Done"
 
 
 NOT_ASKED = RestartProgress("NotAsked")

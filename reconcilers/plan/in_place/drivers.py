@@ -16,7 +16,7 @@ from typing import Literal
 
 from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan.in_place.agent import Agent
+from reconcilers.plan.in_place.agent import AHEAD, Agent
 from reconcilers.plan.in_place.driver import Driver, RestartProgress, TimeLimit
 from reconcilers.plan.in_place.kruise import Kruise
 from reconcilers.plan.in_place.local import Local
@@ -44,6 +44,10 @@ class Drivers:
         if self.setting == "local":
             return self.local
         return self.agent if pod.has_restart_agent else self.kruise
+
+    def ahead(self, pod: PodView) -> float:
+        """Return how many seconds before the end of a back-off a pod is asked, so that it starts when that is over."""
+        return AHEAD if self.of(pod) is self.agent else 0.0
 
     def can_restart(self, pod: PodView, *, explicit: bool = False) -> bool:
         """Return whether a driver restarts the containers of a pod that runs; `explicit`: its owner wants it so, also

@@ -6,8 +6,8 @@ which pod.
 
 A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what ends in
 them. All others are restarted in place by one step. A pod that failed and that its node starts again by itself is left
-to that. A completed pod is marked with the job's generation. No new pod is created as long as a pod of an earlier
-generation exists.
+to that. A completed pod is marked with the job's generation. No new pod is created as long as a run of an earlier
+generation may go on.
 
 A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
 restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that
@@ -47,7 +47,7 @@ class RestartStep:
 
     actions: tuple[Action, ...] = ()
     blocked: bool = False
-    """Whether pods of an earlier generation exist: new pods must not meet them."""
+    """Whether runs of an earlier generation may go on: new pods must not meet them."""
     done: bool = False
     """Whether the last pod is completed, and at least one was restarted in place."""
     failed: Reasons = ()
@@ -68,8 +68,8 @@ class Restarts:
     drivers: Drivers
     leaving: frozenset[str] = frozenset()
     """The uids of the pods that leave their nodes, so that they are replaced."""
-    waits: bool = False
-    """Whether the job backs off: healthy pods are not restarted yet."""
+    pause: float = 0.0
+    """The seconds for which the job backs off: until shortly before their end, healthy pods are not restarted."""
     memory: Mapping[str, int] = field(default_factory=dict)
     """The memory that a pod of a task must request to be restarted in place, by task in lower case."""
 
@@ -93,10 +93,11 @@ class Restarts:
         by_state = self._by_state(restarted)
         done, failed = tuple(pod for pod, _ in by_state["Done"]), _reasons(by_state)
         brought = frozenset(pod.uid for pod in done)
+        going_on = {pod.uid for group in by_state.values() for pod, progress in group if not progress.has_ended}
         is_led = not any(pod.name in self.leads and pod.uid not in brought for pod in outdated)
+        entered = () if kept or replaced or going_on else entering
         marked = (*kept, *(pod for pod in done if is_led or pod.name in self.leads))
-        entered = entering if is_led else ()
-        asked = () if self.waits else tuple(pod for pod, _ in by_state["NotAsked"])
+        waiting, asked = _split((pod for pod, _ in by_state["NotAsked"]), self._backs_off)
         is_held = any(pod.name in self.leads and not pod.finished for pod in replaced) and self._waits_for_leads
         return RestartStep(
             actions=(
@@ -104,13 +105,17 @@ class Restarts:
                 *self._ask(tuple(pod for pod in asked if not is_held or pod.name in self.leads)),
                 *self.deletion.delete((*replaced, *(pod for pod, _ in failed))),
                 *self._mark_done(marked, str(self.generation)),
-                *self._mark_done(entered),
+                *self._enter(entered),
             ),
-            blocked=True,
+            blocked=bool(kept or replaced or going_on or entering),
             done=bool(marked) and len(marked) + len(entered) == len(outdated),
             failed=(*_ended(replaced), *self._obstacles(replaced), *failed),
-            requeue_after=_earliest(by_state),
+            requeue_after=earliest((_earliest(by_state), *(self.pause - self.drivers.ahead(pod) for pod in waiting))),
         )
+
+    def _backs_off(self, pod: PodView) -> bool:
+        """Return whether a healthy pod is not restarted yet, because the job backs off."""
+        return self.pause > self.drivers.ahead(pod)
 
     def pod_step(self) -> RestartStep:
         """Return the next step of restarts of single pods."""
@@ -171,6 +176,10 @@ class Restarts:
     def _waits_for_leads(self) -> bool:
         """Whether pods are not restarted while a rank 0 ends that is replaced."""
         return True
+
+    def _enter(self, _pods: tuple[PodView, ...]) -> tuple[Action, ...]:
+        """Return the actions that bring pods to the generation that need no restart."""
+        return ()
 
     def _prepare(self, _pods: Iterable[PodView]) -> tuple[Action, ...]:
         """Return the actions that precede the restart of pods."""

@@ -3,13 +3,15 @@
 One rule: pure. Every pod gets its new place first, as annotations; then its containers are restarted, as in any restart
 of a whole job (`reconcilers.plan.in_place.restarts`). If one of them went first, the others would lose their peer and
 end by themselves. Pods at their closed start gates have run nothing yet. They are
-not restarted; their gates open once rank 0 is restarted.
+not restarted; their gates open once the run of the world before has ended.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from crds import labels
 from reconcilers.plan.in_place.restarts import Restarts
+from reconcilers.pods import start_gate
 from reconcilers.values import Action, PatchPodMetadata
 from reconcilers.views import pod_place
 from reconcilers.views.pod_view import PodView
@@ -39,6 +41,15 @@ class WorldRestarts(Restarts):
     @property
     def _reads_annotations(self) -> bool:
         return True
+
+    def _enter(self, pods: tuple[PodView, ...]) -> tuple[Action, ...]:
+        """Let pods that wait at their start gates enter the world. A gate opens with the same write, which its node
+        sees a second earlier, unless the rank follows from the node of the pod."""
+        placed_by_nodes = self.job.admission is not None and self.job.admission.topology
+        if not pods or placed_by_nodes:
+            return self._mark_done(pods)
+        opened = {"annotations": {labels.START: start_gate.OPEN}}
+        return (PatchPodMetadata(pods, {"labels": {labels.RESTART: str(self.generation)}, **opened}),)
 
     def _prepare(self, pods: Iterable[PodView]) -> tuple[Action, ...]:
         """Write the places of pods that have another one; pods whose ranks stay the same are written together."""

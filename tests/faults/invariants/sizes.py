@@ -86,8 +86,8 @@ class SizeWatch:
             if job.sizes.static:
                 if pod.uid in self._pods and not _is_current(job, pod):
                     yield f"the gate of pod {pod.name} opened before it was in the world"
-                if any(each.occupies and not _is_current(job, each) for each in pods):
-                    yield f"the gate of pod {pod.name} opened while pods of an earlier world were there"
+                if any(each.runs and not _is_current(job, each) for each in pods):
+                    yield f"the gate of pod {pod.name} opened while an earlier world was there"
                 continue
             when = (pod.job, pod.attempt, pod.restart)
             together = when not in self._met or "deadline" in job.sizes.scaling

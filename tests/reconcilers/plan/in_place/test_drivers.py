@@ -10,6 +10,7 @@ import pytest
 from crds import labels
 from crds.api_resources import RECREATE_REQUESTS
 from reconcilers.plan.in_place import interruptions
+from reconcilers.plan.in_place.agent import AHEAD
 from reconcilers.plan.in_place.driver import RestartProgress
 from reconcilers.plan.in_place.drivers import Drivers, can_restart_any, find_drivers
 from reconcilers.plan.in_place.kruise import BACKS_OFF
@@ -36,10 +37,10 @@ def drivers(setting: Any, *pods: PodView, of: Any = SECOND, requests: tuple[Recr
     return find_drivers(of, pods, requests, settings, T)
 
 
-def step(setting: Any, *pods: PodView, requests: tuple[RecreateView, ...] = ()) -> RestartStep:
+def step(setting: Any, *pods: PodView, requests: tuple[RecreateView, ...] = (), pause: float = 0.0) -> RestartStep:
     found = drivers(setting, *pods, requests=requests)
     deletion = PodDeletion(T, 60.0)
-    return Restarts(job=SECOND, pods=pods, leads=frozenset(), deletion=deletion, drivers=found).job_step()
+    return Restarts(job=SECOND, pods=pods, leads=frozenset(), deletion=deletion, drivers=found, pause=pause).job_step()
 
 
 def request(pod: PodView = KRUISE, **fields: Any) -> RecreateView:
@@ -281,3 +282,24 @@ class TestKruise:
         assert [why for _, why in found.failed] == ["its main container has ended again: Error: exit code 1"]
         killed = replace(again, restarts=1)
         assert step("kruise", killed, requests=(request(),)).failed == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "subject", "ahead"), [("auto", AGENT, AHEAD), ("auto", KRUISE, 0.0), ("local", PLAIN, 0.0)]
+)
+def test_healthy_pod_is_asked_so_that_it_starts_when_the_back_off_is_over(
+    setting: Any, subject: PodView, ahead: float
+) -> None:
+    early = step(setting, subject, pause=ahead + 7.5)
+    assert (early.actions, early.requeue_after) == ((), 7.5)
+    assert step(setting, subject, pause=ahead).actions
+
+
+def test_new_pods_wait_for_the_end_of_runs_and_not_for_the_next_ones() -> None:
+    asked = replace(AGENT, requested_restart="1/0", restart_requested_at=T)
+    assert step("auto", asked).blocked, "its run goes on"
+    between = replace(asked, phase="Pending", restarts=1)
+    found = step("auto", between)
+    assert (found.blocked, found.done, found.actions) == (False, False, ())
+    assert step("auto", between, replace(AGENT, name="other", uid="other")).blocked
+    assert step("auto", between, replace(AGENT, name="other", uid="other", deleting=True)).blocked

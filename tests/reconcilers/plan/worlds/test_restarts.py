@@ -91,6 +91,17 @@ def test_nobody_is_in_the_new_world_before_rank_0() -> None:
     assert marked(step(done(1), waiting)) == [1, 2], "rank 0 is made again"
 
 
+def test_gates_open_with_the_same_write_as_soon_as_the_world_before_has_ended() -> None:
+    waiting = replace(NEW, place=place(2))
+    asked = {"requested_restart": "1/0", "restart_requested_at": NOW.timestamp(), "has_restart_agent": True}
+    first, second = (worker(index, place=place(index), **asked) for index in range(2))
+    between = [replace(each, phase="Pending", restarts=1) for each in (first, second)]
+    for going in ((first, second), (between[0], second), (first, between[1])):
+        assert marked(step(*going, waiting, driver="auto")) == []
+    found = step(*between, waiting, driver="auto")
+    assert (marked(found), notes(found)) == ([2], [([2], {labels.START: "open"})])
+
+
 def test_pod_that_ended_with_its_peer_is_replaced() -> None:
     ended = worker(1, phase="Failed", exit_code=1)
     found = step(worker(0), ended)
