@@ -284,15 +284,9 @@ def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], pods: t
     return [
         fault
         for member in missing
-        if _all_were_there(job, member.task_type)
+        if status.is_whole(job, member.task_type, job.status.task_statuses.get(member.task_type))
         if failures.is_whole(job, (fault := failures.missing_pod_fault(job, member.name, member.task_type)).pod)
     ]
-
-
-def _all_were_there(job: TorchJob, task_type: str) -> bool:
-    counts = job.status.task_statuses.get(task_type)
-    count = job.spec.torch_task_specs[task_type].num_tasks
-    return counts is not None and counts.active + counts.succeeded >= count
 
 
 def is_about_requests(blocker: Blocker | None) -> bool:

@@ -335,14 +335,31 @@ def _count(pods: list[PodView]) -> TaskStatus:
 
 
 def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tuple[Action, ...]:
-    """Return the action that writes a status with the counts of some pods; none if only the counts would change."""
+    """Return the action that writes a status with the counts of some pods.
+
+    There is none if only the counts would change, unless all pods of a running task exist now for the first time: then
+    one that disappears without a trace is missed (`recovery`).
+    """
     # Pods of an earlier restart do not count any more. A job that runs on while it is resized has restarted none.
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
-    counted = after.model_copy(update={"task_statuses": counts})
-    changed = patch_from(job.status, finding.settle(job, counted, RUNNING))
+    counted = finding.settle(job, after.model_copy(update={"task_statuses": counts}), RUNNING)
+    changed = patch_from(job.status, counted)
+    is_settled = after.phase == "Running" and after.scaling is None
+    if not changed and is_settled and any(_is_now_whole(job, name, counts[name]) for name in counts):
+        changed = difference(job.status.manifest(), counted.manifest())
     return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
+
+
+def is_whole(job: TorchJob, task_type: str, counts: TaskStatus | None) -> bool:
+    """Return whether the counts of a task are those of all its pods, none of which has failed."""
+    return counts is not None and counts.active + counts.succeeded >= job.spec.tasks[task_type].num_tasks
+
+
+def _is_now_whole(job: TorchJob, task_type: str, counts: TaskStatus) -> bool:
+    before = job.status.task_statuses.get(task_type)
+    return before is not None and not is_whole(job, task_type, before) and is_whole(job, task_type, counts)
 
 
 def patch_from(before: TorchJobStatus, after: TorchJobStatus) -> dict[str, Any]:

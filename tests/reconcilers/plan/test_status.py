@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from crds.torchjob.status import TaskStatus
 from reconcilers.plan import status
+from reconcilers.values import WriteStatus
 from tests.support.reconcilers.builders import NOW, all_pods, job, pod
 from tests.support.reconcilers.builders import status as status_of
 from tests.support.reconcilers.simulation import merged
@@ -50,3 +51,15 @@ def test_patch_is_empty_if_only_counts_changed() -> None:
     running = job(status=status_of("Running"))
     counted = running.status.model_copy(update={"task_statuses": status.count_pods(running, all_pods())})
     assert status.patch_from(running.status, counted) == {}
+
+
+def test_counts_alone_are_written_once_when_all_pods_of_a_running_task_exist() -> None:
+    counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 1, "ready": 1}}
+    running = job(status=status_of("Running", taskStatuses=counts))
+    assert status.write(running, running.status, all_pods()[:2]) == ()
+    (written,) = status.write(running, running.status, all_pods())
+    assert isinstance(written, WriteStatus)
+    assert written.change == {"status": {"taskStatuses": {"Worker": {"active": 2, "ready": 2}}}}
+    after = job(status=status_of("Running", taskStatuses={**counts, "Worker": {"active": 2, "ready": 2}}))
+    assert status.write(after, after.status, all_pods()) == ()
+    assert status.write(after, after.status, all_pods()[:2]) == (), "one that is missing then is missed"
