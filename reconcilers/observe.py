@@ -16,6 +16,7 @@ from crds import labels
 from crds.api_resources import PODS, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
+from crds.resources import amounts
 from crds.torchjob import cached_parser, grant
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
@@ -129,7 +130,8 @@ class Observer:
         support = self.restart_support
         if support is None or not isinstance(job, TorchJob) or self.settings.in_place not in ("auto", "kubernetes"):
             return NOT_ASKED
-        lacks_pods = len(pods) < sum(task.num_tasks for task in job.spec.torch_task_specs.values())
+        granted = job.admission.charge.get(amounts.PODS, 0) if job.admission is not None else 0
+        lacks_pods = len(pods) < max(granted, sum(task.num_tasks for task in job.spec.torch_task_specs.values()))
         return support.obstacle(job) if lacks_pods and not job.is_finished else NOT_ASKED
 
     def _reported_save(self, job: TorchJob | InvalidJob | None) -> int:

@@ -26,7 +26,7 @@ from reconcilers.plan import restart_counts, status
 from reconcilers.plan.recovery import Recovery
 from reconcilers.pods import measure, restart_agent
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import EmitEvent, Observation, RaiseCharge
+from reconcilers.values import NOT_ASKED, EmitEvent, Observation, RaiseCharge
 from reconcilers.views.pod_view import PodView
 
 LONGEST = 1_000
@@ -68,7 +68,7 @@ def choose(job: TorchJob, admission: Admission, observation: Observation, settin
     before, measured = job.status.in_place, job.status.measured
     if before is not None and before.settled:
         return Choice(_carry_on(job, preferred(settings, before.message), settled=True), admission, measured)
-    chosen = preferred(settings, observation.restart_obstacle)
+    chosen = preferred(settings, _obstacle(before, observation))
     if chosen is None or chosen.driver != restart_agent.DRIVER:
         return Choice(_carry_on(job, chosen), admission, measured)
     excess = measure.find_excess_of(job, admission.charge, frozenset(restart_agent.requests(job).items()))
@@ -81,6 +81,13 @@ def choose(job: TorchJob, admission: Admission, observation: Observation, settin
     charged = admission.model_copy(update={"charge": dict(excess.charge)})
     raises = (RaiseCharge(admission.attempt, excess.charge),)
     return Choice(chosen.model_copy(update={"charged": True}), charged, excess.measured, raises)
+
+
+def _obstacle(before: InPlace | None, observation: Observation) -> str:
+    """Return why Kubernetes cannot restart the next pods in place, as far as the observation tells, else as before."""
+    if before is None or observation.restart_obstacle != NOT_ASKED:
+        return observation.restart_obstacle
+    return "" if before.driver == restart_agent.DRIVER else before.message
 
 
 def decline_refused(job: TorchJob, observation: Observation, settings: ReconcileSettings) -> TorchJobStatus | None:

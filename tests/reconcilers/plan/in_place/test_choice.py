@@ -17,7 +17,7 @@ from reconcilers.plan.plan import plan
 from reconcilers.plan.status import LATE
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Blocker, CreatePods, EmitEvent, Observation, OverQuota, Plan, RaiseCharge
+from reconcilers.values import NOT_ASKED, Blocker, CreatePods, EmitEvent, Observation, OverQuota, Plan, RaiseCharge
 from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 from tests.reconcilers.plan.test_plan import decide, deleted, kinds, written
@@ -265,3 +265,16 @@ class TestAgentsThatCannotRun:
 def test_plan_without_an_observation_of_nodes_makes_no_agents() -> None:
     found = plan(observe(job()), AUTO, NOW)
     assert [has_agent(each) for each in made(found)] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "driver", [AGENTS, {"driver": "recreate", "message": OLD_NODE}, {"driver": "kruise", "message": OLD_NODE}]
+)
+def test_choice_stays_where_an_observation_does_not_tell_whether_nodes_can(driver: dict[str, Any]) -> None:
+    settings = KRUISE if driver["driver"] == "kruise" else AUTO
+    described = running(driver)
+    assert described.admission is not None
+    unknown = see(described, *all_pods()[:2], obstacle=NOT_ASKED)
+    found = choice.choose(described, described.admission, unknown, settings).in_place
+    assert found is not None
+    assert (found.driver, found.message) == (driver["driver"], driver.get("message", ""))
