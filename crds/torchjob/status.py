@@ -319,8 +319,9 @@ class TorchJobStatus(LenientModel):
     """The number of the latest admitted attempt; it is kept while the job is suspended."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
     stages: Annotated[dict[str, StageStatus], Field(max_length=16)] = Field(default_factory=dict)
-    """The stages that have begun during this admission, by index. The first stage is listed only if its start time was
-    reset, because the job was resumed before its pods were deleted."""
+    """The stages that have begun, by index, during this admission or before it: a job that was sent back because its
+    pods could not start does not repeat what has succeeded. The first stage is listed only if its start time was reset,
+    because the job was resumed before its pods were deleted."""
     restart_count: Tally = 0
     """The number of restarts after failures of the job itself, which count towards `backoffLimit`."""
     restart_not_before: Time | None = None

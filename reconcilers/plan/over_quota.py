@@ -107,4 +107,4 @@ def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
         tries=status.admission_tries(job, now),
         refused_by=refusal or QuotaRefusal(generation=job.metadata.generation, times=1),
     )
-    return status.release(job, "Queued", status.NAMESPACE_QUOTA, message, now).model_copy(update={"queue": queue})
+    return status.send_back(job, status.NAMESPACE_QUOTA, message, queue, now)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from crds.torchjob.stages import Stage
-from crds.torchjob.tasks import Dependency
+from crds.torchjob.tasks import RENDEZVOUS, Dependency
 from crds.torchjob.torchjob import TorchJob
 from gang.members import TaskMembers
 from reconcilers.plan import rendezvous, status
@@ -26,7 +26,8 @@ class JobProgress:
     begun: tuple[Stage, ...]
     """The stages that have begun, including those that begin now."""
     passed: frozenset[str]
-    """The completed tasks: a begun stage waited for them. None of their pods is created again."""
+    """The completed tasks: a begun stage waited for them, or for all tasks that met at the rendezvous store. None of
+    their pods is created again."""
     started: frozenset[str]
     """The tasks of begun stages whose upstream tasks have progressed far enough at any time since the last restart."""
     closed: frozenset[str] = frozenset()
@@ -54,7 +55,7 @@ def has_begun(job: TorchJob, task_type: str) -> bool:
 
 def completed_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks, in lower case, that have succeeded according to the status: their pods no longer matter."""
-    return frozenset(task_type.lower() for task_type in _upstream_tasks(begun_stages(job)))
+    return frozenset(task_type.lower() for task_type in _passed_tasks(job, begun_stages(job)))
 
 
 def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
@@ -65,7 +66,7 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     closed = task_members.meeting_tasks(job.spec) if rendezvous.has_succeeded(job, current) else frozenset[str]()
     members |= {task_type: _joined_members(members[task_type], task_type, current) for task_type in closed}
     begun = _find_begun(job, members)
-    passed = _upstream_tasks(begun)
+    passed = _passed_tasks(job, begun)
     result = JobProgress(members=members, begun=begun, passed=passed, started=frozenset(), closed=closed)
     return replace(result, started=_startable_tasks(job, result, current))
 
@@ -81,6 +82,13 @@ def _find_begun(job: TorchJob, members: Mapping[str, TaskMembers]) -> tuple[Stag
     before = begun_stages(job)
     done = _upstream_tasks(before) | {task_type for task_type, task in members.items() if task.done}
     return tuple(stage for stage in job.spec.stages if stage in before or stage.awaits <= done)
+
+
+def _passed_tasks(job: TorchJob, begun: Iterable[Stage]) -> frozenset[str]:
+    """Return the tasks that begun stages waited for. A rendezvous store is of no use once all that met there are among
+    them, and its address may be what the next stage needs."""
+    passed, meeting = _upstream_tasks(begun), task_members.meeting_tasks(job.spec)
+    return passed | {RENDEZVOUS} if meeting and meeting <= passed else passed
 
 
 def _upstream_tasks(stages: Iterable[Stage]) -> frozenset[str]:

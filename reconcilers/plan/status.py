@@ -14,7 +14,15 @@ from crds import labels
 from crds.resources.amounts import Amounts
 from crds.torchjob import conditions, restart_requests
 from crds.torchjob.conditions import Phase
-from crds.torchjob.status import Admission, InPlace, PodMeasurements, QueueStatus, TaskStatus, TorchJobStatus
+from crds.torchjob.status import (
+    Admission,
+    InPlace,
+    PodMeasurements,
+    QueueStatus,
+    StageStatus,
+    TaskStatus,
+    TorchJobStatus,
+)
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff
@@ -104,7 +112,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
         "queue": _carry_over(job, now),
-        "stages": {},
+        "stages": {index: StageStatus(began=now) for index in job.status.stages},
         "task_statuses": {},
         "node_failures": {},
         "excluded_nodes": (),
@@ -162,7 +170,14 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
         why = condition.message if condition.reason == LATE else f"{condition.reason}: {condition.message}"
     message = "admitted, but not all of its pods ran in time: " + ("parked" if parked else "it is tried again later")
     message += f" ({why})" if why else ""
-    return release(job, "Queued", LATE, message, now).model_copy(update={"queue": queue})
+    return send_back(job, LATE, message, queue, now)
+
+
+def send_back(job: TorchJob, reason: str, message: str, queue: QueueStatus, now: datetime) -> TorchJobStatus:
+    """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays so: it is
+    not run again because a later one could not start."""
+    update = {"queue": queue, "stages": job.status.stages}
+    return release(job, "Queued", reason, message, now).model_copy(update=update)
 
 
 def pause(job: TorchJob, tries: int, backoff: float) -> float:
@@ -201,7 +216,7 @@ def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobSta
     """Return the status of a job that is sent back because there is no room for what its pods really request. It is
     queued again with that amount."""
     queue = QueueStatus(name=job.queue, since=now, tries=admission_tries(job, now))
-    return release(job, "Queued", EXCEEDS, message, now).model_copy(update={"queue": queue})
+    return send_back(job, EXCEEDS, message, queue, now)
 
 
 def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements | None) -> TorchJobStatus:

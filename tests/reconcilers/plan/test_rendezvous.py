@@ -273,3 +273,18 @@ class TestRestartsOfProcesses:
         change = written(decide(shrinking, STORE, worker(0), worker(1)))
         assert change["admission"]["workers"] == 2
         assert change.get("trainingRestarts", 4) == spent
+
+
+def test_store_ends_with_the_stage_that_met_there() -> None:
+    after = {"Evaluate": task(dependsOn=[{"taskType": "Worker", "phase": "Succeeded"}])}
+    described = elastic(2, others=after, stages={"1": {"began": "2026-01-02T03:02:00Z"}})
+    ended = (worker(0, phase="Succeeded"), worker(1, phase="Succeeded"))
+    found = decide(described, STORE, *ended)
+    assert [each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods] == [
+        STORE.name
+    ], "its address may be what the next stage needs"
+    assert not any(isinstance(action, CreatePods) for action in found.actions)
+    found = decide(described, *ended)
+    assert sum(isinstance(action, CreatePods) for action in found.actions) == 1
+    going = elastic(2, others=after)
+    assert not any(isinstance(action, DeletePods) for action in decide(going, STORE, ended[0], worker(1)).actions)
