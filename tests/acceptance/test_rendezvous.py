@@ -86,6 +86,20 @@ def test_job_whose_store_has_no_torch_fails_at_once(stack: Stack) -> None:
     assert "declare a task Rendezvous" in why["message"]
 
 
+def test_stage_after_an_elastic_one_gets_the_port_of_the_store(stack: Stack, tmp_path: Path) -> None:
+    name, runs = fresh("meet"), tmp_path / "runs"
+    body = elastic(name, ["sh", "-c", f"echo run >> {runs}"])
+    tasks = body["spec"]["torchTaskSpecs"]
+    tasks["Rendezvous"] = job(name, ["sh", "-c", "exec python -m http.server $MASTER_PORT"])["spec"]["torchTaskSpecs"][
+        "Master"
+    ]
+    tasks["Evaluate"] = job(name, ["true"])["spec"]["torchTaskSpecs"]["Master"]
+    tasks["Evaluate"]["dependsOn"] = [{"taskType": "Worker", "phase": "Succeeded"}]
+    stack.submit(body)
+    assert stack.reach(name, "Succeeded")["status"]["attempt"] == 1
+    assert runs.read_text() == "run\n" * 2
+
+
 @pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed (the extra `demo`)")
 def test_training_goes_on_while_workers_and_store_come_and_go(stack: Stack, tmp_path: Path) -> None:
     training = Training(stack, tmp_path)
