@@ -80,6 +80,12 @@ def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member:
     what = f"pod {member.pod}" if member is not None else f"job {key.namespace}/{key.name}"
     if selection.previous:
         return f"{what} has no output of an earlier run"
+    job = torchjob.parse(item)
+    if job.is_finished and job.status.attempt:
+        of = "its cleanPodPolicy is All" if job.spec.clean_pod_policy == "All" else "somebody, or a drain, deleted it"
+        return (
+            f"the output of {what} is gone: a cluster keeps it as long as the pod, and {of}; the job is {_state(item)}"
+        )
     return f"{what} has no output yet: the job is {_state(item)}"
 
 

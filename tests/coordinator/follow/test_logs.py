@@ -336,3 +336,7 @@ def test_the_last_and_the_previous_run_are_read_also_of_a_pod_that_is_gone(
     assert (read(cluster, False), read(cluster, True)) == (["run 2"], ["run 1"])
     with pytest.raises(NoOutput, match="pod again-master-0 has no output yet"):
         read(Cutting(cluster, cuts=False, lists=False), False)
+    scene.phase("Succeeded", "Succeeded", "all is done", attempt=1)
+    gone = "the output of pod again-master-0 is gone: a cluster keeps it as long as the pod, and .* deleted it; "
+    with pytest.raises(NoOutput, match=gone):
+        read(Cutting(cluster, cuts=False, lists=False), False)
