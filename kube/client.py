@@ -4,6 +4,7 @@ One rule: this is the only module that imports `kubernetes`, and it uses none of
 the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
+import contextlib
 import logging
 import os
 import threading
@@ -11,6 +12,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import yaml
 from kubernetes import client as official
 from kubernetes import config as official_config
 from kubernetes.client import rest
+from kubernetes.config import kube_config
 from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
@@ -324,6 +327,28 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
     if not any(file.exists() for file in files):
         raise FileNotFoundError("there is no such file")
     official_config.load_kube_config(path, context=context or None, client_configuration=configuration)
+    token_file = _token_file(path, context)
+    if token_file is not None:
+        configuration.refresh_api_key_hook = partial(_read_token, token_file)
+
+
+def _token_file(path: str, context: str) -> Path | None:
+    """Return the file in which the kubeconfig's user has a token, which may be renewed at any time; None without one.
+    The official loader reads it once."""
+    merged = kube_config.KubeConfigMerger(path).config
+    used = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
+    user = merged["users"].get_with_name(used.safe_get("user"), safe=True)
+    fields = user.safe_get("user") if user is not None else None
+    if not fields or "tokenFile" not in fields or "auth-provider" in fields:
+        return None
+    return Path(user.path).parent / fields["tokenFile"]
+
+
+def _read_token(file: Path, configuration: Any) -> None:
+    """Take the newest token; the one before stays while the file cannot be read, as when it is being replaced."""
+    with contextlib.suppress(OSError):
+        if token := file.read_text().strip():
+            configuration.api_key["BearerToken"] = f"Bearer {token}"
 
 
 def _load(load: Callable[[], None], source: str) -> None:

@@ -85,6 +85,23 @@ def test_failed_renewal_of_credentials_raises_misconfigured() -> None:
     assert "a-token" not in str(raised.value)
 
 
+def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_CREDENTIALS_SECONDS", 0.0)
+    path = scripted.kubeconfig(nowhere, URL)
+    config = orjson.loads(path.read_bytes())
+    config["users"][0]["user"] = {"tokenFile": "token"}
+    path.write_bytes(orjson.dumps(config))
+    token = nowhere / "token"
+    token.write_text("first\n")
+    with connected(ConnectionSettings(kubeconfig=str(path))) as cluster:
+        authorization = cluster._transport._authorization
+        assert authorization() == "Bearer first"
+        token.write_text("second\n")
+        assert authorization() == "Bearer second"
+        token.unlink()
+        assert authorization() == "Bearer second", "it is being replaced"
+
+
 def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> None:
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",
