@@ -341,7 +341,7 @@ def _token_file(path: str, context: str) -> Path | None:
     fields = user.safe_get("user") if user is not None else None
     if not fields or "tokenFile" not in fields or "auth-provider" in fields:
         return None
-    return Path(user.path).parent / fields["tokenFile"]
+    return Path(user.path).parent / str(fields["tokenFile"])
 
 
 def _read_token(file: Path, configuration: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.cli import columns, output
 from coordinator.cli.output import Document, TableColumn
-from coordinator.follow import endings
+from coordinator.follow import deletion, endings
 from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED
 
@@ -35,7 +35,9 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
 
 
 def phase(job: Document) -> str:
-    """Return the phase of a job for people. A job that was cancelled has not failed."""
+    """Return the phase of a job for people. A job that was cancelled has not failed; one that is being deleted ends."""
+    if deletion.is_deleting(job):
+        return deletion.DELETING
     name = str(_status(job).get("phase") or "Pending")
     return endings.CANCELLED if name == "Failed" and endings.is_cancelled(job) else name
 
@@ -74,6 +76,8 @@ def _runtime(job: Document, now: datetime) -> float | None:
 def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     """Return why a job waits and its place, what a running job suffers from, or why it failed."""
     status = _status(job)
+    if deletion.is_deleting(job):
+        return f"held by {deletion.held_by(job)}" if deletion.held_by(job) else "-"
     name, queue = phase(job), status.get("queue") or {}
     if name == "Failed":
         conditions: list[Document] = status.get("conditions") or []

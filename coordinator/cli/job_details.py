@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from coordinator.cli import columns
+from coordinator.follow import deletion
 from coordinator.query.documents import Document
 from crds import labels, timestamps
 from crds.errors import InvalidObject
@@ -47,7 +48,8 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
     status, policy = item.get("status") or {}, item["spec"].get("schedulingPolicy") or {}
     admission = status.get("admission")
     return {
-        "phase": status.get("phase") or "Pending",
+        "phase": deletion.DELETING if deletion.is_deleting(item) else status.get("phase") or "Pending",
+        "deletion": deletion.describe(item, job_context.pods) if deletion.is_deleting(item) else None,
         "queue": columns.queue_of(item),
         "waits": _waits(item, job_context),
         "admission": admission,

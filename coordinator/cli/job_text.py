@@ -43,11 +43,7 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     metadata, status, admission = item["metadata"], item.get("status") or {}, document["admission"]
     yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     yield "Queue", document["queue"]
-    yield "Phase", document["phase"]
-    if document["hang"]:
-        yield "Hangs", text.describe_hang(document["hang"])
-    if document["waits"]:
-        yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
+    yield from _state(document)
     if document.get("size"):
         yield "Workers", job_growth.format_size(document["size"])
     if document.get("workers"):
@@ -69,6 +65,17 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "Charge", _charge(admission.get("charge") or {})
     if document["gangScheduler"]:
         yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
+
+
+def _state(document: Document) -> Iterator[tuple[str, str]]:
+    """Yield the phase of a job, and what its owner should know about it."""
+    yield "Phase", document["phase"]
+    if document["deletion"]:
+        yield "Deletion", document["deletion"]
+    if document["hang"]:
+        yield "Hangs", text.describe_hang(document["hang"])
+    if document["waits"]:
+        yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
 
 
 def _charge(charge: Document) -> str:

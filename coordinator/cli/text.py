@@ -4,11 +4,12 @@ One rule: pure; the same document is printed for programs.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from coordinator.cli import columns, job_growth, output
+from coordinator.follow import deletion
 from coordinator.query.documents import Document
 from crds import timestamps
 from crds.torchjob.conditions import FINISHED
@@ -61,6 +62,11 @@ def describe_settled(
         code, message = "Hanging", f"{message}; {describe_hang(status['hang'])}"
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
     return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
+
+
+def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:
+    """Return the document of a job that is being deleted."""
+    return _job(item) | {"state": "deleting", "code": deletion.DELETING, "message": deletion.describe(item, pods)}
 
 
 def describe_hang(hang: Document) -> str:
@@ -150,7 +156,7 @@ def format_why(document: Document) -> str:
                 *_rest(document),
             ]
         )
-    if document["state"] in ("finished", "suspended", "admitted"):
+    if document["state"] in ("finished", "suspended", "admitted", "deleting"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
         return "\n".join([*lines, *_backoff(document), *_if_resumed(document), *_rest(document)])
     lines = [

@@ -14,6 +14,7 @@ from coordinator.cli import api_client, columns, job_context, job_details, job_g
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.follow import deletion
 from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORECAST_PICKS, Queries
@@ -54,6 +55,8 @@ def _show(document: Document, form: str | None, format_text: Callable[[Document]
 
 def _locate(session: Session, item: Manifest) -> Document:
     """Return the job's own state, and its position if it waits."""
+    if deletion.is_deleting(item):
+        return text.describe_deletion(item, job_context.read(session.cluster, item).pods)
     if not text.is_waiting(item):
         short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
         context = job_context.read(session.cluster, item) if short else JobContext(now=output.now())

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.errors import CoordinatorError
+from coordinator.follow import deletion
 from coordinator.runs import launch, validation
 from coordinator.runs.validation import Submission, ValidatedJob
 from crds import labels
@@ -104,7 +105,11 @@ class JobMaker:
     def _second_try(self, document: Submission) -> str:
         name, namespace = document.body["metadata"]["name"], document.namespace
         try:
-            phase = (self._cluster.get(TORCHJOBS, name, namespace).get("status") or {}).get("phase") or "Pending"
+            item = self._cluster.get(TORCHJOBS, name, namespace)
+            if deletion.is_deleting(item):
+                what = f"job {namespace}/{name} still exists: {deletion.describe(item)}"
+                return f"{document.source}: {what}; submit this one when it is gone, or under another name"
+            phase = (item.get("status") or {}).get("phase") or "Pending"
         except errors.ClusterError:
             phase = "of unknown phase"
         return (

@@ -288,3 +288,37 @@ def test_a_shell_completes_names_of_jobs_and_queues(
     typed = words.split()
     asked = {"_TORCHQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed) - 1)}
     assert torchq(TORCHQ_NAMESPACE=namespace, **asked).output.split() == expected
+
+
+def test_a_job_that_is_being_deleted_says_so_and_what_keeps_it(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
+) -> None:
+    body = manifest("train", "a")
+    kept = {**body, "metadata": {**body["metadata"], "finalizers": ["example.com/kept"]}}
+    made = embedded_cluster.create(TORCHJOBS, kept, namespace)["metadata"]
+    key = JobKey(namespace, "train", made["uid"])
+    pod_labels = {labels.JOB_UID: key.uid, labels.JOB_NAME: "train"}
+    metadata = {"name": "train-master-0", "labels": pod_labels, "ownerReferences": [owner(key)]}
+    container = {"name": "torch", "image": "x", "resources": {"requests": {"cpu": "64"}}}
+    embedded_cluster.create(
+        PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}, namespace
+    )
+    status = {"status": {"phase": "Running"}}
+    embedded_cluster.patch(TORCHJOBS, "train", status, namespace, subresource="status")
+    embedded_cluster.delete(TORCHJOBS, "train", namespace)
+    try:
+        (row,) = table(torchq("job", "list", "--no-headers").output)
+        assert (row[3], row[-3:]) == ("Deleting", ["held", "by", "example.com/kept"])
+        words = "finalizers keep it: example.com/kept; it waits for its pods train-master-0"
+        assert "Phase:      Deleting\nDeletion:   it is being deleted since " in torchq("job", "show", "train").output
+        assert words in torchq("job", "show", "train").output
+        why = torchq("job", "why", "train").output
+        assert why.startswith(f"job {namespace}/train does not wait: Deleting\n")
+        assert words in why
+        file = tmp_path / "job.yaml"
+        file.write_text(yaml.safe_dump(body))
+        refused = torchq("submit", str(file), code=1).stderr
+        assert "still exists: it is being deleted since" in refused
+        assert "submit this one when it is gone, or under another name" in refused
+    finally:
+        embedded_cluster.patch(TORCHJOBS, "train", {"metadata": {"finalizers": None}}, namespace)
