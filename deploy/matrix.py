@@ -104,7 +104,9 @@ CASES: Mapping[str, Case] = {
     ),
     "image by digest": Case({"image": {"digest": "sha256:" + "a" * 64}}),
     "one of each": Case({"coordinator": {"replicas": 1}, "worker": {"replicas": 1, "processes": 1}}),
-    "no budgets": Case({each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker")}),
+    "no budgets": Case(
+        {each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker", "redis")}
+    ),
     "budgets that keep one": Case(
         {each: {"podDisruptionBudget": {"minAvailable": 1}} for each in ("coordinator", "worker")}
     ),

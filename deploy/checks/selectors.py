@@ -84,7 +84,7 @@ def _deployment(document: Manifest, everything: list[PodTemplate]) -> list[str]:
         for name in ("livenessProbe", "readinessProbe"):
             probe = container.get(name) or {}
             port = (probe.get("httpGet") or probe.get("tcpSocket") or {}).get("port")
-            if port not in ports:
+            if port not in ports and "exec" not in probe:
                 problems.append(f"{describe(document)}: {name} asks port {port}, and the pods have {sorted(ports)}")
     return problems
 

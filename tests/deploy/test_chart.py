@@ -93,6 +93,17 @@ def test_an_annotation_of_pods_does_not_keep_them_from_rolling() -> None:
     assert re.fullmatch("[0-9a-f]{64}", annotations["checksum/settings"])
 
 
+def test_an_eviction_of_the_bundled_redis_is_an_admins_decision() -> None:
+    def budgets(values: matrix.Values) -> list[dict[str, Any]]:
+        found = (each for each in chart.render(values) if each["kind"] == "PodDisruptionBudget")
+        return [each["spec"] for each in found if each["metadata"]["name"].endswith("-redis")]
+
+    (budget,) = budgets({})
+    assert budget["maxUnavailable"] == 0
+    assert budget["selector"]["matchLabels"]["app.kubernetes.io/component"] == "redis"
+    assert budgets({"redis": {"podDisruptionBudget": {"enabled": False}}}) == []
+
+
 def test_prometheus_may_be_any_pod_of_its_namespaces() -> None:
     source = {"namespaceLabels": {"team": "monitoring"}, "podLabels": None}
     documents = chart.render({"networkPolicy": {"metrics": source}})
