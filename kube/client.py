@@ -21,7 +21,6 @@ import yaml
 from kubernetes import client as official
 from kubernetes import config as official_config
 from kubernetes.client import rest
-from kubernetes.config import kube_config
 from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
@@ -40,7 +39,7 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _LIST_RESTARTS = 2
-"""The number of times that a list with expired pages begins again. The last time, one page has the whole list."""
+"""How often a list with expired pages begins again. The last time, one page has the whole list."""
 _CREDENTIALS_SECONDS = 1.0
 """The time after which the loader is asked for a newer token; loaders renew a token minutes before it expires."""
 _WATCH_GRACE_SECONDS = 15
@@ -327,28 +326,24 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
     if not any(file.exists() for file in files):
         raise FileNotFoundError("there is no such file")
     official_config.load_kube_config(path, context=context or None, client_configuration=configuration)
-    token_file = _token_file(path, context)
-    if token_file is not None:
+    if (token_file := _token_file(path, context)) is not None:
         configuration.refresh_api_key_hook = partial(_read_token, token_file)
 
 
 def _token_file(path: str, context: str) -> Path | None:
-    """Return the file in which the kubeconfig's user has a token, which may be renewed at any time; None without one.
-    The official loader reads it once."""
-    merged = kube_config.KubeConfigMerger(path).config
-    used = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
-    user = merged["users"].get_with_name(used.safe_get("user"), safe=True)
-    fields = user.safe_get("user") if user is not None else None
-    if not fields or "tokenFile" not in fields or "auth-provider" in fields:
-        return None
-    return Path(user.path).parent / str(fields["tokenFile"])
+    """Return the file with the user's token, which may be renewed; the official loader reads it once."""
+    merged = official_config.kube_config.KubeConfigMerger(path).config
+    name = merged["contexts"].get_with_name(context or merged["current-context"])["context"].safe_get("user")
+    user = merged["users"].get_with_name(name, safe=True)
+    fields = (user.safe_get("user") if user is not None else None) or {}
+    has_file = "tokenFile" in fields and "auth-provider" not in fields
+    return Path(user.path).parent / str(fields["tokenFile"]) if has_file else None
 
 
 def _read_token(file: Path, configuration: Any) -> None:
-    """Take the newest token; the one before stays while the file cannot be read, as when it is being replaced."""
-    with contextlib.suppress(OSError):
-        if token := file.read_text().strip():
-            configuration.api_key["BearerToken"] = f"Bearer {token}"
+    """Take the newest token; the one before stays while the file cannot be read."""
+    with contextlib.suppress(OSError):  # it is just being replaced
+        configuration.api_key["BearerToken"] = f"Bearer {file.read_text().strip()}"
 
 
 def _load(load: Callable[[], None], source: str) -> None:

@@ -61,8 +61,8 @@ class Watches:
         self._dirty_keys = DirtyKeys(clock)
         self._forced: set[JobKey] = set()
         """The dirty keys that have another reason than a change of the job or its pods."""
-        self._completed: set[JobKey] = set()
-        """The jobs of which a pod has completed its work since the last call of `take_completed`."""
+        self.completed: set[JobKey] = set()
+        """The jobs of which a pod has completed its work, until somebody takes them."""
         self._settings_changes = SettingsChanges(clock)
         self._implied_queues = ImpliedQueues()
         self.raised = RaisedCharges()
@@ -88,8 +88,10 @@ class Watches:
         trim: Callable[[Manifest], T],
         on_change: Callable[[T | None, T | None], None],
         index: Callable[[T], str | None] | None = None,
+        label_selector: str = "",
     ) -> Informer[T]:
-        return Informer(self._cluster, resource, trim=trim, on_change=on_change, index=index, errors=self.errors)
+        source = partial(Informer, self._cluster, resource, label_selector=label_selector, errors=self.errors)
+        return source(trim=trim, on_change=on_change, index=index)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -146,11 +148,6 @@ class Watches:
         """Return the pods of a job."""
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         return [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
-
-    def take_completed(self) -> set[JobKey]:
-        """Return the jobs of which a pod has completed its work since the last call."""
-        found, self._completed = self._completed, set()
-        return found
 
     def implied_queues(self) -> frozenset[str]:
         """Return the queues that jobs make now without a TenantQueue.
@@ -228,7 +225,7 @@ class Watches:
             self._pods_changed(before.job, before)  # its labels were changed: its job has lost it
         if pod.job is not None:
             if pod.completed and after is not None and (before is None or not before.completed):
-                self._completed.add(pod.job)
+                self.completed.add(pod.job)
             self._pods_changed(pod.job, before)
         elif before != after:  # of a foreign pod only the room that it takes matters
             self.touch_settings()
@@ -248,14 +245,7 @@ class Watches:
         self.mark([job.key for job in self.jobs.values() if job.admission is not None and not job.finished])
 
     def _foreign_informer(self, resource: Resource) -> Informer[ForeignView]:
-        return Informer(
-            self._cluster,
-            resource,
-            trim=views.foreign_view,
-            on_change=self._foreign_changed,
-            label_selector=labels.JOB_UID,
-            errors=self.errors,
-        )
+        return self._informer(resource, views.foreign_view, self._foreign_changed, label_selector=labels.JOB_UID)
 
     def _foreign_changed(self, before: ForeignView | None, after: ForeignView | None) -> None:
         view = after or before

@@ -68,13 +68,12 @@ class CompletionWriter:
 
     def forget(self) -> None:
         """Forget everything, because another process may lead."""
-        self._since = None
-        self.watches.take_completed()
+        self._since, self.watches.completed = None, set()
 
     def look(self) -> int:
         """Look at the jobs with completed pods; return how many statuses were written."""
         now = self.elapsed()
-        noticed = self.watches.take_completed()
+        noticed, self.watches.completed = self.watches.completed, set()
         if self._since is None:
             noticed |= {pod.job for pod in self.watches.pods.values() if pod.completed and pod.job is not None}
         known = self._since or {}
