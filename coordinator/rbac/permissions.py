@@ -264,13 +264,18 @@ DOCTOR = Role(
 )
 RESTORE = Role(
     name="restore",
-    purpose="`torchq restore`: creates TenantQueues and TorchJobs, writes the status of finished jobs",
+    purpose="`torchq restore`: creates TenantQueues, TorchJobs and their code, writes the status of finished jobs",
     option="--restore",
     rules=(
         PolicyRule(resource=TENANT_QUEUES, verbs=("list", "create")),
         # Patch: a finished job is created suspended. Get: needed where a worker has written its status meanwhile.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch")),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        # The code of unfinished jobs. Delete: see the role of users.
+        PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
+        # Whether a coordinator can lead on the Redis that it finds.
+        PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
+        *_ASK,
     ),
 )
 ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, RESTORE)}

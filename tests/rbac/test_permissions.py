@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from coordinator.cli import main
+from coordinator.code import config_maps
 from coordinator.rbac import manifests, preflight
 from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, STANDING, USER, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
@@ -50,7 +51,9 @@ def stage(
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
-    remove(access.admin, CONFIG_MAPS, "code", TENANT)
+    for item in access.admin.list(CONFIG_MAPS, TENANT).items:
+        if item["metadata"]["name"].startswith(("code", config_maps.PREFIX)):
+            remove(access.admin, CONFIG_MAPS, item["metadata"]["name"], TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
         remove(access.admin, kind, "train-0", TENANT)
