@@ -57,10 +57,11 @@ def restore(session: Session, files: tuple[str, ...], dry_run: bool, skip_refuse
 def _leading(session: Session) -> str:
     """Return a note if no coordinator can lead on its Redis, or if nobody answers that; else an empty text."""
     try:
-        problem = api_client.find(session).status().get("redis")
+        answer = api_client.find(session).status()
     except USER_ERRORS as error:
         return (
             "note: nobody says whether a coordinator can lead on its Redis; it may belong to the cluster before "
             f"(`torchq redis adopt` tells): {error}\n"
         )
+    problem = answer.get("redis") or (answer.get("failing", "") if not answer.get("leader") else "")
     return f"note: no coordinator can lead, and nothing is admitted: {problem}\n" if problem else ""
