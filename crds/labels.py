@@ -42,6 +42,8 @@ It decides the order of jobs that were created in the same second.
 """
 CODE = f"{GROUP}/code"
 """Label on a TorchJob of `torchq run` and on the ConfigMaps with its code: the first 16 hex digits of the digest."""
+CODE_PENDING = f"{GROUP}/code-pending"
+"""Annotation on a TorchJob that `torchq restore` has created on hold: its code is not there yet."""
 RESTORED = f"{GROUP}/restored"
 """Annotation on a TorchJob that `torchq restore` created: the uid that the job had in the backup."""
 RETRY_AT = f"{GROUP}/retry-at"

@@ -42,5 +42,6 @@ def foreign(owner: bytes, own: Installation | None) -> str:
         return ""
     return (
         f"belongs to another installation ({name(owner)}), and this one is {own}: give each a Redis database of its "
-        "own, or take this one over with `torchq redis adopt`"
+        "own, or, after a loss of etcd or a move, take this one over with `torchq redis adopt --yes`; nothing is "
+        "admitted before"
     )

@@ -18,7 +18,7 @@ from bench.support.processes import Bench
 from coordinator.local import stack
 from coordinator.rbac import manifests
 from coordinator.rbac.manifests import RoleNames
-from coordinator.rbac.permissions import ROLES, Role
+from coordinator.rbac.permissions import STANDING, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client, errors
 from kube.client import KubernetesCluster
@@ -72,7 +72,7 @@ def start(bench: Bench, assets: Path) -> RealServer:
     admin = client.connect(ConnectionSettings(kubeconfig=str(path), user_agent="bench"))
     bench.wait(lambda: _ready(admin), "kube-apiserver", START_SECONDS)
     stack.install(admin)
-    for role in ROLES.values():
+    for role in STANDING.values():
         for document in manifests.role_manifests(role, RoleNames()):
             _apply(admin, document)
     return RealServer(url, bench.folder, admin)

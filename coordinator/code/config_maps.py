@@ -20,6 +20,7 @@ PART_BYTES = 720_000
 API server takes 1,048,576."""
 MOST_OWNERS = 200
 """The most jobs that share one copy."""
+PREFIX = "torchq-code-"
 KEY = "part"
 PARTS_PATH = "/torchq/parts"
 
@@ -27,7 +28,12 @@ PARTS_PATH = "/torchq/parts"
 def names(archive: Archive, copy: int) -> list[str]:
     """Return the names of the ConfigMaps of a copy, counted from 1, in the order of their parts."""
     infix = f"-{copy}" if copy > 1 else ""
-    return [f"torchq-code-{archive.short}{infix}-{part}" for part in range(1, len(_slices(archive)) + 1)]
+    return [f"{PREFIX}{archive.short}{infix}-{part}" for part in range(1, len(_slices(archive)) + 1)]
+
+
+def is_name(text: str) -> bool:
+    """Return whether a ConfigMap of this name holds code."""
+    return text.startswith(PREFIX)
 
 
 def manifests(archive: Archive, copy: int, namespace: str) -> list[Manifest]:

@@ -67,16 +67,24 @@ class Role:
     """The rules for the namespace of the leader's Lease."""
     queue: tuple[PolicyRule, ...] = ()
     """The rules for a user's queue, unless a rule names another object."""
+    option: str = ""
+    """The option of `torchq rbac` that prints a role of single occasions; empty for a role of every installation."""
+
+    @property
+    def path(self) -> str:
+        """The file of the role below deploy/rbac. Roles of single occasions are apart: `kubectl apply -f deploy/rbac`
+        leaves them out."""
+        return f"{'on-request/' if self.option else ''}{self.name}.yaml"
 
     @property
     def file(self) -> str:
         """The manifest that grants the role."""
-        return f"deploy/rbac/{self.name}.yaml"
+        return f"deploy/rbac/{self.path}"
 
     @property
     def remedy(self) -> str:
         """The remedy for a missing permission, for the end of a message."""
-        grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.name}"
+        grants = "torchq rbac --tenant NAMESPACE" if self is USER else f"torchq rbac {self.option or self.name}"
         remedy = f"{self.file} grants what a {self.name} account needs: an admin runs `{grants} | kubectl apply -f -`"
         return remedy + (
             " (with --namespaces if workers may create pods in some namespaces only)" if self is WORKER else ""
@@ -229,6 +237,7 @@ USER = Role(
 QUEUE_ADMIN = Role(
     name="queue-admin",
     purpose="people who give queues their weights and quotas: writes TenantQueues, only reads TorchJobs",
+    option="--queue-admin NAME",
     rules=(
         PolicyRule(resource=TENANT_QUEUES, verbs=("get", "list", "create", "patch", "delete"), by_hand=("watch",)),
         # `queue delete` refuses a queue that unfinished jobs name.
@@ -255,12 +264,20 @@ DOCTOR = Role(
 )
 RESTORE = Role(
     name="restore",
-    purpose="`torchq restore`: creates TenantQueues and TorchJobs, writes the status of finished jobs",
+    purpose="`torchq restore`: creates TenantQueues, TorchJobs and their code, writes the status of finished jobs",
+    option="--restore",
     rules=(
         PolicyRule(resource=TENANT_QUEUES, verbs=("list", "create")),
         # Patch: a finished job is created suspended. Get: needed where a worker has written its status meanwhile.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch")),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        # The code of unfinished jobs. Delete: see the role of users.
+        PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
+        # Whether a coordinator can lead on the Redis that it finds.
+        PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
+        *_ASK,
     ),
 )
 ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, RESTORE)}
+STANDING = {name: role for name, role in ROLES.items() if not role.option}
+"""The roles that an installation has at all times."""

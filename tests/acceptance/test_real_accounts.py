@@ -149,11 +149,11 @@ def test_a_user_can_change_only_the_jobs_of_the_namespace(stack: RealStack) -> N
         assert "deploy/rbac/user.yaml" in said.err
     said = run("queue", "list", cwd=stack.folder, environment=stack.environment)
     assert said.code == 0  # the coordinator answers this to every account
-    assert "deploy/rbac/queue-admin.yaml" in said.err
+    assert "deploy/rbac/on-request/queue-admin.yaml" in said.err
     for arguments in (("queue", "create", "mine"), ("queue", "pause", "default")):
         said = run(*arguments, cwd=stack.folder, environment=stack.environment)
         assert (said.code, said.out) == (1, ""), arguments
-        assert "deploy/rbac/queue-admin.yaml" in said.err
+        assert "deploy/rbac/on-request/queue-admin.yaml" in said.err
     stack.torchq("queue", "create", "default")
     said = run("queue", "list", "default", cwd=stack.folder, environment=stack.environment)
     assert said.out.splitlines()[1].split()[0] == "default"

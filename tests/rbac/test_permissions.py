@@ -10,8 +10,9 @@ import yaml
 from click.testing import CliRunner
 
 from coordinator.cli import main
+from coordinator.code import config_maps
 from coordinator.rbac import manifests, preflight
-from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, USER, WORKER, PolicyRule, Role
+from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, STANDING, USER, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
 from crds.api_resources import (
     CONFIG_MAPS,
@@ -50,7 +51,9 @@ def stage(
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
-    remove(access.admin, CONFIG_MAPS, "code", TENANT)
+    for item in access.admin.list(CONFIG_MAPS, TENANT).items:
+        if item["metadata"]["name"].startswith(("code", config_maps.PREFIX)):
+            remove(access.admin, CONFIG_MAPS, item["metadata"]["name"], TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
         remove(access.admin, kind, "train-0", TENANT)
@@ -232,10 +235,35 @@ def printed(*arguments: str, code: int = 0) -> list[dict[str, object]]:
 
 
 def test_rbac_prints_the_content_of_the_files() -> None:
-    for name in ROLES:
+    for name in STANDING:
         assert printed(name) == list(yaml.safe_load_all((FILES / f"{name}.yaml").read_text()))
-    assert printed() == [document for name in ROLES for document in printed(name)]
+    assert printed() == [document for name in STANDING for document in printed(name)]
+    assert printed("--restore") == list(yaml.safe_load_all((FILES / "on-request" / "restore.yaml").read_text()))
     assert printed("--tenant", TENANT) == list(yaml.safe_load_all((FILES / "examples" / f"{TENANT}.yaml").read_text()))
+
+
+def test_roles_of_single_occasions_are_printed_only_when_asked_for() -> None:
+    """An upgrade applies the output and the files of the folder again, and would bring back what was removed."""
+    files = [each for path in FILES.glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
+    for documents in (printed(), files):
+        assert {each["metadata"]["name"] for each in documents if each["kind"] != "Namespace"} == {  # type: ignore[index]
+            "torchq-coordinator",
+            "torchq-worker",
+            "torchq-user",
+            "torchq-doctor",
+        }
+    assert {each["metadata"]["name"] for each in printed("--restore")} == {"torchq-system", "torchq-restore"}  # type: ignore[index]
+
+
+def test_each_queue_admin_has_a_binding_of_its_own() -> None:
+    documents = printed("--queue-admin", "ann", "--queue-admin", "https://issuer#bob")
+    assert all(each["kind"] in ("ClusterRole", "ClusterRoleBinding") for each in documents), "people need no account"
+    bindings = {each["metadata"]["name"]: each for each in documents if "subjects" in each}  # type: ignore[index]
+    assert {name: [each["name"] for each in found["subjects"]] for name, found in bindings.items()} == {  # type: ignore[attr-defined]
+        "torchq-queue-admin-ann": ["ann"],
+        "torchq-queue-admin-https:--issuer#bob": ["https://issuer#bob"],
+    }
+    assert {each["roleRef"]["name"] for each in bindings.values()} == {"torchq-queue-admin"}  # type: ignore[index]
 
 
 def test_rbac_places_accounts_in_the_chosen_system_namespace() -> None:
@@ -257,14 +285,14 @@ def test_rbac_names_the_service_and_the_users_role_of_an_installation() -> None:
     assert rules["leases"] == ["torchq-coordinator"]
     roles = {each["roleRef"]["name"] for each in documents if "roleRef" in each}  # type: ignore[index]
     assert roles == {"mine-user", "torchq-queue-b-of-b"}
-    [admin] = [each for each in printed("queue-admin", "--service", "batch/mine") if each["kind"] == "ClusterRole"]
+    [admin, _] = printed("--queue-admin", "ann", "--service", "batch/mine")
     assert admin["rules"][-1]["resourceNames"] == ["http:mine:http"]  # type: ignore[index]
     printed("--service", "no-slash", code=1)
 
 
 def test_every_object_has_the_recommended_labels() -> None:
     parts = ("name", "instance", "version", "component", "part-of", "managed-by")
-    for document in [*printed(), *printed("--tenant", "b")]:
+    for document in [*printed(), *printed("--tenant", "b"), *printed("--restore", "--queue-admin", "ann")]:
         labels = document["metadata"]["labels"]  # type: ignore[index]
         assert labels.keys() == {f"app.kubernetes.io/{part}" for part in parts}, document
         assert all(labels.values())
@@ -279,7 +307,21 @@ def test_rbac_for_a_tenant_binds_users_groups_and_another_queue() -> None:
         assert [each["name"] for each in binding["subjects"]] == ["torchq-user", "ann", "crew"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("arguments", [("--queue", "a"), ("worker", "--tenant", "a"), ("nobody",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--queue", "a"),
+        ("worker", "--tenant", "a"),
+        ("nobody",),
+        ("restore",),
+        ("queue-admin",),
+        ("worker", "--restore"),
+        ("--restore", "--tenant", "a"),
+        ("--restore", "--namespaces", "a"),
+        ("--queue-admin", ""),
+    ],
+    ids=str,
+)
 def test_rbac_rejects_an_invalid_combination_of_arguments(arguments: tuple[str, ...]) -> None:
     printed(*arguments, code=2)
 

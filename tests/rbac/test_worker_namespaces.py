@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from coordinator.cli import main
 from coordinator.rbac import manifests, preflight
-from coordinator.rbac.permissions import ROLES, WORKER
+from coordinator.rbac.permissions import STANDING, WORKER
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from crds.api_resources import PODS, TORCHJOBS
@@ -72,7 +72,7 @@ def test_each_namespace_gets_a_binding_of_the_account() -> None:
             "name": "torchq-worker-namespaced",
         }
         assert each["subjects"] == [{"kind": "ServiceAccount", "name": "torchq-worker", "namespace": "torchq-system"}]
-    others = [name for name in ROLES if name != "worker"]
+    others = [name for name in STANDING if name != "worker"]
     assert [each for each in printed(*others) if each not in documents] == []
 
 

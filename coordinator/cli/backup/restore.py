@@ -14,8 +14,11 @@ import orjson
 
 from coordinator.cli import manifest_files, session
 from coordinator.cli.backup import saved, steps
+from coordinator.cli.backup.code import CodeName
+from coordinator.cli.backup.code_requests import CodeRequests
 from coordinator.cli.backup.saved import Backup, SavedJob, SavedQueue
 from coordinator.cli.backup.steps import ClusterObjects, Step
+from coordinator.code.errors import CodeError
 from coordinator.errors import CoordinatorError
 from crds import labels
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
@@ -30,7 +33,7 @@ LARGEST_YAML = 8 * 1024 * 1024
 MOST_NAMED = 20
 """The most refusals of a message."""
 MOST_STEPS = 20
-"""The most steps for one job. A job needs four, and one more each time a worker writes its status meanwhile."""
+"""The most steps for one job. A job needs at most four, and one more each time a worker writes its status meanwhile."""
 Tell = Callable[[str], object]
 
 
@@ -40,6 +43,10 @@ class Refused(CoordinatorError):
 
 class Interrupted(CoordinatorError):
     """A part of the backup was restored, and the rest was not."""
+
+
+class CodeMissing(CoordinatorError):
+    """Jobs were not restored, because their code is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +73,17 @@ def restore(cluster: Cluster, backup: Backup, options: RestoreOptions, tell: Tel
     Raise Refused before anything is created, or with `skip_refused` at the end, if the API server refuses objects.
     Raise Interrupted if it refuses one later.
     """
-    known = _existing(cluster, backup)
+    code = CodeRequests(cluster, backup.code)
+    known = _existing(cluster, backup, code)
     todo = [*steps.plan(_in_sequence(backup, options.now), known, options.now)]
-    refusals = _try_all(cluster, todo)
+    refusals = _try_all(cluster, todo, code)
     if refusals and not options.skip_refused:
         raise Refused(_format(refusals) + "\nnothing was restored; --skip-refused restores the others")
     accepted = [step for step in todo if str(step.saved) not in refusals]
     for number, step in enumerate(accepted):
         try:
-            tell(f"{step.saved}: {step.said if options.dry_run else _carry_out(cluster, step, options.now)}")
-        except errors.ClusterError as error:
+            tell(f"{step.saved}: {step.said if options.dry_run else _carry_out(cluster, step, code, options.now)}")
+        except (errors.ClusterError, CodeError) as error:
             raise Interrupted(
                 f"{step.saved.source}: {step.saved}: {error}\n{number} of {len(accepted)} objects were handled before "
                 "it: repeat the command, which goes on where it has ended"
@@ -121,25 +129,46 @@ def _with_sequence(job: SavedJob, submitted: str) -> SavedJob:
     return replace(job, body=job.body | {"metadata": metadata | {"annotations": annotations}})
 
 
-def _existing(cluster: Cluster, backup: Backup) -> ClusterObjects:
+def _existing(cluster: Cluster, backup: Backup, code: CodeRequests) -> ClusterObjects:
     wanted = {(job.namespace, job.name) for job in backup.jobs}
     queues = {item["metadata"]["name"]: item.get("spec") or {} for item in cluster.list(TENANT_QUEUES).items}
     found = (item for item in (cluster.list(TORCHJOBS).items if wanted else ()) if _key(item) in wanted)
-    return ClusterObjects(queues, {_key(item): steps.stored_job(item) for item in found})
+    jobs = {_key(item): steps.stored_job(item) for item in found}
+    pending = {
+        key: job for job in backup.jobs if (key := (job.namespace, job.name)) not in jobs or jobs[key].awaits_code
+    }
+    return ClusterObjects(queues, jobs, frozenset(key for key, job in pending.items() if not code.has(job)))
 
 
 def _key(item: Manifest) -> tuple[str, str]:
     return item["metadata"]["namespace"], item["metadata"]["name"]
 
 
-def _try_all(cluster: Cluster, todo: Iterable[Step]) -> dict[str, str]:
+def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict[str, str]:
     """Return what the API server refuses, by object. Raise Forbidden if this account may not restore objects."""
     pending = [step for step in todo if step.action not in steps.IDLE]
     finished = (job for step in pending if isinstance(job := step.saved, SavedJob) and job.status is not None)
     first = next(finished, None)
     if first is not None:
         _check_account(cluster, first)
-    return dict(refusal for step in pending if step.action == "create" for refusal in _try(cluster, step.saved))
+    refusals = dict(refusal for step in pending if step.action == "create" for refusal in _try(cluster, step.saved))
+    return refusals | dict(_try_code(code, [step.saved for step in pending if str(step.saved) not in refusals]))
+
+
+def _try_code(code: CodeRequests, found: Iterable[SavedQueue | SavedJob]) -> Iterator[tuple[str, str]]:
+    """Yield what the API server refuses of the code of jobs, by job. Code that jobs share is tried once."""
+    tried: dict[CodeName, str] = {}
+    for job in found:
+        if not isinstance(job, SavedJob) or job.code is None:
+            continue
+        if job.code not in tried:
+            tried[job.code] = ""
+            try:
+                code.try_to_keep(job)
+            except errors.Invalid as error:
+                tried[job.code] = f"{job.code}: {session.format_invalid(error)}"
+        if tried[job.code]:
+            yield str(job), f"{job.source}: {tried[job.code]}"
 
 
 def _check_account(cluster: Cluster, job: SavedJob) -> None:
@@ -170,10 +199,10 @@ def _create(cluster: Cluster, found: SavedQueue | SavedJob, *, dry_run: bool = F
             return cluster.create(TORCHJOBS, found.body, found.namespace, dry_run=dry_run)
 
 
-def _carry_out(cluster: Cluster, step: Step, now: datetime) -> str:
+def _carry_out(cluster: Cluster, step: Step, code: CodeRequests, now: datetime) -> str:
     """Carry out one step and return what has become of the object."""
     if isinstance(step.saved, SavedJob):
-        return _restore_job(cluster, step.saved, step, now)
+        return _restore_job(cluster, step.saved, step, code, now)
     if step.action != "create":
         return step.said
     try:
@@ -183,14 +212,14 @@ def _carry_out(cluster: Cluster, step: Step, now: datetime) -> str:
     return step.said
 
 
-def _restore_job(cluster: Cluster, job: SavedJob, step: Step, now: datetime) -> str:
+def _restore_job(cluster: Cluster, job: SavedJob, step: Step, code: CodeRequests, now: datetime) -> str:
     """Take the steps of one job, each of them judged from its newest state, and return what has become of it."""
     said, stored = step.said, None
     for _ in range(MOST_STEPS):
         if step.action in steps.IDLE:
             return said if step.said == steps.EARLIER else step.said
         try:
-            stored = _take(cluster, step, job, stored)
+            stored = _take(cluster, step, job, stored, code)
         except (errors.AlreadyExists, errors.Conflict):
             stored = cluster.get(TORCHJOBS, job.name, job.namespace)
         except errors.NotFound:
@@ -205,12 +234,14 @@ def _restore_job(cluster: Cluster, job: SavedJob, step: Step, now: datetime) -> 
     raise errors.Conflict(f"torchjob {job.namespace}/{job.name} changes all the time")
 
 
-def _take(cluster: Cluster, step: Step, job: SavedJob, stored: Manifest | None) -> Manifest:
+def _take(cluster: Cluster, step: Step, job: SavedJob, stored: Manifest | None, code: CodeRequests) -> Manifest:
     """Take one step of a job and return the job as it is then stored."""
     if step.action == "create":
         return _create(cluster, job)
     if stored is None:
         stored = cluster.get(TORCHJOBS, job.name, job.namespace)
+    if step.action == "release":
+        return code.release(job, stored)
     if step.action == "resume":
         return cluster.patch(TORCHJOBS, job.name, {"spec": {"suspend": job.suspend}}, job.namespace)
     version, status = stored["metadata"]["resourceVersion"], saved.final_status(job, stored)

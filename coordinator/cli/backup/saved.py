@@ -1,4 +1,4 @@
-"""The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed.
+"""The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed, and ConfigMaps with code.
 
 One rule: pure. Of an old object only its labels, annotations and spec count, and the status of a finished job. Uids,
 owners, finalizers and managed fields belong to the old cluster.
@@ -11,9 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from coordinator.cli.backup import code
+from coordinator.cli.backup.code import CodeName
 from coordinator.cli.manifest_files import BadManifest, as_json
+from coordinator.code.archive import Archive
 from crds import labels, problems
-from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import CONFIG_MAPS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob import submission_order
 from crds.torchjob.conditions import FINISHED
@@ -24,7 +27,13 @@ from queues.values import Entry
 
 NO_UID = "unknown"
 """Stands for the uid of an object of a backup that has none."""
-_REQUESTS = (labels.RETRY_AT, labels.RESTART_REQUEST, labels.CHECKPOINT_REQUESTED, labels.CHECKPOINT_COMPLETED)
+_REQUESTS = (
+    labels.RETRY_AT,
+    labels.RESTART_REQUEST,
+    labels.CHECKPOINT_REQUESTED,
+    labels.CHECKPOINT_COMPLETED,
+    labels.CODE_PENDING,
+)
 """Annotations with requests to the old job. The new job would carry them out once more."""
 _SKIPPED = (SCALE_OUTS.kind, SCALE_INS.kind)
 """The kinds of torchq that are not restored: a request is about a job as it was."""
@@ -59,9 +68,14 @@ class SavedJob:
     tie: str
     """The order among jobs that were created in the same second (`queues.order.tie`)."""
     body: Manifest
-    """The manifest to create. That of a finished job is suspended, so that it never runs."""
+    """The manifest to create. That of a finished job is suspended, so that it never runs. That of another job with code
+    is on hold until its code is there."""
     suspend: bool | None
     """The old `spec.suspend`; None if the spec does not have the field."""
+    code: CodeName | None
+    """The code in ConfigMaps that an unfinished job needs; None if it needs none."""
+    hold: bool | None
+    """The old `spec.schedulingPolicy.hold`; None if the spec does not have the field."""
     queue: str
     """The queue that the spec names; empty if it names none."""
     status: Manifest | None
@@ -82,15 +96,20 @@ class Backup:
 
     queues: tuple[SavedQueue, ...]
     jobs: tuple[SavedJob, ...]
+    code: Mapping[CodeName, Archive]
+    """The code of unfinished jobs, as far as the backup has it."""
     requests: int
     """The number of ScaleOuts and ScaleIns, which are not restored."""
+    config_maps: int
+    """The number of ConfigMaps without code of jobs, which are not restored."""
 
 
 def read(documents: Iterable[tuple[str, Any]]) -> Backup:
     """Return the objects of documents, each given with its source. Raise BadManifest for anything else."""
     queues: list[SavedQueue] = []
     jobs: list[SavedJob] = []
-    requests = 0
+    parts: list[Manifest] = []
+    requests = config_maps = 0
     for source, body in _items(documents):
         match (body.get("apiVersion"), body.get("kind")):
             case (TENANT_QUEUES.api_version, TENANT_QUEUES.kind):
@@ -99,14 +118,19 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
                 jobs.append(_job(source, body))
             case (TORCHJOBS.api_version, kind) if kind in _SKIPPED:
                 requests += 1
+            case (CONFIG_MAPS.api_version, CONFIG_MAPS.kind):
+                parts += [body] * code.is_code(body)
+                config_maps += not code.is_code(body)
             case (version, kind):
                 raise BadManifest(
                     f"{source}: {kind} of {version} is neither a TorchJob nor a TenantQueue of {TORCHJOBS.api_version}"
+                    ", nor a ConfigMap with code of jobs"
                 )
     _check_names((*queues, *jobs))
     queues.sort(key=lambda queue: queue.name)
     jobs.sort(key=lambda job: (job.created, job.tie))
-    return Backup(tuple(queues), tuple(jobs), requests)
+    wanted = (job.code for job in jobs if job.code is not None)
+    return Backup(tuple(queues), tuple(jobs), code.archives(parts, wanted), requests, config_maps)
 
 
 def final_status(job: SavedJob, stored: Manifest) -> Manifest:
@@ -162,6 +186,10 @@ def _job(source: str, body: Manifest) -> SavedJob:
     if end is not None:
         # A job that is created cancelled would end as cancelled, however the old one ended.
         new["spec"] = {name: value for name, value in spec.items() if name != "cancel"} | {"suspend": True}
+    policy, needed = _map(spec, "schedulingPolicy", source), code.needed(spec, namespace) if end is None else None
+    if needed is not None:
+        new["metadata"]["annotations"] = kept | {labels.CODE_PENDING: "true"}
+        new["spec"] = spec | {"schedulingPolicy": policy | {"hold": True}}
     sequence = submission_order.read(annotations.get(labels.SUBMITTED))
     return SavedJob(
         source=source,
@@ -172,7 +200,9 @@ def _job(source: str, body: Manifest) -> SavedJob:
         tie=order.tie(Entry(key=JobKey(namespace, name, uid), queue="", submitted=0.0, sequence=sequence)),
         body=new,
         suspend=spec.get("suspend"),
-        queue=str(_map(spec, "schedulingPolicy", source).get("queue") or ""),
+        code=needed,
+        hold=policy.get("hold"),
+        queue=str(policy.get("queue") or ""),
         status=None if end is None else end.model_dump(mode="json", by_alias=True, exclude_unset=True),
         deleting=metadata.get("deletionTimestamp") is not None,
         expires=None if end is None else _expiry(end, spec),

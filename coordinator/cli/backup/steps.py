@@ -5,9 +5,11 @@ second run goes on where the first ended.
 
 A finished job is created suspended, then gets its end, then its old `spec.suspend`. Until it has its end, it is
 suspended; from then on, it is finished. So nobody ever runs it, whenever the command is killed.
+
+Another job with code is created on hold, then its code is kept with the new job as the owner, then it is let go.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -17,12 +19,13 @@ from crds import labels, timestamps
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
 
-Action = Literal["create", "finish", "resume", "keep", "skip"]
-"""create: create it. finish: write the end of a finished job. resume: give it its old `spec.suspend`. keep: the object
-exists. skip: it is not to exist. A finished job needs the first three, and its end for its newest spec at last."""
-IDLE: tuple[Action, ...] = ("keep", "skip")
+Action = Literal["create", "finish", "resume", "release", "keep", "skip", "lack"]
+"""create: create it. finish: write the end of a finished job. resume: give it its old `spec.suspend`. release: keep its
+code, and let it go. keep: the object exists. skip: it is not to exist. lack: its code is missing. A finished job needs
+the first three, and its end for its newest spec at last."""
+IDLE: tuple[Action, ...] = ("keep", "skip", "lack")
 """The actions that change nothing."""
-AGAIN, PAUSED, KEPT = "waits again", "stays suspended", "exists: left as it is"
+AGAIN, PAUSED, HELD, KEPT = "waits again", "stays suspended", "stays on hold", "exists: left as it is"
 EARLIER = "restored earlier"
 
 
@@ -38,6 +41,8 @@ class StoredJob:
     observed: bool
     """Whether the status describes the newest spec. No worker looks at a finished job without pods again."""
     deleting: bool
+    awaits_code: bool
+    """Whether it is on hold until its code is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class ClusterObjects:
 
     queues: Mapping[str, Manifest]
     jobs: Mapping[tuple[str, str], StoredJob]
+    lacking: Collection[tuple[str, str]] = ()
+    """The namespaces and names of jobs whose code neither the backup nor the cluster has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +70,22 @@ def plan(backup: Backup, cluster: ClusterObjects, now: datetime) -> Iterator[Ste
     for queue in backup.queues:
         yield judge_queue(queue, cluster.queues.get(queue.name))
     for job in backup.jobs:
-        yield judge_job(job, cluster.jobs.get((job.namespace, job.name)), now)
+        key = job.namespace, job.name
+        yield judge_job(job, cluster.jobs.get(key), now, has_code=key not in cluster.lacking)
 
 
 def stored_job(manifest: Manifest) -> StoredJob:
     """Return what counts of a TorchJob of the cluster."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     return StoredJob(
-        mark=(metadata.get("annotations") or {}).get(labels.RESTORED, ""),
+        mark=annotations.get(labels.RESTORED, ""),
         suspended=bool(manifest["spec"].get("suspend")),
         finished=status.get("phase") in FINISHED,
         admitted=bool(status.get("admission")),
         observed=status.get("observedGeneration") == metadata.get("generation"),
         deleting=metadata.get("deletionTimestamp") is not None,
+        awaits_code=labels.CODE_PENDING in annotations,
     )
 
 
@@ -87,14 +97,16 @@ def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
     return Step("keep", queue, KEPT + differs)
 
 
-def judge_job(job: SavedJob, stored: StoredJob | None, now: datetime) -> Step:
+def judge_job(job: SavedJob, stored: StoredJob | None, now: datetime, *, has_code: bool = True) -> Step:
     """Return the step for a job; `stored` is what the cluster has of that name, None if there is nothing."""
     if stored is None:
-        return _judge_absent(job, now)
+        return _judge_absent(job, now, has_code=has_code)
     if stored.deleting:
         return Step("keep", job, "exists and is being deleted: restore it again when it is gone")
     if stored.mark != job.uid:
         return Step("keep", job, KEPT)
+    if job.status is None and stored.awaits_code and not stored.finished:
+        return Step("release", job, _waits(job)) if has_code else Step("lack", job, f"stays on hold: {_lack(job)}")
     if job.status is None:
         return Step("keep", job, EARLIER)
     if stored.finished and stored.suspended and not job.suspend:
@@ -106,7 +118,7 @@ def judge_job(job: SavedJob, stored: StoredJob | None, now: datetime) -> Step:
     return Step("keep", job, "exists: it was resumed before it got its end, and runs as a new job")
 
 
-def _judge_absent(job: SavedJob, now: datetime) -> Step:
+def _judge_absent(job: SavedJob, now: datetime, *, has_code: bool) -> Step:
     if job.deleting:
         return Step("skip", job, "not restored: it was being deleted")
     if job.expires is not None and job.expires <= now:
@@ -115,7 +127,15 @@ def _judge_absent(job: SavedJob, now: datetime) -> Step:
         )
     if job.status is not None:
         return Step("create", job, _ended(job))
-    return Step("create", job, PAUSED if job.suspend else AGAIN)
+    return Step("create", job, _waits(job)) if has_code else Step("lack", job, f"not restored: {_lack(job)}")
+
+
+def _waits(job: SavedJob) -> str:
+    return PAUSED if job.suspend else HELD if job.hold else AGAIN
+
+
+def _lack(job: SavedJob) -> str:
+    return f"its code ({job.code}) is neither in the backup nor in the cluster"
 
 
 def _ended(job: SavedJob) -> str:

@@ -11,12 +11,12 @@ import click
 from coordinator.cli.session import Session, pass_session
 from coordinator.rbac import manifests
 from coordinator.rbac.manifests import RoleNames, Tenant
-from coordinator.rbac.permissions import ROLES, WORKER
+from coordinator.rbac.permissions import RESTORE, STANDING, WORKER
 from crds.model import DNS_LABEL
 
 
 @click.command()
-@click.argument("roles", nargs=-1, type=click.Choice(list(ROLES)), metavar="[ROLE]...")
+@click.argument("roles", nargs=-1, type=click.Choice(list(STANDING)), metavar="[ROLE]...")
 @click.option(
     "--system-namespace", default=manifests.SYSTEM_NAMESPACE, show_default=True, help="namespace of the accounts"
 )
@@ -37,6 +37,14 @@ from crds.model import DNS_LABEL
     metavar="NAME",
     help="ClusterRole of users that --tenant binds",
 )
+@click.option("--restore", is_flag=True, help="print only the account of `torchq restore`; remove it afterwards")
+@click.option(
+    "--queue-admin",
+    "queue_admins",
+    multiple=True,
+    metavar="NAME",
+    help="print only the role of queue admins, bound to the user of this name; repeat it for several",
+)
 @pass_session
 def rbac(
     session: Session,
@@ -46,8 +54,8 @@ def rbac(
     namespaces: str | None,
     **options: Any,
 ) -> None:
-    """Print accounts and roles as manifests. ROLE is coordinator, worker, user, queue-admin, doctor or restore. The
-    default is all.
+    """Print accounts and roles as manifests. ROLE is coordinator, worker, user or doctor. The default is all four. The
+    roles of single occasions, --restore and --queue-admin, are printed only when asked for.
 
     A worker's account may create and delete pods in every namespace, since jobs may be submitted to any. An account
     that may create any pod can read everything that pods may read. --namespaces restricts this to some namespaces. The
@@ -57,11 +65,16 @@ def rbac(
     RoleBinding torchq-worker-namespaced.
     """
     queue, users, groups = options["queue"], options["users"], options["groups"]
+    on_request = options["restore"] or bool(options["queue_admins"])
     if tenant is None and (queue or users or groups):
         raise click.UsageError("--queue, --user and --group go with --tenant")
-    if tenant is not None and roles:
+    if tenant is not None and (roles or on_request):
         raise click.UsageError("--tenant prints the permissions of users; omit the roles")
-    if namespaces is not None and (tenant is not None or (roles and WORKER.name not in roles)):
+    if on_request and roles:
+        raise click.UsageError("--restore and --queue-admin print roles of single occasions alone; omit the others")
+    if "" in options["queue_admins"]:
+        raise click.UsageError("--queue-admin needs the name of a user")
+    if namespaces is not None and (tenant is not None or on_request or (roles and WORKER.name not in roles)):
         raise click.UsageError("--namespaces is for the role worker")
     worker_namespaces = _names(namespaces) if namespaces is not None else ()
     settings = session.with_flags(service=options["service"]).settings
@@ -73,8 +86,11 @@ def rbac(
     )
     if tenant is not None:
         documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups), names)
+    elif on_request:
+        documents = manifests.role_manifests(RESTORE, names) if options["restore"] else []
+        documents += manifests.queue_admin_manifests(options["queue_admins"], names) if options["queue_admins"] else []
     else:
-        selected = [ROLES[name] for name in roles or ROLES]
+        selected = [STANDING[name] for name in roles or STANDING]
         documents = [item for role in selected for item in manifests.role_manifests(role, names, worker_namespaces)]
     click.echo(manifests.text(documents), nl=False)
 

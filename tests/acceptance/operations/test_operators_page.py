@@ -43,16 +43,18 @@ def test_a_backup_by_the_commands_of_the_page_can_be_restored(stack: Stack) -> N
         pytest.skip("kubectl is not on PATH")
     queue = fresh("queue")
     stack.torchq("queue", "create", queue)
-    backup, restore = commands("Back up and restore")
-    redirection = backup.index(">")
-    file = stack.folder / backup[redirection + 1]
-    made = subprocess.run(
-        [*backup[:redirection], "--kubeconfig", str(stack.layout.kubeconfig)],
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    file.write_bytes(made.stdout)
+    *backups, restore = commands("Back up and restore")
+    assert len(backups) == 2
+    for backup in backups:
+        redirection = backup.index(">")
+        file = stack.folder / backup[redirection + 1]
+        made = subprocess.run(
+            [*backup[:redirection], "--kubeconfig", str(stack.layout.kubeconfig)],
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
+        file.write_bytes(made.stdout)
     assert restore[0] == "torchq"
     assert queue in stack.torchq(*restore[1:])
 

@@ -25,7 +25,7 @@ from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from kube import errors as cluster_errors
 from kube.client import KubernetesCluster
-from queues import errors
+from queues import errors, installation
 from queues.installation import Installation
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
@@ -324,6 +324,23 @@ def test_status_names_why_no_coordinator_leads_on_a_configured_redis(torchq: Tor
             client.config_set("maxmemory-policy", "allkeys-lru")
             told = torchq("status", "--seconds", "0", code=1, TORCHQ_REDIS_URL=url).stdout
         assert "allkeys-lru" in told
+
+
+def test_restore_says_why_the_coordinator_that_answers_does_not_lead(
+    torchq: Torchq, asked: Torchq, embedded_cluster: KubernetesCluster, store: Store, namespace: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.json"
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}, "spec": {}}
+    file.write_text(json.dumps(body))
+    before, ours = Installation("before", "kube-system"), Installation("ours", "kube-system")
+    work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
+    waits = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="none"))
+    waits.leadership.failing = f"Redis {installation.foreign(before.encode().encode(), ours)}"
+    with answering(waits, store) as port:
+        said = torchq("--coordinator", f"http://127.0.0.1:{port}", "restore", str(file)).stderr
+    assert "note: no coordinator can lead, and nothing is admitted: Redis belongs to another installation" in said
+    assert "`torchq redis adopt --yes`" in said
+    assert "note:" not in asked("restore", str(file)).stderr, "another one leads"
 
 
 def test_a_configured_redis_is_read_without_a_coordinator(torchq: Torchq) -> None:

@@ -67,3 +67,4 @@ def test_workers_name_a_redis_of_another_installation_once_at_their_start(
         torchq("worker", TORCHQ_REDIS_URL=redis_url)
     (said,) = (record.getMessage() for record in caplog.records)
     assert said.startswith(f"Redis at {redis_url}?db=0 belongs to another installation ({THEIRS})")
+    assert "after a loss of etcd or a move, take this one over with `torchq redis adopt --yes`" in said

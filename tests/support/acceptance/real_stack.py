@@ -153,9 +153,10 @@ class RealStack(Stack):
         assert self.server is not None
         self.data.mkdir(parents=True)
         self.layout.kubeconfig.write_bytes(self.server.kubeconfig.read_bytes())
-        for file in sorted(access.FILES.glob("*.yaml")):
-            for document in yaml.safe_load_all(file.read_text()):
+        for role in ROLES.values():
+            for document in yaml.safe_load_all((access.FILES / role.path).read_text()):
                 access.apply(self.server, document)
+        access.bind_queue_admin(self.server)
         for document in manifests.tenant_manifests(Tenant(namespace=NAMESPACE)):
             access.apply(self.server, document)
         for role in ROLES.values():

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import yaml
 
 from coordinator.rbac import manifests
-from coordinator.rbac.permissions import ROLES, USER, WORKER, PolicyRule, Role
+from coordinator.rbac.permissions import QUEUE_ADMIN, ROLES, USER, WORKER, PolicyRule, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client
 from kube.api import Cluster
@@ -113,6 +113,7 @@ class Granted:
         for file in sorted(FILES.rglob("*.yaml")):
             for document in yaml.safe_load_all(file.read_text()):
                 apply(server, document)
+        bind_queue_admin(server)
         for role in ROLES.values():
             for rule in role.all_rules():
                 for verb in rule.all_verbs:
@@ -210,6 +211,14 @@ def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
     config["users"][0]["user"] = {"token": made["status"]["token"]}
     config["contexts"][0]["context"]["namespace"] = namespace
     return config
+
+
+def bind_queue_admin(server: Server) -> None:
+    """Make an account that the role of queue admins is bound to, as `torchq rbac --queue-admin` binds it to a user."""
+    name, home = manifests.full_name(QUEUE_ADMIN), manifests.SYSTEM_NAMESPACE
+    apply(server, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}})
+    for document in manifests.queue_admin_manifests([f"system:serviceaccount:{home}:{name}"]):
+        apply(server, document)
 
 
 def apply(server: Server, document: dict[str, Any]) -> None:

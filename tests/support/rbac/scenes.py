@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from coordinator.cache import optional_kinds, own_installation
 from coordinator.cache.watches import Watches
 from coordinator.cli import main, session
+from coordinator.code import config_maps
 from coordinator.doctor.collect import Collector
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import LeaderElection
@@ -80,6 +81,7 @@ from reconcilers.views.queue_view import queues_informer
 from reconcilers.views.request_reader import RequestReader
 from reconcilers.views.scale_request_view import RequestView
 from tests.support.acceptance.stack import until
+from tests.support.coordinator import code_stores
 from tests.support.coordinator.desk import manifest, task
 from tests.support.kubectl.command import Kubectl
 from tests.support.rbac.access import TENANT, Access, Gated
@@ -950,6 +952,53 @@ def _restore_a_backup(stage: Stage) -> str:
     said = restore(stage, body | {"spec": {"weight": 2}}, saved_job("old"))
     assert not said or stage.admin.list(TORCHJOBS, TENANT).items == [], "nothing may be half-done"
     return said
+
+
+def saved_code() -> tuple[Manifest, Manifest]:
+    """Return a waiting job as a backup has it, and the ConfigMap with its code."""
+    archive = code_stores.code(b"pass")
+    [part] = config_maps.manifests(archive, 1, TENANT)
+    body = saved_job("old") | {"status": {"phase": "Queued"}}
+    pod = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]
+    pod["volumes"] = [mount.volume for mount in config_maps.source(archive, 1).mounts]
+    return body, part
+
+
+@scene(RESTORE, "configmaps", "get", "create")
+def _restore_a_job_with_code(stage: Stage) -> str:
+    said = restore(stage, *saved_code())
+    assert not said or stage.admin.list(TORCHJOBS, TENANT).items == [], "nothing may be half-done"
+    return said
+
+
+@scene(RESTORE, "configmaps", "patch")
+def _restore_a_job_whose_code_exists(stage: Stage) -> str:
+    job, part = saved_code()
+    stage.admin.create(CONFIG_MAPS, part, TENANT)
+    return restore(stage, job)
+
+
+@scene(RESTORE, "configmaps", "delete")
+def _delete_code_as_its_owners_change(stage: Stage) -> str:
+    stage.admin.create(CONFIG_MAPS, CODE, TENANT)
+    try:
+        stage.access.cluster(RESTORE).delete(CONFIG_MAPS, "code", TENANT)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+@scene(RESTORE, "namespaces", "get")
+def _tell_whose_redis_it_is(stage: Stage) -> str:
+    return _installation(stage, RESTORE)
+
+
+@scene(RESTORE, "leases", "get")
+@scene(RESTORE, "services/proxy", "get")
+def _restore_and_ask_who_leads(stage: Stage) -> str:
+    file = stage.folder / "backup.json"
+    file.write_text(json.dumps(saved_job("old")))
+    return only_forbidden(stage.run(RESTORE, "restore", str(file), code=0))
 
 
 @scene(RESTORE, "torchjobs", "get")

@@ -1,16 +1,13 @@
 """The requests that restore a backup: what is refused, what is left alone, and a run that is killed at any call."""
 
-import copy
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator.cli.backup import restore, saved
-from coordinator.cli.backup.restore import Interrupted, Refused, RestoreOptions
+from coordinator.cli.backup import restore
+from coordinator.cli.backup.restore import Interrupted, Refused
 from coordinator.cli.manifest_files import BadManifest
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
@@ -18,11 +15,9 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
 from kube.client import KubernetesCluster
+from tests.support.coordinator.backups import WHEN, Killed, Mortal, run, waiting
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import Desk, manifest
-
-NOW = datetime(2026, 2, 1, tzinfo=UTC)
-WHEN = "2026-01-01T00:00:00Z"
 
 
 def ended(name: str, namespace: str, phase: str = "Succeeded", **spec: Any) -> Manifest:
@@ -34,17 +29,6 @@ def ended(name: str, namespace: str, phase: str = "Succeeded", **spec: Any) -> M
     }
 
 
-def waiting(name: str, namespace: str, **spec: Any) -> Manifest:
-    """Return an admitted job as a backup has it."""
-    body = manifest(name, "a", **spec)
-    metadata = {"namespace": namespace, "uid": f"old-{name}", "creationTimestamp": WHEN}
-    admission = {"queue": "a", "attempt": 3, "epoch": 9, "charge": {"jobs": 1}}
-    return body | {
-        "metadata": body["metadata"] | metadata,
-        "status": {"phase": "Running", "attempt": 3, "admission": admission},
-    }
-
-
 def queue(name: str, **spec: Any) -> Manifest:
     return {
         "apiVersion": TENANT_QUEUES.api_version,
@@ -53,14 +37,6 @@ def queue(name: str, **spec: Any) -> Manifest:
         "spec": {"weight": 1} | spec,
         "status": {"pending": 7},
     }
-
-
-def run(cluster: Any, *items: Manifest, **options: Any) -> list[str]:
-    """Restore a backup of these objects and return what is told."""
-    told: list[str] = []
-    backup = saved.read([("FILE", {"kind": "List", "items": copy.deepcopy(list(items))})])
-    restore.restore(cluster, backup, RestoreOptions(now=NOW, **options), told.append)
-    return told
 
 
 def test_a_finished_job_gets_its_end_and_its_old_spec(cluster: KubernetesCluster, namespace: str) -> None:
@@ -182,34 +158,6 @@ def test_a_server_that_fails_midway_is_named_and_the_run_can_be_repeated(
         f"torchjob {namespace}/first: restored earlier",
         f"torchjob {namespace}/second: waits again",
     ]
-
-
-class Killed(BaseException):
-    """The command is killed."""
-
-
-class Mortal:
-    """A cluster whose client is killed at one of its writes: before the write is sent, or after it was carried out."""
-
-    def __init__(self, cluster: KubernetesCluster, writes: int, after: bool) -> None:
-        self._cluster, self._left, self._after = cluster, writes, after
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._cluster, name)
-        return self._counted(method) if name in ("create", "patch") else method
-
-    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def write(*arguments: Any, dry_run: bool = False, **options: Any) -> Any:
-            self._left -= not dry_run
-            is_last = not dry_run and self._left == 0
-            if is_last and not self._after:
-                raise Killed
-            result = method(*arguments, dry_run=dry_run, **options)
-            if is_last:
-                raise Killed
-            return result
-
-        return write
 
 
 @pytest.mark.parametrize("reacts", [False, True], ids=["at once", "after the worker"])
