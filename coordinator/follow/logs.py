@@ -5,15 +5,17 @@ One rule: every line once. Restarts, replaced pods and lost connections end noth
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow import endings, log_source, pod_runs, present_logs, wait_reasons
+from coordinator.follow import endings, log_source, pod_runs, present_logs, restart_notes, wait_reasons
 from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.log_source import LogSource
 from coordinator.follow.pod_runs import PodRuns
 from coordinator.follow.present_logs import JobMember, NoOutput
+from coordinator.follow.restart_notes import RestartCounts
 from coordinator.follow.slot_reader import SlotReader
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
@@ -182,8 +184,12 @@ class _Following:
         known = self._known()
         self._earlier = {pod.uid for pod in self._source.listed() if pod.uid not in known}
         item = next(self._changes, None)
+        counts = restart_notes.read(item) if item is not None else RestartCounts()
         while item is not None and not endings.is_finished(item):
             self._tell(item)
+            if note := restart_notes.describe(counts, item, time.time()):
+                self._emit([LogLine("", note)])
+            counts = restart_notes.read(item)
             item = next(self._changes, None)
         if not self._stop.is_set():
             self._finish(item)

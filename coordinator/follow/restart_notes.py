@@ -1,0 +1,51 @@
+"""The line about a restart of a job, for a person who follows its output.
+
+One rule: pure. The words are those that the workers have written; a restart is told once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crds import excerpts, timestamps
+from kube.api import Manifest
+
+LONGEST = 400
+"""The most characters of a cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCounts:
+    """How often a job was restarted, and for whose fault."""
+
+    counted: int = 0
+    disruptions: int = 0
+
+
+def read(item: Manifest) -> RestartCounts:
+    """Return the counts of a job."""
+    status = item.get("status") or {}
+    return RestartCounts(status.get("restartCount", 0), status.get("disruptions", 0))
+
+
+def describe(before: RestartCounts, item: Manifest, now: float) -> str:
+    """Return the line about what has happened since the counts before; empty if nothing has. `now` is in seconds since
+    the epoch."""
+    status, after = item.get("status") or {}, read(item)
+    if after.counted > before.counted:
+        what = f"restart {after.counted} of {item['spec'].get('backoffLimit', 6)}"
+    elif after.disruptions > before.disruptions:
+        what = f"restart that is not the job's fault, number {after.disruptions}"
+    else:
+        return ""
+    due = timestamps.seconds_or_none(status.get("restartNotBefore"))
+    when = f" in {due - now:.0f}s" if after.counted > before.counted and due is not None and due > now + 1 else ""
+    cause = excerpts.excerpt(excerpts.one_line(_cause(status)), LONGEST)
+    return f"{what}{when}{f': {cause}' if cause else ''}"
+
+
+def _cause(status: Mapping[str, Any]) -> str:
+    """Return why a job restarts: its condition Admitted says so until it runs again."""
+    conditions = status.get("conditions") or ()
+    admitted: Mapping[str, Any] = next((each for each in conditions if (each["type"], each["status"]) == ("Admitted", "True")), {})
+    return str(admitted.get("message") or "") if admitted.get("reason") == "Restarting" else ""
