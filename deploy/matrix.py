@@ -47,6 +47,7 @@ _PROCESS: Values = {
     "topologySpreadConstraints": [
         {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
     ],
+    "startupProbe": {"failureThreshold": 90},
     "livenessProbe": {"periodSeconds": 20, "failureThreshold": 3},
     "readinessProbe": {"periodSeconds": 7},
     "podDisruptionBudget": {"minAvailable": "50%", "maxUnavailable": None},

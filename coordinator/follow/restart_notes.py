@@ -47,5 +47,7 @@ def describe(before: RestartCounts, item: Manifest, now: float) -> str:
 def _cause(status: Mapping[str, Any]) -> str:
     """Return why a job restarts: its condition Admitted says so until it runs again."""
     conditions = status.get("conditions") or ()
-    admitted: Mapping[str, Any] = next((each for each in conditions if (each["type"], each["status"]) == ("Admitted", "True")), {})
+    admitted: Mapping[str, Any] = next(
+        (each for each in conditions if (each["type"], each["status"]) == ("Admitted", "True")), {}
+    )
     return str(admitted.get("message") or "") if admitted.get("reason") == "Restarting" else ""

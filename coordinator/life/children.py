@@ -15,6 +15,8 @@ from coordinator.life.process_checks import loop_checks
 from kube.process.turns import LATE_SECONDS, Turns
 
 URL = "metricsUrl"
+START_SECONDS = 300.0
+"""How long a process may take until it tells of itself for the first time: on a starved node it starts slowly."""
 
 
 def report(probes: Probes, url: str = "") -> Report:
@@ -95,7 +97,7 @@ class Children:
 
     def _healthz(self, name: str, child: _Child) -> list[Check]:
         silent = self._clock() - child.heard_at
-        is_late = not child.ended and silent > LATE_SECONDS
+        is_late = not child.ended and silent > (START_SECONDS if child.told is None else LATE_SECONDS)
         problem = f"process {child.pid} has told nothing for {silent:.0f} s" if is_late else ""
         return [Check(name, problem), *_told(name, child, HEALTHZ)]
 

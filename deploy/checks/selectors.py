@@ -81,7 +81,9 @@ def _deployment(document: Manifest, everything: list[PodTemplate]) -> list[str]:
         problems += _picked(document, each["labelSelector"], everything)
     ports = _ports_of(document, everything)
     for container in spec["containers"]:
-        for name in ("livenessProbe", "readinessProbe"):
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            if name == "startupProbe" and name not in container:
+                continue  # Redis has none
             probe = container.get(name) or {}
             port = (probe.get("httpGet") or probe.get("tcpSocket") or {}).get("port")
             if port not in ports and "exec" not in probe:

@@ -28,13 +28,24 @@ def test_a_process_that_runs_and_tells_nothing_for_30_seconds_fails() -> None:
     clock = Clock()
     known = Children(clock)
     known.begin("worker-0", 7)
-    assert checks.problems(known.readyz()) == "worker-0: it has told nothing yet"
+    known.hear("worker-0", children.report(Told()))
     clock.step(30)
     assert checks.problems(known.healthz()) == ""
     clock.step(1)
     assert checks.problems(known.healthz()) == "worker-0: process 7 has told nothing for 31 s"
     known.hear("worker-0", children.report(Told()))
     assert checks.problems([*known.healthz(), *known.readyz()]) == ""
+
+
+def test_a_process_that_starts_slowly_does_not_hang_for_five_minutes() -> None:
+    clock = Clock()
+    known = Children(clock)
+    known.begin("worker-0", 7)
+    assert checks.problems(known.readyz()) == "worker-0: it has told nothing yet"
+    clock.step(children.START_SECONDS)
+    assert checks.problems(known.healthz()) == ""
+    clock.step(1)
+    assert checks.problems(known.healthz()) == "worker-0: process 7 has told nothing for 301 s"
 
 
 def test_the_checks_of_each_process_are_listed_under_its_name() -> None:

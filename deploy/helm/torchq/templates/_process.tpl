@@ -139,6 +139,8 @@ spec:
         {{- end }}
         ports:
         {{- toYaml .ports | nindent 8 }}
+        startupProbe:
+          {{- toYaml $values.startupProbe | nindent 10 }}
         livenessProbe:
           {{- toYaml $values.livenessProbe | nindent 10 }}
         readinessProbe:
