@@ -37,6 +37,14 @@ def make(place: ReportingJob) -> Iterator[Make]:
         yield make
 
 
+def turns_of(sender: ReportSender) -> list[float]:
+    """Return a list that has one more number whenever the sender begins to wait for another turn."""
+    turns: list[float] = []
+    take = sender._take
+    sender._take = lambda turn: (turns.append(turn), take(turn))[1]  # type: ignore[method-assign]
+    return turns
+
+
 def test_a_report_arrives_with_its_fields_and_gauges(place: ReportingJob, make: Make) -> None:
     make().offer({"step": 7, "loss": 0.5, "samples_per_second": 80, "grad_norm": 2, "lr": 0.1})
     report = until(place.newest)
@@ -52,15 +60,17 @@ def test_sixteen_gauges_go_and_the_coordinator_takes_them() -> None:
 
 def test_a_report_that_comes_too_early_waits_for_another_turn(place: ReportingJob, make: Make) -> None:
     sender = make()
+    turns = turns_of(sender)
     sender.offer({"step": 1})
     until(place.newest)
     sender.offer({"step": 2})
+    until(lambda: len(turns) > 2)
     place.clock.step(5)
     until(place.newest, lambda report: report.step == 2)
 
 
 def test_the_end_sends_the_report_that_waits_though_the_pod_has_just_reported(place: ReportingJob, make: Make) -> None:
-    sender = make(seconds=SECONDS)
+    sender = make(seconds=10 * SECONDS)
     sender.offer({"step": 1})
     until(place.newest)
     for step in (2, 3):
@@ -105,9 +115,7 @@ def test_a_coordinator_that_does_not_answer_is_passed_over_in_silence(
 ) -> None:
     with reserve() as port:
         sender = make(url.format(port=port))
-        turns: list[float] = []
-        take = sender._take
-        sender._take = lambda turn: (turns.append(turn), take(turn))[1]  # type: ignore[method-assign]
+        turns = turns_of(sender)
         for step in range(3):
             sender.offer({"step": step})
             until(lambda sent=step + 1: len(turns) > sent)  # type: ignore[misc]
