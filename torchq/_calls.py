@@ -191,8 +191,11 @@ _OF_JOB = (
         "result",
         (_TIMEOUT,),
         "result",
-        "Wait until the job has succeeded, and return what rank 0 gave to `torchq.result`; None if it gave nothing.",
-        ("Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on.",),
+        "Wait until the job has succeeded, and return its result; None if rank 0 gave none.",
+        (
+            "It is the map of what was given to `torchq.result`, or the JSON value that a function has returned.",
+            "Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on.",
+        ),
         repeatable=True,
         long=True,
     ),

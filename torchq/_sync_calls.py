@@ -81,13 +81,14 @@ class Job(SyncJob):
         answer: Ending = self._call("job.wait", given(locals()))
         return answer
 
-    def result(self, *, timeout: float | None = None) -> dict[str, Any] | None:
-        """Wait until the job has succeeded, and return what rank 0 gave to `torchq.result`; None if it gave nothing.
+    def result(self, *, timeout: float | None = None) -> Any:
+        """Wait until the job has succeeded, and return its result; None if rank 0 gave none.
 
-        Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on. `timeout` is in
-        seconds; without one, the call waits as long as needed.
+        It is the map of what was given to `torchq.result`, or the JSON value that a function has returned. Raises
+        Failed, which says why, if the job did not succeed, and TimedOut; the job goes on. `timeout` is in seconds;
+        without one, the call waits as long as needed.
         """
-        answer: dict[str, Any] | None = self._call("job.result", given(locals()))
+        answer: Any = self._call("job.result", given(locals()))
         return answer
 
     def outputs(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ ANSWER_KINDS: Mapping[str, str] = {
     "place": "int | None",
     "document": "dict[str, Any]",
     "documents": "list[dict[str, Any]]",
-    "result": "dict[str, Any] | None",
+    "result": "Any",
     "job": "Job",
     "jobs": "list[Job]",
     "ending": "Ending",

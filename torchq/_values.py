@@ -60,8 +60,8 @@ class Ending:
     """Succeeded, Failed, Cancelled or Deleted; the goal of the wait, as Running, if it was another one."""
     message: str = ""
     """Why, in one sentence."""
-    result: Mapping[str, Any] | None = None
-    """The result that rank 0 gave; None if it gave none."""
+    result: Any = None
+    """The result that rank 0 gave, as `Job.result` returns it; None if it gave none."""
 
 
 def as_json(value: object, name: str) -> Any:

@@ -41,8 +41,8 @@ class JobEnding:
     outcome: Outcome
     message: str = ""
     """The message of the condition that says so, for people."""
-    result: dict[str, Any] | None = None
-    """What rank 0 gave as the result of the job, if it gave one."""
+    result: Any = None
+    """The JSON value that rank 0 gave as the result of the job; None without one."""
 
     def reaches(self, goal: Goal) -> bool:
         """Return whether this is what was waited for. A job that has succeeded has run."""
@@ -76,13 +76,12 @@ def is_cancelled(item: Manifest) -> bool:
     return _condition(item.get("status") or {}, "Failed").get("reason") == CANCELLED
 
 
-def result_of(item: Manifest) -> dict[str, Any] | None:
-    """Return the result that rank 0 wrote; None without one, or if it is no JSON object."""
+def result_of(item: Manifest) -> Any:
+    """Return the result that rank 0 wrote; None without one, or if it is not JSON."""
     try:
-        result = orjson.loads((item.get("status") or {}).get("result") or "null")
+        return orjson.loads((item.get("status") or {}).get("result") or "null")
     except orjson.JSONDecodeError:
         return None
-    return result if isinstance(result, dict) else None
 
 
 def _message(status: Mapping[str, Any], phase: str) -> str:

@@ -3,7 +3,8 @@
 One rule: a request is for one job, and needs the token of that job. Nothing of the read-only API is here, and a request
 changes nothing but the reports of that job.
 
-    POST /v1/jobs/NAMESPACE/NAME/report           JSON {pod, step, samplesPerSecond?, loss?, gauges?, checkpoint?}
+    POST /v1/jobs/NAMESPACE/NAME/report           JSON {pod, step, samplesPerSecond?, loss?, gauges?, checkpoint?,
+                                                       last?}
     GET  /v1/jobs/NAMESPACE/NAME/world?pod=NAME   JSON (coordinator.reports.worlds)
 
     200   done; the answer to a report has the number of a request to save, if there is one: {"checkpoint": N}
@@ -114,9 +115,9 @@ class ReportApi:
         if not self.has_pod(job.key, report.pod):
             raise _Refused(HTTPStatus.BAD_REQUEST, "pod: the job has no such pod")
         report = replace(report, run=job.health.run if job.health is not None else "")
-        if wait := self.batches.take(job.key, report):
-            raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
         save = job.workers.save_request if job.workers is not None else 0
+        if wait := self.batches.take(job.key, report, save):
+            raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
         return _json(HTTPStatus.OK, {"checkpoint": save} if save else {})
 
 

@@ -1,6 +1,10 @@
 """Reports on their way into the store: they wait for a moment, and travel together.
 
 One rule: nobody waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
+
+A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time beside that, and do not begin that time anew:
+the one that answers an open request to save, once for each request, because the change of the job waits for it; and the
+last one of a training process, once in that time, because none comes after it.
 """
 
 import logging
@@ -9,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.reports.store import ReportStore
 from coordinator.reports.values import ArrivedReport, Report
@@ -21,6 +25,10 @@ BATCH_SECONDS = 1.0
 """The interval between two batches."""
 LEAST_INTERVAL = 5.0
 """The least time between two reports of a pod."""
+ANSWERED_SECONDS = 86_400.0
+"""How long it is known which request a pod has answered: longer than a request is open."""
+_Source = tuple[JobKey, str]
+"""A job and the name of a pod."""
 log = logging.getLogger(__name__)
 
 
@@ -30,6 +38,22 @@ class _Waiting:
 
     report: Report
     arrived: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """When a pod has reported, and whether its last report came beside that."""
+
+    at: float
+    with_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """The newest request to save that a pod has answered, and when."""
+
+    number: int
+    at: float
 
 
 class ReportBatches:
@@ -47,22 +71,52 @@ class ReportBatches:
         self._on_saved = on_saved
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[JobKey, str], _Waiting] = {}
-        self._taken: OrderedDict[tuple[JobKey, str], float] = OrderedDict()
-        """The pods that have reported last, and when, oldest first."""
+        self._waiting: dict[_Source, _Waiting] = {}
+        self._taken: OrderedDict[_Source, _Taken] = OrderedDict()
+        """The pods that have reported last, oldest first."""
+        self._answered: OrderedDict[_Source, _Answered] = OrderedDict()
+        """The pods that have answered a request to save last, oldest first."""
         self._failing = ""
 
-    def take(self, job: JobKey, report: Report) -> int:
-        """Take a report. Return the seconds for which the pod has to wait if it has reported too recently, else 0."""
+    def take(self, job: JobKey, report: Report, save_request: int = 0) -> int:
+        """Take a report. Return the seconds for which the pod has to wait if it has reported too recently, else 0.
+
+        `save_request` is the number of the job's open request to save; 0: there is none.
+        """
         now, source = self._clock(), (job, report.pod)
         with self._lock:
-            while self._taken and next(iter(self._taken.values())) + LEAST_INTERVAL <= now:
-                self._taken.popitem(last=False)
-            if source in self._taken:
-                return math.ceil(self._taken[source] + LEAST_INTERVAL - now)
-            self._taken[source] = now
-            self._waiting[source] = _Waiting(report, now)
+            self._forget(now)
+            is_answer = self._is_first_answer(source, report, save_request)
+            taken = self._taken.get(source)
+            if taken is None:
+                self._taken[source] = _Taken(now)
+            elif report.last and not taken.with_last:
+                self._taken[source] = replace(taken, with_last=True)
+            elif not is_answer:
+                return math.ceil(taken.at + LEAST_INTERVAL - now)
+            if is_answer:
+                self._answered[source] = _Answered(save_request, now)
+                self._answered.move_to_end(source)
+            self._put(source, _Waiting(report, now))
         return 0
+
+    def _forget(self, now: float) -> None:
+        while self._taken and next(iter(self._taken.values())).at + LEAST_INTERVAL <= now:
+            self._taken.popitem(last=False)
+        while self._answered and next(iter(self._answered.values())).at + ANSWERED_SECONDS <= now:
+            self._answered.popitem(last=False)
+
+    def _is_first_answer(self, source: _Source, report: Report, save_request: int) -> bool:
+        """Return whether a report is the first one of its pod that answers the open request to save."""
+        before = self._answered.get(source)
+        return 0 < save_request <= (report.checkpoint or 0) and (before is None or before.number < save_request)
+
+    def _put(self, source: _Source, waiting: _Waiting) -> None:
+        """Let a report wait for the next batch. An answer that waits already stays in it."""
+        before = self._waiting.get(source)
+        if before is not None and (before.report.checkpoint or 0) > (waiting.report.checkpoint or 0):
+            waiting = replace(waiting, report=replace(waiting.report, checkpoint=before.report.checkpoint))
+        self._waiting[source] = waiting
 
     def run(self, stop: threading.Event, turns: Turns) -> None:
         """Write a batch again and again until stopped, as one of the loops in `turns`, and the last one then."""

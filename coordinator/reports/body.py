@@ -47,6 +47,7 @@ def parse(body: bytes) -> Report:
         loss=_number(fields, "loss"),
         gauges=_gauges(fields.get("gauges")),
         checkpoint=_whole(fields, "checkpoint"),
+        last=_flag(fields, "last"),
     )
 
 
@@ -55,6 +56,13 @@ def _whole(fields: dict[str, Any], name: str) -> int | None:
     if value is None or (type(value) is int and 0 <= value <= LARGEST):
         return value
     raise InvalidReport(f"{name}: must be a whole number from 0 to {LARGEST}")
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if value is None or type(value) is bool:
+        return bool(value)
+    raise InvalidReport(f"{name}: must be true or false")
 
 
 def _number(fields: dict[str, Any], name: str) -> float | None:

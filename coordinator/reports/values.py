@@ -21,6 +21,8 @@ class Report:
     gauges: Mapping[str, float] = field(default_factory=dict)
     checkpoint: int | None = None
     """The number of the request to save that this report answers; None: of no request."""
+    last: bool = False
+    """Whether the training process ends with this report."""
     run: str = ""
     """The run of the job in which the report came, as its coordinator knew it; empty if its health is not watched."""
 

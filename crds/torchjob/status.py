@@ -358,7 +358,7 @@ class TorchJobStatus(LenientModel):
     """What restarts the containers of the job's pods in place; the next pods are made for it. Absent where an admin has
     chosen that pods are replaced, and on one machine, whose node needs nothing of pods."""
     result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
-    """What rank 0 gave as the result of the finished job, as JSON; absent if it gave none."""
+    """What rank 0 gave as the result of the finished job, any value as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""
     """The id of the latest request for a restart that was carried out."""
     selector: Annotated[str, Field(max_length=1024)] = ""

@@ -1,4 +1,4 @@
-"""Tell torchq how far the training is: `report(step, loss=0.5, samplesPerSecond=80.0)` after each step.
+"""Tell torchq how far the training is: `report(step, loss=0.5, samplesPerSecond=8.0, gauges={"lr": 0.1})` in each step.
 
 It never raises and never waits: a thread sends the newest report now and then, and drops what it cannot send. Outside
 of torchq, and in all processes of a pod but the first one, it does nothing.
@@ -9,20 +9,20 @@ import json
 import math
 import os
 import threading
-import time
 import urllib.request
 from typing import Any
 
 SECONDS, SECONDS_WHILE_ASKED, _newest, _asked = 15.0, 5.5, dict[str, Any](), [0]
-_new, _started = threading.Event(), threading.Lock()
+_new, _saved, _started = threading.Event(), threading.Event(), threading.Lock()
 
 
 def report(step: int, **fields: Any) -> int:
-    """Report a step, with samplesPerSecond, loss, gauges or checkpoint. Return the number of torchq's newest request to
-    save, or 0 if there was none; report it as `checkpoint` once the training is saved."""
+    """Report a step. Return the number of torchq's newest request to save, or 0; if saved, give it as `checkpoint`."""
     if "TORCHQ_REPORT_TOKEN" in os.environ and os.environ.get("LOCAL_RANK", "0") == "0":
+        is_answer = fields.get("checkpoint") == _asked[0] != _newest.get("checkpoint", 0)  # taken at once
         _newest.update(fields, step=step)
         _new.set()
+        _saved.set() if is_answer else None
         if _started.acquire(blocking=False):
             with contextlib.suppress(RuntimeError):  # the process may have no more threads
                 threading.Thread(target=_send_reports, name="report", daemon=True).start()
@@ -39,7 +39,8 @@ def _send_reports() -> None:
             body = json.dumps({**_sendable({**_newest}), "pod": os.environ["TORCHQ_POD"]}).encode()
             with opener.open(urllib.request.Request(url, body, headers), timeout=10) as answer:
                 _asked[0] = max(_asked[0], json.load(answer).get("checkpoint", 0))
-        time.sleep(SECONDS_WHILE_ASKED if _asked[0] > (_newest.get("checkpoint") or 0) else SECONDS)
+        _saved.wait(SECONDS_WHILE_ASKED if _asked[0] > (_newest.get("checkpoint") or 0) else SECONDS)
+        _saved.clear()
 
 
 def _sendable(value: Any) -> Any:  # JSON has no NaN, so a loss of NaN is left out

@@ -3,10 +3,10 @@
 One rule: pure, over what a container wrote, which may be anything. A view keeps only that a pod has a result, because a
 result is larger than a view may be; its text is read once, when the job ends.
 
-The result is the message {"torchq-result": {...}} of rank 0. The mark is a line that a preStop hook appends
-(`reconcilers.pods.container_files`). A kubelet runs that hook before it stops a container for any reason, and not when
-the container ends by itself. So the mark shows that the container was asked to stop, where nothing else shows it: a
-probe has failed, or a volume has exceeded its limit.
+The result is the message {"torchq-result": VALUE} of rank 0, with any JSON value. The mark is a line that a preStop
+hook appends (`reconcilers.pods.container_files`). A kubelet runs that hook before it stops a container for any reason,
+and not when the container ends by itself. So the mark shows that the container was asked to stop, where nothing else
+shows it: a probe has failed, or a volume has exceeded its limit.
 """
 
 from collections.abc import Mapping
@@ -52,12 +52,11 @@ def is_there(pod: Manifest) -> bool:
 
 
 def read(pod: Manifest) -> str:
-    """Return the result of a pod as compact JSON; empty if it has none, or one that is not an object of at most
-    `MOST_RESULT` bytes."""
+    """Return the result of a pod as compact JSON; empty if it has none, or one of more than `MOST_RESULT` bytes."""
     message = _message(pod)
     try:
         document = orjson.loads(message) if is_result(message) else None
-        if not isinstance(document, dict) or document.keys() != {KEY} or not isinstance(document[KEY], dict):
+        if not isinstance(document, dict) or document.keys() != {KEY}:
             return ""
         text = orjson.dumps(document[KEY])
     except ValueError:  # not JSON, or JSON that is nested too deeply

@@ -41,11 +41,16 @@ def start(folder: Path, call: FunctionCall, names: Sequence[str], rank: int = 0)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("return lr * 2", {"value": 1.0}),
+        ("return lr * 2", 1.0),
         ("return {'accuracy': lr}", {"accuracy": 0.5}),
-        ("return {}", {"value": {}}),
-        ("return [lr, None]", {"value": [0.5, None]}),
-        ("return False", {"value": False}),
+        ("return {'value': 4}", {"value": 4}),
+        ("return {}", {}),
+        ("return [lr, None]", [0.5, None]),
+        ("return []", []),
+        ("return 4", 4),
+        ("return 'four'", "four"),
+        ("return ''", ""),
+        ("return False", False),
     ],
 )
 def test_what_rank_zero_returns_is_the_result(run: Run, tmp_path: Path, body: str, expected: object) -> None:
@@ -82,8 +87,8 @@ def test_a_failure_shows_the_code_of_the_user_alone(run: Run) -> None:
         ("raise ValueError('at import')", 1, "ValueError: at import"),
         ("def train(:", 1, "SyntaxError"),
         ("x = 1", 1, "torchq: the module train has no function train when the job imports it"),
-        ("def train(): return (1, 2)", 1, "torchq: what train returns.value: tuple is not JSON: give a list"),
-        ("def train(): return 'x' * 4000", 1, "torchq: what train returns: has 4,012 bytes of JSON, and at most 3,500"),
+        ("def train(): return (1, 2)", 1, "torchq: what train returns: tuple is not JSON: give a list"),
+        ("def train(): return 'x' * 4000", 1, "torchq: what train returns: has 4,002 bytes of JSON, and at most 3,500"),
         ("def train(): raise SystemExit(3)", 3, ""),
         ("import sys\ndef train(): sys.exit('no data')", 1, "no data"),
         ("def train(): raise KeyboardInterrupt", 130, ""),
@@ -128,7 +133,7 @@ def test_a_function_and_the_modules_beside_it_are_found_as_here(tmp_path: Path) 
     (tmp_path / "below.py").write_text("X = 2")
     done = start(tmp_path, FunctionCall([], {}, ["src", "."], "src/pkg/job.py"), ["pkg.job", "train"])
     assert (done.returncode, done.stderr) == (0, "")
-    assert marked(done.stdout, RESULT) == ['{"value":3}']
+    assert marked(done.stdout, RESULT) == ["3"]
 
 
 def test_the_module_of_a_notebook_has_a_file_for_tracebacks_and_for_processes(tmp_path: Path) -> None:
@@ -141,7 +146,7 @@ def train(x):
 """
     done = start(tmp_path, FunctionCall([3], source=source), ["torchq_notebook", "train"])
     assert (done.returncode, done.stderr) == (0, "")
-    assert marked(done.stdout, RESULT) == ['{"value":9}']
+    assert marked(done.stdout, RESULT) == ["9"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["result"]
     done = start(
         tmp_path, FunctionCall(["a"], source="def train(x):\n    return x / 2\n"), ["torchq_notebook", "train"]

@@ -80,9 +80,9 @@ class RemoteFunction(Generic[P, R]):
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Run the function as a job, with this folder as it is now, and return the job's handle.
 
-        Every rank calls the function with these arguments. What rank 0 returns is the result of the job, in which
-        `Job.result` finds a map as it is, and anything else under `value`. A function that returns None gives no
-        result, so it may call `torchq.result`.
+        Every rank calls the function with these arguments. What rank 0 returns is the result of the job, and
+        `Job.result` returns that JSON value. A function that returns None gives no result, so it may call
+        `torchq.result`.
 
         Raises Refused for a function that the job could not find by its module and name, as a lambda. Raises Invalid
         for arguments that are not JSON, TypeError for arguments that the function does not take, and what

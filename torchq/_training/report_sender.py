@@ -1,7 +1,8 @@
 """Sends the newest report of a pod to the coordinator (docs/elastic.md has the protocol).
 
-One rule: nobody waits for it. A thread of its own sends, and drops whatever cannot be sent. The program ends without
-waiting for the thread.
+One rule: the training never waits for it. A thread of its own sends, at its pace, and leaves it at that when something
+cannot be sent. Two reports do not wait for their turn: the answer to a request to save, once for each request, and the
+last one, for which the end of the program waits `LAST_SECONDS` at most.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +21,10 @@ from torchq._training.json_values import Number, as_text
 SECONDS = 5.5
 """The time between two reports. A coordinator takes one of each pod in 5 s."""
 ANSWER_SECONDS = 10.0
+LAST_SECONDS = 2.0
+"""How long the end of the program waits for its last report."""
+TOO_EARLY, SERVER_FAILS = 429, 500
+"""The answers after which a report may be taken later: this one, and those from here on."""
 MOST_GAUGES = 16
 LONGEST_ANSWER = 4096
 FIELDS = {"step": "step", "loss": "loss", "samples_per_second": "samplesPerSecond", "checkpoint": "checkpoint"}
@@ -50,9 +57,12 @@ class ReportSender:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._seconds = seconds
         self._condition = threading.Condition()
-        self._closed = threading.Event()
         self._newest: dict[str, Any] | None = None
         self._checkpoint: Number | None = None
+        self._answered = 0
+        """The number of the newest request to save that was answered at once."""
+        self._is_urgent = False
+        self._ends = False
         self._thread: threading.Thread | None = None
         self.requested_save = 0
         """The number of the newest request to save that a coordinator has answered; 0: there was none."""
@@ -64,6 +74,8 @@ class ReportSender:
         known = {} if self._checkpoint is None else {"checkpoint": self._checkpoint}
         with self._condition:
             self._newest = as_body({**known, **report}, self._pod)
+            if self._answered < self.requested_save <= report.get("checkpoint", 0):
+                self._answered, self._is_urgent = self.requested_save, True
             self._condition.notify()
             if self._thread is None:
                 thread = threading.Thread(target=self._send_all, name="torchq-report", daemon=True)
@@ -71,27 +83,48 @@ class ReportSender:
                     thread.start()
                     self._thread = thread
 
-    def close(self) -> None:
-        """End the thread, after the report that it sends now. Programs need not: they end without waiting for it."""
-        self._closed.set()
+    def finish(self, seconds: float = LAST_SECONDS) -> None:
+        """Send the report that waits at once, as the last one, and end the thread. Wait for it for some seconds."""
+        with self._condition:
+            self._ends = True
+            self._condition.notify()
         if self._thread is not None:
-            with self._condition:
-                self._newest = {}
-                self._condition.notify()
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _send_all(self) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-        while True:
-            with self._condition:
-                while self._newest is None:
-                    self._condition.wait()
-                body, self._newest = self._newest, None
-            if self._closed.is_set():
-                return
-            with contextlib.suppress(Exception):  # whatever is wrong with the network, the training goes on
-                self._send(opener, body)
-            self._closed.wait(self._seconds)
+        turn, is_last = 0.0, False
+        while not is_last:
+            body, is_last = self._take(turn)
+            if body is not None and not self._is_settled(opener, {**body, "last": True} if is_last else body):
+                self._put_back(body)
+            turn = time.monotonic() + self._seconds
+
+    def _take(self, turn: float) -> tuple[dict[str, Any] | None, bool]:
+        """Wait for the next report and for its turn. Return it, and whether it is the last one."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._newest is not None or self._ends)
+            self._condition.wait_for(lambda: self._is_urgent or self._ends, max(0.0, turn - time.monotonic()))
+            body, self._newest, self._is_urgent = self._newest, None, False
+            return body, self._ends
+
+    def _put_back(self, body: dict[str, Any]) -> None:
+        """Let a report wait for another turn, unless a newer one waits."""
+        with self._condition:
+            if self._newest is None:
+                self._newest = body
+
+    def _is_settled(self, opener: urllib.request.OpenerDirector, body: dict[str, Any]) -> bool:
+        """Send a report. Return whether that is all that can be done; False if it may arrive another time."""
+        try:
+            self._send(opener, body)
+        except urllib.error.HTTPError as error:
+            return error.code != TOO_EARLY and error.code < SERVER_FAILS
+        except OSError:
+            return False
+        except Exception:
+            return True  # whatever is wrong, the training goes on
+        return True
 
     def _send(self, opener: urllib.request.OpenerDirector, body: dict[str, Any]) -> None:
         request = urllib.request.Request(self._url, as_text(body).encode(), self._headers)

@@ -7,7 +7,6 @@ where it outlives the pod.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from torchq._errors import Invalid, TorchqError
@@ -30,14 +29,14 @@ def result(**values: Any) -> None:
     Raises Invalid for a value that JSON does not have, and for more than 3,500 bytes of JSON. Raises TorchqError if the
     file that the job names for it cannot be written.
     """
+    if not values:
+        raise Invalid("result: has no value; give some, as in result(accuracy=0.95)")
     give(values, "result")
 
 
-def give(values: Mapping[str, object], name: str) -> None:
-    """Give a result. `name` is what messages call it. Raises what `result` raises."""
-    if not values:
-        raise Invalid(f"{name}: has no value; give some, as in result(accuracy=0.95)")
-    text = as_text(as_json(dict(values), name))
+def give(value: object, name: str) -> None:
+    """Give any JSON value as the result. `name` is what messages call it. Raises what `result` raises."""
+    text = as_text(as_json(value, name))
     if len(text) > MOST_BYTES:
         raise Invalid(
             f"{name}: has {len(text):,} bytes of JSON, and at most {MOST_BYTES:,} go. "

@@ -1,7 +1,8 @@
-"""Which reports are printed when there are too many.
+"""Which reports are printed when they come in a flood.
 
-One rule: at most one report in `seconds`. One that has to wait is replaced only by a newer one of the same names, so
-that an accuracy given once is not lost among a thousand losses.
+One rule: every report is printed at once and in order, until they come faster than `RATE` for long. From then on they
+are thinned to that rate, and each line that follows on reports that were left out says how many they were. A report is
+left out only for a newer one of the same names, so that an accuracy given once is not lost among a thousand losses.
 """
 
 from __future__ import annotations
@@ -11,30 +12,48 @@ from collections.abc import Mapping
 from torchq._training.json_values import Number
 
 Report = Mapping[str, Number]
+RATE = 100.0
+"""The reports in a second that may be printed for ever."""
+FLOOD_SECONDS = 10.0
+"""For so long, reports may come at twice the rate; at a higher one, for as long as these are as many."""
+LEFT_OUT = "left_out"
+"""The name under which a printed report has the number of those that were left out before it."""
 MOST_WAITING = 16
 """The most reports that wait, each of other names."""
 
 
 class Throttle:
-    """The reports that wait. Not thread-safe."""
+    """The reports of one process on their way to its output. Not thread-safe."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, rate: float = RATE, seconds: float = FLOOD_SECONDS) -> None:
+        self._rate = rate
+        self._most = rate * seconds
+        self._room = self._most
+        """The number of reports that may be printed now (a token bucket)."""
+        self._at = float("-inf")
         self._waiting: dict[tuple[str, ...], Report] = {}
-        self._next = float("-inf")
+        self._left_out = 0
 
-    def add(self, report: Report, now: float) -> Report | None:
-        """Take a report; return the one to print now, if one may be printed: the one that has waited longest."""
-        self._waiting[tuple(sorted(report))] = report
-        if now >= self._next:
-            self._next = now + self._seconds
-            return self._waiting.pop(next(iter(self._waiting)))
+    def add(self, report: Report, now: float) -> list[Report]:
+        """Take a report; return those to print now, in the order in which they came."""
+        self._room = min(self._most, self._room + (now - self._at) * self._rate)
+        self._at = now
+        names = tuple(sorted(report))
+        if self._waiting.pop(names, None) is not None:
+            self._left_out += 1
+        self._waiting[names] = report
         if len(self._waiting) > MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
-        return None
+            self._left_out += 1
+        if self._room < 1.0:
+            return []
+        lines = self.take_all()
+        self._room -= len(lines)
+        return lines
 
     def take_all(self) -> list[Report]:
         """Return the reports that wait, and forget them."""
-        reports = list(self._waiting.values())
-        self._waiting.clear()
-        return reports
+        lines, self._waiting = list(self._waiting.values()), {}
+        if lines and self._left_out:
+            lines[0], self._left_out = {**lines[0], LEFT_OUT: self._left_out}, 0
+        return lines

@@ -47,7 +47,7 @@ def wait_for_one(access: ClusterAccess, params: Params, call: OpenCall) -> dict[
     return describe(_ending(access, params, call))
 
 
-def result(access: ClusterAccess, params: Params, call: OpenCall) -> dict[str, Any] | None:
+def result(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
     """Wait for a job, and return its result. Raises Failed if it did not succeed."""
     ending = _ending(access, params, call)
     if ending.outcome != "Succeeded":

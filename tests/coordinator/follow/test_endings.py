@@ -58,9 +58,20 @@ def test_a_deleted_job_ends_every_wait_also_while_a_finalizer_keeps_it() -> None
 
 @pytest.mark.parametrize(
     ("text", "result"),
-    [('{"accuracy":0.9}', {"accuracy": 0.9}), (None, None), ("", None), ("{", None), ("[1]", None)],
+    [
+        ('{"accuracy":0.9}', {"accuracy": 0.9}),
+        ('{"value":4}', {"value": 4}),
+        ("{}", {}),
+        ("[1]", [1]),
+        ("4", 4),
+        ('""', ""),
+        ("false", False),
+        (None, None),
+        ("", None),
+        ("{", None),
+    ],
 )
-def test_the_result_of_a_job_is_a_json_object_or_none(text: str | None, result: object) -> None:
+def test_the_result_of_a_job_is_the_json_value_that_it_gave_or_none(text: str | None, result: object) -> None:
     ending = endings.judge(KEY, item("Succeeded", result=text), "Finished")
     assert ending is not None
-    assert ending.result == result
+    assert (type(ending.result), ending.result) == (type(result), result)

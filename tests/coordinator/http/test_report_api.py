@@ -147,8 +147,8 @@ def test_the_answer_asks_to_save_and_a_report_answers(place: Place) -> None:
     counts = WorkerCounts(least=1, wanted=2, step=1, least_charge={}, share={}, save_request=1234)
     place.jobs["train"] = job(workers=counts)
     assert place.post()[2] == {"checkpoint": 1234}
-    place.clock.step(5)
-    place.post(step=2, checkpoint=1234)
+    assert place.post(step=2, checkpoint=1234)[0] == 200, "the answer does not wait"
+    assert place.post(step=3, checkpoint=1234)[0] == 429
     place.batches.write()
     assert place.store.read([KEY])[KEY].checkpoint == 1234
 
@@ -223,6 +223,8 @@ def test_a_pod_waits_between_two_reports(place: Place) -> None:
     code, headers, _ = place.post(step=2)
     assert (code, headers["Retry-After"]) == (429, "5")
     assert place.post(pod="train-worker-1")[0] == 200, "another pod does not wait"
+    assert place.post(step=2, checkpoint=1234)[0] == 429, "nobody has asked for a save"
+    assert place.post(step=2, last=True)[0] == 200, "the last one does not wait"
     place.clock.step(5)
     assert place.post(step=3)[0] == 200
 

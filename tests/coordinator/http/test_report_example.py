@@ -110,6 +110,19 @@ def test_a_request_to_save_is_returned_and_its_answer_sent(coordinator: Coordina
     until(lambda: coordinator.requests[-1][2].get("checkpoint") == 70)
 
 
+def test_an_answer_to_a_request_is_sent_at_once_and_only_once(coordinator: Coordinator, report: Any) -> None:
+    coordinator.answers = [(200, b'{"checkpoint":70}')]
+    report.SECONDS = report.SECONDS_WHILE_ASKED = 10 * SECONDS
+    report.report(1)
+    until(lambda: report.report(2) == 70)
+    report.report(3, checkpoint=70)
+    until(lambda: coordinator.requests[-1][2].get("checkpoint") == 70)
+    report.report(4, checkpoint=70)
+    report.report(5, checkpoint=9)
+    assert not report._saved.is_set()
+    assert len(coordinator.requests) == 2
+
+
 def test_nothing_is_raised_if_nobody_answers(
     coordinator: Coordinator, report: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,8 @@ def store(clock: Clock) -> Store:
     return Store(clock)
 
 
-def report(step: int, pod: str = "job-worker-0", checkpoint: int | None = None) -> Report:
-    return Report(pod=pod, step=step, checkpoint=checkpoint)
+def report(step: int, pod: str = "job-worker-0", checkpoint: int | None = None, last: bool = False) -> Report:
+    return Report(pod=pod, step=step, checkpoint=checkpoint, last=last)
 
 
 def test_reports_travel_together_with_the_times_of_their_arrival(clock: Clock, store: Store) -> None:
@@ -105,3 +105,52 @@ def test_answers_to_a_request_to_save_are_told_once_they_can_be_read(clock: Cloc
     batches.take(OTHER, report(1))
     batches.write()
     assert told == [({JOB: 8}, 8)]
+
+
+def test_an_answer_to_the_open_request_to_save_does_not_wait_once_for_each_request(clock: Clock, store: Store) -> None:
+    batches = ReportBatches(store, clock=clock)
+    assert batches.take(JOB, report(1)) == 0
+    assert batches.take(JOB, report(2, checkpoint=7)) == 5, "no request is open"
+    assert batches.take(JOB, report(2, checkpoint=7), 8) == 5, "it answers an earlier one"
+    assert batches.take(JOB, report(2, checkpoint=8), 8) == 0
+    assert batches.take(JOB, report(3, checkpoint=8), 8) == 5, "it was answered"
+    clock.step(5.0)
+    assert batches.take(JOB, report(4), 8) == 0, "the answer has not begun the time anew"
+    assert batches.take(JOB, report(5, checkpoint=8), 8) == 5, "it was answered"
+    assert batches.take(JOB, report(6, checkpoint=9), 9) == 0, "another request"
+    batches.write()
+    assert store.read([JOB])[JOB].pods["job-worker-0"].step == 6
+
+
+def test_an_answer_that_came_in_its_turn_counts_as_the_one_of_its_request(clock: Clock, store: Store) -> None:
+    batches = ReportBatches(store, clock=clock)
+    assert batches.take(JOB, report(1, checkpoint=8), 8) == 0
+    assert batches.take(JOB, report(2, checkpoint=8), 8) == 5
+
+
+def test_the_last_report_of_a_process_does_not_wait_once_in_five_seconds(clock: Clock, store: Store) -> None:
+    batches = ReportBatches(store, clock=clock)
+    assert batches.take(JOB, report(1)) == 0
+    assert batches.take(JOB, report(2, last=True)) == 0
+    assert batches.take(JOB, report(3, last=True)) == 5
+    batches.write()
+    assert store.read([JOB])[JOB].pods["job-worker-0"].step == 2
+
+
+def test_an_answer_that_waits_for_its_batch_stays_in_the_report_that_takes_its_place(
+    clock: Clock, store: Store
+) -> None:
+    batches = ReportBatches(store, clock=clock)
+    batches.take(JOB, report(1, checkpoint=8), 8)
+    batches.take(JOB, report(2, last=True), 8)
+    batches.write()
+    assert store.read([JOB])[JOB].checkpoint == 8
+    assert store.read([JOB])[JOB].pods["job-worker-0"].step == 2
+
+
+def test_answers_are_forgotten_after_a_day(clock: Clock, store: Store) -> None:
+    batches = ReportBatches(store, clock=clock)
+    for number in range(100):
+        batches.take(JOB, report(1, f"job-worker-{number}", checkpoint=8), 8)
+        clock.step(3600)
+    assert len(batches._answered) <= 25

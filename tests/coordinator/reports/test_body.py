@@ -19,7 +19,9 @@ def text(**changes: Any) -> bytes:
 
 
 def test_a_whole_report_is_taken() -> None:
-    sent = text(samplesPerSecond=12, loss=-0.5, gauges={"grad_norm": 1, "_x9": 2.5, "none": None}, checkpoint=17)
+    sent = text(
+        samplesPerSecond=12, loss=-0.5, gauges={"grad_norm": 1, "_x9": 2.5, "none": None}, checkpoint=17, last=True
+    )
     assert body.parse(sent) == Report(
         pod="job-worker-0",
         step=3,
@@ -27,6 +29,7 @@ def test_a_whole_report_is_taken() -> None:
         loss=-0.5,
         gauges={"grad_norm": 1.0, "_x9": 2.5},
         checkpoint=17,
+        last=True,
     )
 
 
@@ -60,6 +63,7 @@ def test_pod_and_step_are_enough_and_unknown_fields_are_ignored() -> None:
         (text(samplesPerSecond=-1), "^samplesPerSecond: "),
         (text(samplesPerSecond="fast"), "^samplesPerSecond: "),
         (text(loss=True), "^loss: "),
+        (text(last=1), "^last: must be true or false"),
         (text(loss={}), "^loss: "),
         (text(gauges=[]), "^gauges: "),
         (text(gauges={f"g{n}": 1 for n in range(17)}), "^gauges: .* 16 "),

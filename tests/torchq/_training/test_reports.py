@@ -17,16 +17,26 @@ def printed(output: str) -> list[dict[str, Any]]:
     return [json.loads(text) for text in marked(output, REPORT)]
 
 
-def test_the_first_report_is_printed_at_once_and_the_newest_one_at_the_end() -> None:
-    done = run("for step in range(1000): report(step=step, loss=1 / (step + 1))\nprint('over')")
+def test_every_report_is_printed_at_once_and_in_order() -> None:
+    done = run("for step in range(200): report(step=step, loss=1 / (step + 1))\nprint('over')")
     assert (done.returncode, done.stderr) == (0, "")
-    assert printed(done.stdout) == [{"step": 0, "loss": 1.0}, {"step": 999, "loss": 0.001}]
+    assert printed(done.stdout) == [{"step": step, "loss": 1 / (step + 1)} for step in range(200)]
     assert done.stdout.splitlines()[0] == 'torchq-report: {"step":0,"loss":1.0}'
+    assert done.stdout.splitlines()[-1] == "over"
 
 
-def test_a_report_is_printed_though_the_training_fails() -> None:
-    done = run("report(step=1)\nreport(step=2)\nraise SystemExit(3)")
-    assert (done.returncode, printed(done.stdout)) == (3, [{"step": 1}, {"step": 2}])
+def test_a_flood_is_thinned_and_says_so_and_its_last_report_is_printed() -> None:
+    done = run("for step in range(50_000): report(step=step)")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = printed(done.stdout)
+    assert lines[-1]["step"] == 49_999
+    assert 1000 < len(lines) < 50_000
+    assert len(lines) + sum(line.get("left_out", 0) for line in lines) == 50_000
+
+
+def test_a_report_is_printed_though_the_program_is_killed() -> None:
+    done = run("import os\nreport(step=1)\nreport(step=2)\nos.kill(os.getpid(), 9)")
+    assert (done.returncode, printed(done.stdout)) == (-9, [{"step": 1}, {"step": 2}])
 
 
 @pytest.mark.parametrize(
@@ -44,6 +54,7 @@ def test_a_report_is_printed_though_the_training_fails() -> None:
         ({"a" * 64: 1}, "must have at most 63"),
         ({"pod": 1}, "the name pod is taken"),
         ({"time": 1}, "the name time is taken"),
+        ({"left_out": 1}, "the name left_out is taken"),
     ],
 )
 def test_a_wrong_report_raises_at_the_call_and_prints_nothing(
@@ -69,6 +80,15 @@ while report(step=1, loss=0.25) != 9: time.sleep(0.01)
     assert printed(done.stdout)[0] == {"accuracy": 0.5}
 
 
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "raise ValueError('no data')"])
+def test_the_coordinator_has_the_last_report_when_the_program_has_ended(end: str) -> None:
+    with reporting_job() as place:
+        run(f"for step in range(3): report(step=step)\n{end}", place.variables)
+        report = place.newest()
+    assert report is not None
+    assert report.step == 2
+
+
 def test_only_the_first_process_of_a_pod_sends() -> None:
     with reporting_job() as place:
         code = "import threading; report(step=1); assert len(threading.enumerate()) == 1"
@@ -89,13 +109,12 @@ for step in range(1, 20_000): report(step=step)
     variables = {"TORCHQ_REPORT_URL": "x", "TORCHQ_REPORT_TOKEN": "x", "TORCHQ_JOB": "a/b", "TORCHQ_POD": "p"}
     done = run(code, variables)
     assert (done.returncode, done.stderr) == (0, "")
-    assert printed(done.stdout)[-1] == {"step": 19_999}
+    assert printed(done.stdout)[-1]["step"] == 19_999
 
 
 def test_a_child_of_a_fork_reports_for_itself() -> None:
     code = """
 import os, threading, warnings
-from torchq._training.reports import _reporter
 warnings.simplefilter("ignore")  # Python warns of a fork among threads
 stop, going = threading.Event(), threading.Event()
 def work():
@@ -105,7 +124,7 @@ thread = threading.Thread(target=work); thread.start(); going.wait()
 for number in range(20):
     child = os.fork()
     if child == 0:
-        report(child=number); report(child=number + 100); _reporter.flush(); os._exit(0)
+        report(child=number); report(child=number + 100); os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 stop.set(); thread.join()
 """

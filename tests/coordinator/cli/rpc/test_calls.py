@@ -168,13 +168,13 @@ def test_a_wrong_command_is_refused_in_the_words_of_the_command_line(
 # Waiting.
 
 
-def test_a_wait_ends_with_the_job_and_its_result(scene: Scene) -> None:
+@pytest.mark.parametrize("result", [{"accuracy": 0.95}, {}, 4, "", [], False], ids=json.dumps)
+def test_a_wait_ends_with_the_job_and_its_result(scene: Scene, result: object) -> None:
     job = scene.job()
-    scene.say("train", "Succeeded", message="all is done", result='{"accuracy":0.95}')
-    assert scene.caller.do(lambda _: job.wait()) == torchq.Ending(
-        job.handle, "Succeeded", "all is done", {"accuracy": 0.95}
-    )
-    assert scene.caller.do(lambda _: job.result()) == {"accuracy": 0.95}
+    scene.say("train", "Succeeded", message="all is done", result=json.dumps(result))
+    assert scene.caller.do(lambda _: job.wait()) == torchq.Ending(job.handle, "Succeeded", "all is done", result)
+    given = scene.caller.do(lambda _: job.result())
+    assert (type(given), given) == (type(result), result)
 
 
 def test_a_result_of_a_job_that_failed_says_why(scene: Scene) -> None:
