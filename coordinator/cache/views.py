@@ -7,7 +7,7 @@ server has accepted becomes a view: an object with a wrong value must neither be
 import logging
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import orjson
@@ -161,6 +161,9 @@ class PodView:
     """Whether the main container of a job's pod runs, and the pod is not being deleted."""
     completed: bool = False
     """Whether the main container of a job's pod has ended with exit code 0, and nothing shows that it was asked to."""
+    unreported: bool = False
+    """Whether the node has reported the pod running without its main container, and not running since: a kubelet that
+    was restarted and does not accept the pod ends it then (`reconcilers.views.pod_history`)."""
     demand: Amounts
     """The requests of the pod; empty for a foreign pod that is on no node."""
     written_rank: int | None = None
@@ -296,9 +299,17 @@ def pod_view(manifest: Manifest) -> PodView:
         deleting=deleting,
         running=outcome is not None and outcome.phase == "Running",
         completed=outcome is not None and PodEnd.PROVED in outcome.end,
+        unreported=outcome is not None and PodEnd.UNREPORTED in outcome.end,
         demand=_demand(manifest) if node or job is not None else NOTHING,
         written_rank=_written_rank(metadata) if job is not None else None,
     )
+
+
+def remember(before: PodView, after: PodView) -> PodView:
+    """Return the newest view of a pod, with what its view before has shown of its end."""
+    is_new = after.occupies and not after.placed  # another pod of this name
+    is_lost = before.unreported and not (after.running or is_new)
+    return replace(after, completed=False, unreported=True) if is_lost else after
 
 
 def _outcome(manifest: Manifest) -> PodOutcome:

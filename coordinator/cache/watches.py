@@ -71,7 +71,7 @@ class Watches:
         self.quota_jobs = QuotaJobs(clock)
         self.wake = threading.Event()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
-        self.pods = self._informer(PODS, views.pod_view, self._pod_changed, _job_uid)
+        self.pods = self._informer(PODS, views.pod_view, self._pod_changed, _job_uid, remember=views.remember)
         self.rule_watches = RuleWatches(self._informer, self)
         self.queues = self.rule_watches.queues
         node_view = partial(views.node_view, leaving_taints=leaving_taints)
@@ -89,9 +89,10 @@ class Watches:
         on_change: Callable[[T | None, T | None], None],
         index: Callable[[T], str | None] | None = None,
         label_selector: str = "",
+        remember: Callable[[T, T], T] | None = None,
     ) -> Informer[T]:
         source = partial(Informer, self._cluster, resource, label_selector=label_selector, errors=self.errors)
-        return source(trim=trim, on_change=on_change, index=index)
+        return source(trim=trim, on_change=on_change, index=index, remember=remember)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

@@ -10,28 +10,33 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from coordinator.cache.watches import Watches
-from crds import labels
+from crds import labels, owners
 from crds.api_resources import PODS, TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.torchjob import cached_parser
+from crds.torchjob.status import Completion
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.process.turns import Turns
 from queues.redis.log_throttle import OutageLog
 from reconcilers.plan import ending
 from reconcilers.values import Observation
-from reconcilers.views import pod_view
+from reconcilers.views import pod_result, pod_view
 from reconcilers.views.pod_history import SETTLING
+from reconcilers.views.pod_view import PodView
 
 LOOK_SECONDS = 1.0
 """The seconds between two looks."""
 WORKERS_SECONDS = SETTLING
 """How long a job is left to the workers. By then it is also clear whether a node has ended its pods."""
+REFUSED_SECONDS = 10.0
+"""How long a job waits after the API server has refused or failed a request about it."""
 MOST_JOBS = 20
 """The most jobs that are read in one look; the others are read in the next ones."""
 UNAVAILABLE_ERRORS = (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.Forbidden)
@@ -49,8 +54,8 @@ class CompletionWriter:
     clock: Callable[[], float] = time.time
     elapsed: Callable[[], float] = time.monotonic
     _since: dict[JobKey, float] | None = None
-    """The jobs with completed pods that no worker has ended, each with the time when that was noticed; None: unknown.
-    """
+    """The jobs with completed pods that no worker has ended, each with the time when the last of them was noticed;
+    None: unknown."""
     _refused: OutageLog = field(default_factory=lambda: OutageLog(log))
 
     def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
@@ -76,22 +81,25 @@ class CompletionWriter:
         noticed, self.watches.completed = self.watches.completed, set()
         if self._since is None:
             noticed |= {pod.job for pod in self.watches.pods.values() if pod.completed and pod.job is not None}
-        known = self._since or {}
-        open_jobs = {key: known.get(key, now) for key in (*known, *noticed) if self._is_open(key)}
-        self._since = dict(open_jobs)
+        since = {**(self._since or {}), **dict.fromkeys(noticed, now)}
+        self._since = {key: at for key, at in since.items() if self._is_open(key)}
         written = 0
-        for key in [key for key, since in open_jobs.items() if now - since >= WORKERS_SECONDS][:MOST_JOBS]:
+        for key in [key for key, at in self._since.items() if now - at >= WORKERS_SECONDS][:MOST_JOBS]:
             try:
-                written += self._record(key)
+                verdict = self._record(key)
                 self._refused.report_recovery()
             except (errors.Conflict, errors.NotFound):
                 continue  # a worker has just written, or the job is gone: it is looked at again
             except UNAVAILABLE_ERRORS as error:
                 self._refused.report_failure(error)
+                self._since[key] = now + REFUSED_SECONDS - WORKERS_SECONDS  # the others have their turn
                 break
             except Exception as error:
                 self.watches.skip(key, error)
-            del self._since[key]
+                verdict = "Incomplete"
+            written += verdict == "Written"
+            if verdict != "Unsettled":
+                del self._since[key]
         return written
 
     def _is_open(self, key: JobKey) -> bool:
@@ -99,30 +107,41 @@ class CompletionWriter:
         job = self.watches.job(key)
         return job is not None and job.admission is not None and not (job.finished or job.deleting)
 
-    def _record(self, key: JobKey) -> bool:
-        """Record the completion of a job if its pods show it; return whether that was written. Raises ClusterError."""
+    def _record(self, key: JobKey) -> Literal["Written", "Incomplete", "Unsettled"]:
+        """Record the completion of a job if its pods show it. Raises ClusterError."""
         manifest = self._read(key)
-        if manifest is None:
-            return False
         try:
-            job = cached_parser.parse(manifest)
+            job = cached_parser.parse(manifest) if manifest is not None else None
         except InvalidObject:
-            return False
+            job = None
+        if job is None or job.admission is None:
+            return "Incomplete"
         listed = self.cluster.list(PODS, key.namespace, label_selector=f"{labels.JOB_UID}={key.uid}").items
-        pods = tuple(pod for each in listed if (pod := pod_view.trim(each)).job_uid == key.uid)
+        pods = tuple(self._view(each) for each in listed if owners.job_uid(each["metadata"]) == key.uid)
         now = datetime.fromtimestamp(self.clock(), UTC)
-        found = ending.find_completion(Observation(key=key, job=job, pods=pods, reservation=None), now)
-        if found is None:
-            return False
+        observation = Observation(key=key, job=job, pods=pods, reservation=None)
+        is_complete, giver, settled_in = ending.judge_completion(observation, now)
+        if not is_complete:
+            return "Incomplete" if settled_in is None else "Unsettled"
+        result = next((pod_result.read(each) for each in listed if giver and each["metadata"]["uid"] == giver.uid), "")
+        record = Completion(
+            attempt=job.admission.attempt, restart_generation=job.status.restart_generation, result=result
+        )
         self.cluster.patch(
             TORCHJOBS,
             key.name,
-            {"status": {"completed": found.manifest()}},
+            {"status": {"completed": record.manifest()}},
             key.namespace,
             subresource="status",
             resource_version=job.metadata.resource_version,
         )
-        return True
+        return "Written"
+
+    def _view(self, manifest: Manifest) -> PodView:
+        """Return the view of a pod. One of which this process has seen more is no success: its node has lost it."""
+        pod = pod_view.trim(manifest)
+        known = self.watches.pods.get(pod.namespace, pod.name)
+        return replace(pod, phase="Failed") if known is not None and known.unreported else pod
 
     def _read(self, key: JobKey) -> Manifest | None:
         try:

@@ -228,6 +228,8 @@ class Completion(LenientModel):
     """The attempt of these pods; the record is void in another one."""
     restart_generation: Tally
     """The restart generation of these pods; the record is void after another restart."""
+    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
+    """The result of the job, as `status.result` has it later."""
 
 
 class Departure(LenientModel):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from crds.torchjob import conditions
-from crds.torchjob.status import Admission, Completion, TorchJobStatus
+from crds.torchjob.status import Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import gangs, progress, status
 from reconcilers.plan.deadline import Deadline
@@ -39,7 +39,7 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
     """Return whether the pods of the newest admission have completed the job, also if the coordinator alone saw it."""
     if job.admission is None:
         return False
-    if job.status.completed == completion(job, job.admission):
+    if find_record(job) is not None:
         return True
     if not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
         return False
@@ -49,21 +49,25 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
     return bool(decisive) and all(map(job_progress.done, decisive))
 
 
-def completion(job: TorchJob, admission: Admission) -> Completion:
-    """Return the record that the present pods of a job have completed it."""
-    return Completion(attempt=admission.attempt, restart_generation=job.status.restart_generation)
+def find_record(job: TorchJob) -> Completion | None:
+    """Return the record that the present pods of a job have completed it; None if there is none, or an earlier one."""
+    found, admission = job.status.completed, job.admission
+    if found is None or admission is None:
+        return None
+    is_present = (found.attempt, found.restart_generation) == (admission.attempt, job.status.restart_generation)
+    return found if is_present else None
 
 
-def find_completion(observation: Observation, now: datetime) -> Completion | None:
-    """Return the record that the observed pods have completed a job, for which no worker has ended the job yet; None if
-    they have not, or if the record is there."""
-    pods, _ = pod_history.settle(observation.pods, now.timestamp())
+def judge_completion(observation: Observation, now: datetime) -> tuple[bool, PodView | None, float | None]:
+    """Return whether the observed pods have completed a job that no worker has ended, the pod that gives its result,
+    and the seconds until this may be judged otherwise."""
+    pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     settled = interruptions.show(replace(observation, pods=pods))
     job = settled.job
-    if not isinstance(job, TorchJob) or job.is_finished or job.admission is None:
-        return None
-    found = completion(job, job.admission)
-    return found if job.status.completed != found and has_succeeded(job, settled.pods) else None
+    if not isinstance(job, TorchJob) or job.is_finished or find_record(job) is not None:
+        return False, None, None
+    is_complete = has_succeeded(job, settled.pods)
+    return is_complete, _result_giver(settled) if is_complete else None, settled_in
 
 
 def finish(
@@ -78,7 +82,8 @@ def finish(
     giver = _result_giver(observation)
     if giver is not None and observation.result is None:
         return Plan(result_of=giver)
-    after = after.model_copy(update={"result": observation.result or ""})
+    record = find_record(job)
+    after = after.model_copy(update={"result": observation.result or (record.result if record is not None else "")})
     pods = observation.pods
     to_delete = _leftovers(job.spec.clean_pod_policy, after, pods, deletion.now)
     uids = {pod.uid for pod in to_delete}

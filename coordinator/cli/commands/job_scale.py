@@ -116,6 +116,9 @@ def scale(
     if not workers:
         size = SizeType().convert(names[-1], None, click.get_current_context())
         names = names[:-1]
+    for name in names:
+        if name.startswith("-"):
+            raise click.NoSuchOption(name, ctx=click.get_current_context())
     request = ScaleRequest(size, workers, wait, timeout, ChangeOptions(**change))
     selected.for_each(session, names, selector, lambda item: _scale(session, item, request))
 

@@ -128,6 +128,7 @@ def test_size_beyond_the_bounds_is_refused_in_the_words_of_the_server(
         (("+",), "neither a number of workers nor a change"),
         (("--wat",), "No such option '--wat'"),
         (("-x",), "No such option '-x'"),
+        (("--workers", "4"), "No such option '--workers'"),
         (("+0",), "changes nothing"),
     ],
 )

@@ -1,11 +1,13 @@
 """A job that pods completed while no worker looked trains no second time, on an embedded API server."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from coordinator.cache.views import PodView
-from coordinator.health.completion_writer import WORKERS_SECONDS, CompletionWriter
+from coordinator.health.completion_writer import REFUSED_SECONDS, WORKERS_SECONDS, CompletionWriter
+from crds import timestamps
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob.status import Completion
@@ -33,6 +35,17 @@ class Absence:
 
     def new_leader(self) -> CompletionWriter:
         return CompletionWriter(self.desk.watching, self.desk.watches, self.clock, self.clock)
+
+    def report(self, name: str, **status: Any) -> None:
+        """Write the status of a pod, as its node does."""
+        self.desk.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    def end_container(self, name: str, ago: float = 0.0, message: str = "") -> None:
+        """Report that the main container of a running pod has ended with 0."""
+        at = timestamps.format_time(self.clock() - ago)
+        state = {"terminated": {"exitCode": 0, "finishedAt": at, "message": message}}
+        main = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        self.report(name, phase="Running", containerStatuses=[main])
 
     def end(self, phase: str, key: JobKey | None = None) -> None:
         """Let the pods of a job end, until the leader's cache shows it."""
@@ -105,6 +118,46 @@ def test_job_that_is_not_complete_gets_no_record(absence: Absence, phase: str) -
     assert absence.completed() is None
 
 
+def test_pod_that_ends_just_before_the_look_is_judged_when_it_has_settled(absence: Absence) -> None:
+    master, worker = absence.desk.pods_of(absence.key)
+    absence.report(worker, phase="Succeeded")
+    absence.wait(lambda: sum(pod.completed for pod in absence.pods(absence.key)) == 1)
+    assert absence.leader.look() == 0
+    absence.clock.step(WORKERS_SECONDS)
+    absence.end_container(master, ago=-1.0)  # the clock of its node is ahead
+    absence.wait(lambda: all(pod.completed for pod in absence.pods(absence.key)))
+    assert absence.leader.look() == 0
+    absence.clock.step(WORKERS_SECONDS)
+    assert absence.leader.look() == 0, "its node may still say that the end was its own deed"
+    absence.clock.step(1.0)
+    assert absence.leader.look() == 1
+
+
+def test_pod_that_its_node_no_longer_reported_is_no_success(absence: Absence) -> None:
+    for name in absence.desk.pods_of(absence.key):
+        absence.report(name, phase="Running", startTime="2026-01-02T03:04:05Z", containerStatuses=[])
+    absence.wait(lambda: all(pod.unreported for pod in absence.pods(absence.key)))
+    for name in absence.desk.pods_of(absence.key):
+        absence.end_container(name)
+        absence.report(name, phase="Succeeded")
+    absence.wait(lambda: all(not pod.running and not pod.occupies for pod in absence.pods(absence.key)))
+    absence.desk.watches.completed.add(absence.key)
+    assert absence.look() == 0
+    assert absence.completed() is None
+
+
+def test_result_of_the_job_is_recorded_too(absence: Absence) -> None:
+    master, worker = absence.desk.pods_of(absence.key)
+    absence.end_container(master, message='{"torchq-result": {"acc": 1}}')
+    absence.report(master, phase="Succeeded")
+    absence.report(worker, phase="Succeeded")
+    absence.wait(lambda: all(pod.completed for pod in absence.pods(absence.key)))
+    assert absence.look() == 1
+    absence.delete_pods()
+    absence.desk.until(lambda: absence.desk.phase(absence.key) == "Succeeded")
+    assert absence.desk.job(absence.key).status.result == '{"acc":1}'
+
+
 def test_success_of_one_task_of_several_is_no_completion(absence: Absence) -> None:
     name = next(name for name in absence.desk.pods_of(absence.key) if "worker" in name)
     absence.desk.cluster.patch(PODS, name, {"status": {"phase": "Succeeded"}}, absence.namespace, subresource="status")
@@ -133,4 +186,6 @@ def test_refused_write_is_repeated(absence: Absence, monkeypatch: pytest.MonkeyP
 
         patched.setattr(absence.desk.watching, "patch", refuse)
         assert absence.look() == 0
+    assert absence.leader.look() == 0, "others have their turn"
+    absence.clock.step(REFUSED_SECONDS)
     assert absence.leader.look() == 1
