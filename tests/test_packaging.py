@@ -86,7 +86,7 @@ def test_the_wheel_declares_its_dependencies_and_the_torchq_command(wheel: Path)
         assert f"{folder}/licenses/LICENSE" in archive.namelist() or f"{folder}/LICENSE" in archive.namelist()
     assert f"Version: {project['version']}" in metadata
     assert metadata.count("Requires-Dist:") >= len(project["dependencies"])
-    assert "torchq = coordinator.cli.main:main" in commands
+    assert "torchq = coordinator.__main__:main" in commands
 
 
 def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "selector": f"{labels.JOB_UID}={job.metadata.uid},{labels.TASK_TYPE}={WORKER.lower()}",
         "start_time": now,
         "queue": _carry_over(job, now),
-        "stages": {index: StageStatus(began=now) for index in job.status.stages},
+        "stages": {index: StageStatus(began=now) for index in job.status.stages if job.admission is None},
         "task_statuses": {},
         "node_failures": {},
         "excluded_nodes": (),

@@ -385,7 +385,7 @@ def test_a_resource_quota_that_is_raised_lets_a_job_grow_at_once(desk: Desk, nam
     desk.begin()
     key = elastic(desk, namespace, 2)
     allow("2")
-    desk.until(lambda: desk.watches.rules().quotas.get(namespace), worker=False)
+    desk.until(lambda: any(each.limits for each in desk.watches.rules().quotas.get(namespace, ())), worker=False)
     write(desk, key, 2, to=3)
     desk.until(lambda: desk.term.flush() == 0, worker=False)
     assert (size(desk, key), desk.waiting()) == ((2, 0), set())
