@@ -71,10 +71,11 @@ def test_a_restored_cluster_runs_waiting_jobs_and_no_finished_job_again(
 def test_a_restored_run_has_its_code_and_one_without_is_named(stack: Stack, tmp_path: Path) -> None:
     project, out, kept, lost = tmp_path / "project", tmp_path / "out", fresh("kept"), fresh("lost")
     project.mkdir()
-    stack.torchq("queue", "create", "later", "--hold")
+    queue = fresh("queue")
+    stack.torchq("queue", "create", queue, "--hold")
     for name in (kept, lost):
         (project / "train.py").write_text(f"open({str(out)!r}, 'a').write({name!r})")
-        options = ("--name", name, "--queue", "later", "--image", "python")
+        options = ("--name", name, "--queue", queue, "--image", "python")
         said = run("run", "-d", *options, "--", "python", "train.py", cwd=project, environment=stack.environment)
         assert said.code == 0, said
         stack.reach(name, "Queued")
@@ -94,7 +95,7 @@ def test_a_restored_run_has_its_code_and_one_without_is_named(stack: Stack, tmp_
     [restored] = code(stack)
     uid = stack.job(kept)["metadata"]["uid"]
     assert [each["uid"] for each in restored["metadata"]["ownerReferences"]] == [uid]
-    stack.torchq("queue", "resume", "later")
+    stack.torchq("queue", "resume", queue)
     stack.reach(kept, "Succeeded")
     assert out.read_text() == kept
     assert not stack.exists(lost)
