@@ -83,22 +83,21 @@ def default_namespace(settings: ConnectionSettings) -> str:
 
 def context_user(settings: ConnectionSettings) -> str:
     """Return the user of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
-    path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
-    if not path and os.environ.get(IN_CLUSTER):
-        return ""
-    users: list[str] = []
-    _load(lambda: users.append(str(_context(path or DEFAULT_KUBECONFIG, settings.context).get("user") or "")), path)
-    return users[0]
+    return _read_entry(settings, lambda entry: entry["context"].get("user"))
 
 
 def context_name(settings: ConnectionSettings) -> str:
     """Return the name of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
+    return _read_entry(settings, lambda entry: entry["name"])
+
+
+def _read_entry(settings: ConnectionSettings, read: Callable[[dict[str, Any]], Any]) -> str:
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER):
         return ""
-    names: list[str] = []
-    _load(lambda: names.append(str(_entry(path or DEFAULT_KUBECONFIG, settings.context)["name"])), path)
-    return names[0]
+    found: list[str] = []
+    _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, settings.context)) or "")), path)
+    return found[0]
 
 
 def _context_namespace(path: str, name: str) -> str:
@@ -332,18 +331,18 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
 
 def _token_file(path: str, context: str) -> Path | None:
     """Return the file with the user's token, which may be renewed; the official loader reads it once."""
-    merged = official_config.kube_config.KubeConfigMerger(path).config
-    name = merged["contexts"].get_with_name(context or merged["current-context"])["context"].safe_get("user")
-    user = merged["users"].get_with_name(name, safe=True)
+    users = official_config.kube_config.KubeConfigMerger(path).config["users"]
+    user = users.get_with_name(_context(path, context).get("user"), safe=True)
     fields = (user.safe_get("user") if user is not None else None) or {}
     has_file = "tokenFile" in fields and "auth-provider" not in fields
     return Path(user.path).parent / str(fields["tokenFile"]) if has_file else None
 
 
 def _read_token(file: Path, configuration: Any) -> None:
-    """Take the newest token; the one before stays while the file cannot be read."""
-    with contextlib.suppress(OSError):  # it is just being replaced
-        configuration.api_key["BearerToken"] = f"Bearer {file.read_text().strip()}"
+    """Take the newest token; the one before stays while the file is being replaced."""
+    with contextlib.suppress(OSError):
+        if token := file.read_text().strip():
+            configuration.api_key["BearerToken"] = f"Bearer {token}"
 
 
 def _load(load: Callable[[], None], source: str) -> None:

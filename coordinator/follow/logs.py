@@ -20,6 +20,7 @@ from coordinator.follow.slot_reader import SlotReader
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob import torchjob
+from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
@@ -84,11 +85,15 @@ def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member:
         return f"{what} has no output of an earlier run"
     job = torchjob.parse(item)
     if job.is_finished and job.status.attempt:
-        of = "its cleanPodPolicy is All" if job.spec.clean_pod_policy == "All" else "somebody, or a drain, deleted it"
-        return (
-            f"the output of {what} is gone: a cluster keeps it as long as the pod, and {of}; the job is {_state(item)}"
-        )
+        return f"the output of {what} is gone with its pods: {_why_gone(job)}; the job is {_state(item)}"
     return f"{what} has no output yet: the job is {_state(item)}"
+
+
+def _why_gone(job: TorchJob) -> str:
+    """Return what deletes pods of a finished job."""
+    if job.spec.clean_pod_policy == "All":
+        return "cleanPodPolicy All deletes them at the end of the job"
+    return "torchq deletes those that still run at the end of the job; others a drain or a person has deleted"
 
 
 def _state(item: Manifest) -> str:

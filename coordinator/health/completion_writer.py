@@ -73,12 +73,13 @@ class CompletionWriter:
 
     def forget(self) -> None:
         """Forget everything, because another process may lead."""
-        self._since, self.watches.completed = None, set()
+        self._since = None
+        self.watches.completed.clear()
 
     def look(self) -> int:
         """Look at the jobs with completed pods; return how many statuses were written."""
         now = self.elapsed()
-        noticed, self.watches.completed = self.watches.completed, set()
+        noticed = self._take_noticed()
         if self._since is None:
             noticed |= {pod.job for pod in self.watches.pods.values() if pod.completed and pod.job is not None}
         since = {**(self._since or {}), **dict.fromkeys(noticed, now)}
@@ -101,6 +102,13 @@ class CompletionWriter:
             if verdict != "Unsettled":
                 del self._since[key]
         return written
+
+    def _take_noticed(self) -> set[JobKey]:
+        """Take the jobs of which a pod has completed its work. The informer's thread adds others meanwhile."""
+        noticed: set[JobKey] = set()
+        while self.watches.completed:
+            noticed.add(self.watches.completed.pop())
+        return noticed
 
     def _is_open(self, key: JobKey) -> bool:
         """Return whether a job is admitted and has not ended."""

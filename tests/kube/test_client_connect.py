@@ -98,6 +98,8 @@ def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: 
         assert authorization() == "Bearer first"
         token.write_text("second\n")
         assert authorization() == "Bearer second"
+        token.write_text("")
+        assert authorization() == "Bearer second", "it is being replaced"
         token.unlink()
         assert authorization() == "Bearer second", "it is being replaced"
 

@@ -337,6 +337,6 @@ def test_the_last_and_the_previous_run_are_read_also_of_a_pod_that_is_gone(
     with pytest.raises(NoOutput, match="pod again-master-0 has no output yet"):
         read(Cutting(cluster, cuts=False, lists=False), False)
     scene.phase("Succeeded", "Succeeded", "all is done", attempt=1)
-    gone = "the output of pod again-master-0 is gone: a cluster keeps it as long as the pod, and .* deleted it; "
+    gone = "the output of pod again-master-0 is gone with its pods: .* or a person has deleted; the job is Succeeded"
     with pytest.raises(NoOutput, match=gone):
         read(Cutting(cluster, cuts=False, lists=False), False)
