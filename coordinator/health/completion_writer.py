@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from coordinator.cache.watches import Watches
+from coordinator.health import rounds
 from crds import labels, owners
 from crds.api_resources import PODS, TORCHJOBS
 from crds.errors import InvalidObject
@@ -60,16 +61,7 @@ class CompletionWriter:
 
     def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
         """Look and write while this process leads, until stopped, as one of the loops in `turns`."""
-        for _ in turns.loop("completions").rounds(stop, LOOK_SECONDS):
-            if not (leading() and self.watches.synced):
-                self.forget()
-                continue
-            try:
-                self.look()
-            except Exception as error:
-                self.watches.errors.record(ALL, error)
-            else:
-                self.watches.errors.clear(ALL)
+        rounds.run(self, turns.loop("completions").rounds(stop, LOOK_SECONDS), leading, ALL)
 
     def forget(self) -> None:
         """Forget everything, because another process may lead."""

@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.cache.job_health import JobHealth
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
-from coordinator.health import hang_verdict, step_watch
+from coordinator.health import hang_verdict, rounds, step_watch
 from coordinator.health.hang_verdict import HangVerdict
 from coordinator.health.step_watch import Look, StepWatch
 from coordinator.reports.store import ReportReader
@@ -61,17 +61,7 @@ class HealthWriter:
 
     def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
         """Look and write while this process leads, until stopped, as one of the loops in `turns`."""
-        for _ in turns.loop("health").rounds(stop, LOOK_SECONDS):
-            if not (leading() and self.watches.synced):
-                self.forget()
-                continue
-            try:
-                self.look()
-            except Exception as error:
-                self.forget()
-                self.watches.errors.record(ALL, error)
-            else:
-                self.watches.errors.clear(ALL)
+        rounds.run(self, turns.loop("health").rounds(stop, LOOK_SECONDS), leading, ALL)
 
     def forget(self) -> None:
         """Forget everything, because another process may lead."""
