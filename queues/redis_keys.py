@@ -23,7 +23,7 @@ import re
 PREFIX = "torchq:"
 EPOCH = f"{PREFIX}epoch"
 LAYOUT = f"{PREFIX}layout"
-LAYOUT_NUMBER = b"10"
+LAYOUT_NUMBER = b"11"
 """The number of the layout of keys in queues/lua/lib/store.lua and mark.lua. Under another number the store is lost."""
 OWN_LAYOUT = int(LAYOUT_NUMBER)
 REBUILDING = f"{PREFIX}rebuilding"

@@ -201,6 +201,9 @@ class Client(SyncCalls):
         outputs: str | None = None,
         labels: Mapping[str, str] | None = None,
         anyway: bool | None = None,
+        success: str | None = None,
+        retries: int | None = None,
+        time: str | None = None,
         ttl_seconds: int | None = None,
     ) -> Job:
         """Run a command on the cluster, in a copy of this folder as it is now, and return the job's handle.
@@ -212,8 +215,9 @@ class Client(SyncCalls):
         of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
         {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
         attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
-        on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
-        end.
+        on Kubernetes. `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or
+        master (rank 0 has). `retries` restarts the pods this often after any failure. `time` is how long the job may
+        run, as in 2h or 1h30m. `ttl_seconds` is how long the job stays after its end.
         """
         answer: Job = self._call("run", given(locals()))
         return answer
@@ -241,6 +245,9 @@ class Client(SyncCalls):
         outputs: str | None = None,
         labels: Mapping[str, str] | None = None,
         anyway: bool | None = None,
+        success: str | None = None,
+        retries: int | None = None,
+        time: str | None = None,
         ttl_seconds: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return what `run` would submit: the ConfigMaps with the code, then the TorchJob. Nothing is made.
@@ -250,8 +257,9 @@ class Client(SyncCalls):
         of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
         {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
         attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
-        on Kubernetes. `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its
-        end.
+        on Kubernetes. `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or
+        master (rank 0 has). `retries` restarts the pods this often after any failure. `time` is how long the job may
+        run, as in 2h or 1h30m. `ttl_seconds` is how long the job stays after its end.
         """
         answer: list[dict[str, Any]] = self._call("dry_run", given(locals()))
         return answer

@@ -9,9 +9,10 @@ from typing import Any
 
 from coordinator.cli import columns, output
 from coordinator.cli.output import Document, TableColumn
-from coordinator.follow import deletion, endings
+from coordinator.follow import deletion, endings, wait_reasons
 from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED
+from reconcilers.plan.unfinished import WAITS_FOR_RANKS
 
 LONGEST_CAUSE = 100
 """The most characters of the cause of a failure."""
@@ -86,6 +87,8 @@ def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
         return ": ".join(filter(None, (str(condition.get("reason") or ""), cause))) or "-"
     if status.get("hang"):
         return "Hanging"
+    if ranks := wait_reasons.for_ranks(job):
+        return f"{WAITS_FOR_RANKS}: {excerpts.excerpt(ranks, LONGEST_CAUSE)}"
     if status.get("phase") in FINISHED or status.get("admission"):
         return "-"
     place = places.get(job["metadata"]["uid"]) if is_in_order(job) else None

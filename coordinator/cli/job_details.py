@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from coordinator.cli import columns
-from coordinator.follow import deletion
+from coordinator.follow import deletion, wait_reasons
 from coordinator.query.documents import Document
 from crds import labels, timestamps
 from crds.errors import InvalidObject
@@ -20,6 +20,7 @@ from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from kube.api import Manifest
 from reconcilers.plan.health.finding import HANGING
+from reconcilers.plan.unfinished import WAITS_FOR_RANKS
 from reconcilers.views import containers, pod_outcome, pod_problems
 
 MOST_EVENTS = 10
@@ -65,12 +66,14 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _waits(item: Manifest, job_context: JobContext) -> Document | None:
-    """Return why a job waits; None if the job does not wait, or its status does not say why.
+    """Return why a job waits, also for its last pods; None if the job does not wait, or its status does not say why.
 
     Where a ResourceQuota blocks the job, the message has the current numbers.
     """
     status = item.get("status") or {}
     queue = status.get("queue") or {}
+    if message := wait_reasons.for_ranks(item):
+        return {"code": WAITS_FOR_RANKS, "message": message}
     if status.get("admission") or status.get("phase") in FINISHED or not queue.get("reason"):
         return None
     return {"code": queue["reason"], "message": _short_of(item, job_context.quotas) or queue.get("message") or ""}

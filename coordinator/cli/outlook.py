@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from coordinator.cache import views
+from coordinator.cache import pod_grace, views
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
@@ -69,4 +69,6 @@ def question(job: TorchJob) -> JobRequest:
         claims=job.spec.claims,
         charge=dict(job.least_charge),
         pods={task: dict(requests) for task, requests in job.shares.items()},
+        save_seconds=job.spec.scheduling_policy.checkpoint_seconds,
+        grace_seconds=pod_grace.longest(job),
     )

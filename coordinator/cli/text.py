@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from coordinator.cli import columns, job_growth, output
-from coordinator.follow import deletion
+from coordinator.follow import deletion, wait_reasons
 from coordinator.query.documents import Document
 from crds import timestamps
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.status import Hang
 from kube.api import Manifest
 from reconcilers.plan.health import finding
+from reconcilers.plan.unfinished import WAITS_FOR_RANKS
 
 LABEL = 14
 
@@ -60,6 +61,8 @@ def describe_settled(
     code = blockers[0]["reason"] if blockers else phase or "Admitted"
     if phase == "Running" and status.get("hang"):
         code, message = "Hanging", f"{message}; {describe_hang(status['hang'])}"
+    elif ranks := wait_reasons.for_ranks(item):
+        code, message = WAITS_FOR_RANKS, f"{message}; {ranks}"
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
     return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
 

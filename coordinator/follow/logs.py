@@ -200,8 +200,11 @@ class _Following:
             self._finish(item)
 
     def _tell(self, item: Manifest) -> None:
-        """Say why the job waits. Raise NoOutput if it can never run."""
+        """Say why the job waits, also for the last of its pods. Raise NoOutput if it can never run."""
         if not wait_reasons.is_waiting(item):
+            if (note := wait_reasons.for_ranks(item)) and note != self._told:
+                self._told = note
+                self._emit([LogLine("", note)])
             return
         if wait_reasons.never_runs(item) and not self._has_read():
             raise NoOutput(f"job {_name(item)} can never run: {wait_reasons.explain(item)}")

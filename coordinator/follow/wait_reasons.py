@@ -1,4 +1,4 @@
-"""Why a job has no pods, from its status.
+"""Why a job has no pods, or does not end, from its status.
 
 One rule: pure. The words are those that the coordinator and the workers have written.
 """
@@ -7,6 +7,7 @@ from typing import Any
 
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
+from reconcilers.plan.unfinished import WAITS_FOR_RANKS
 
 NEVER = ("ExceedsQuota", "QueueNotFound", "NotAllowed", "ClaimsNotCounted", "PriorityClassNotFound")
 """Reasons of a job that can never run, unless an admin changes something."""
@@ -39,12 +40,20 @@ def explain(item: Manifest) -> str:
     return _condition(item, "Queued") or f"in queue {policy.get('queue') or item['metadata']['namespace']}"
 
 
+def for_ranks(item: Manifest) -> str:
+    """Return for which pods a running job waits, because others have ended with 0; empty if it waits for none."""
+    running = _find_condition(item, "Running")
+    return str(running.get("message") or "") if running.get("reason") == WAITS_FOR_RANKS else ""
+
+
 def _queue(item: Manifest) -> dict[str, Any]:
     return (item.get("status") or {}).get("queue") or {}
 
 
 def _condition(item: Manifest, kind: str) -> str:
+    return str(_find_condition(item, kind).get("message") or "")
+
+
+def _find_condition(item: Manifest, kind: str) -> dict[str, Any]:
     conditions = (item.get("status") or {}).get("conditions") or ()
-    return next(
-        (str(each.get("message") or "") for each in conditions if (each["type"], each["status"]) == (kind, "True")), ""
-    )
+    return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), {})

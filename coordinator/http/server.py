@@ -216,4 +216,5 @@ def limits(coordinator: Coordinator) -> ClusterLimits:
         specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},
         setting=parse_pool(settings.pool),
         nodes=tuple(watches.nodes.values()) if watches.nodes else (),
+        longest_grace=settings.longest_grace,
     )

@@ -12,8 +12,11 @@ the most that queues and nodes can give. A finding names the field of the TorchJ
     ExceedsPool             it asks for more than the pool that an admin gives in numbers
     ExceedsNodes            all nodes of now together have less, or each of them has less than one of its pods asks for.
                             Only on an embedded cluster is this firm: elsewhere nodes may be added
+
+    SavesTooLong            is no reason against the job: it could not save for as long as it asks for
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -38,9 +41,11 @@ Code = Literal[
     "ExceedsQuota",
     "ExceedsPool",
     "ExceedsNodes",
+    "SavesTooLong",
 ]
 TASKS = "spec.torchTaskSpecs"
 QUEUE = "spec.schedulingPolicy.queue"
+CHECKPOINT = "spec.schedulingPolicy.checkpointSeconds"
 PRIORITY_CLASS = "spec.schedulingPolicy.priorityClassName"
 LESS = "ask for less"
 LATER = "it waits until there are nodes that have it"
@@ -67,10 +72,14 @@ class JobRequest(pydantic.BaseModel):
     charge: dict[str, int]
     pods: dict[str, dict[str, int]] = {}
     """By task type, the amounts that one pod requests."""
+    save_seconds: int = 0
+    """The seconds for which the job wants to save before its pods are deleted."""
+    grace_seconds: int = 0
+    """The longest grace of its pods, in seconds."""
 
 
 class Obstacle(NamedTuple):
-    """One reason why a job cannot run."""
+    """One reason why a job cannot run, or cannot have what it asks for."""
 
     code: str
     field: str
@@ -90,6 +99,8 @@ class ClusterLimits:
     """The coordinator's setting `pool`."""
     nodes: tuple[NodeView, ...] = ()
     """The nodes, if the size of the pool follows from them."""
+    longest_grace: float = math.inf
+    """The seconds that pods may take to end at most, saving included."""
 
 
 def request_of(job: JobView) -> JobRequest:
@@ -109,7 +120,20 @@ def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
     spec = limits.specs.get(request.queue)
     if spec is not None and not any(finding.field == QUEUE for finding in findings):
         findings += _beyond_quota(request.charge, spec, limits.specs.values())
-    return [*findings, *_beyond_pool(request, limits)]
+    return [*findings, *_beyond_pool(request, limits), *_beyond_grace(request, limits.longest_grace)]
+
+
+def _beyond_grace(request: JobRequest, longest: float) -> Iterator[Obstacle]:
+    if not request.save_seconds or request.save_seconds + request.grace_seconds <= longest:
+        return
+    left = max(0.0, longest - request.grace_seconds)
+    yield Obstacle(
+        "SavesTooLong",
+        CHECKPOINT,
+        f"{request.save_seconds} s and the grace of its pods, {request.grace_seconds} s, are more than the setting "
+        f"longest_grace, {longest:g} s: before it is suspended or drained, the job has {left:g} s to save",
+        firm=False,
+    )
 
 
 def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:

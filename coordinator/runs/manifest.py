@@ -45,7 +45,7 @@ def build(request: RunRequest, name: str, code: RunCode | None, python_folder: s
     if annotations:
         metadata["annotations"] = annotations
     spec: dict[str, Any] = {
-        "torchTaskSpecs": {task: _task(role, request.image, code) for task, role in request.roles.items()}
+        "torchTaskSpecs": {task: _task(role, request, code) for task, role in request.roles.items()}
     }
     if policy := _scheduling_policy(request):
         spec["schedulingPolicy"] = policy
@@ -53,6 +53,12 @@ def build(request: RunRequest, name: str, code: RunCode | None, python_folder: s
         spec["outputs"] = {"claimName": request.outputs}
     if request.ttl_seconds is not None:
         spec["ttlSecondsAfterFinished"] = request.ttl_seconds
+    if request.success != "AllTasks":
+        spec["successPolicy"] = request.success
+    if request.retries is not None:
+        spec["backoffLimit"] = request.retries
+    if request.time_limit is not None:
+        spec["activeDeadlineSeconds"] = request.time_limit
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "metadata": metadata, "spec": spec}
 
 
@@ -65,8 +71,8 @@ def _scheduling_policy(request: RunRequest) -> dict[str, Any]:
     return policy
 
 
-def _task(role: RunRole, image: str, code: RunCode | None) -> Manifest:
-    main = _main(role, role.image or image, code)
+def _task(role: RunRole, request: RunRequest, code: RunCode | None) -> Manifest:
+    main = _main(role, role.image or request.image, code)
     pod: dict[str, Any] = {"containers": [main]}
     if code is not None:
         mounts = (_CODE, *code.source.mounts)
@@ -75,7 +81,9 @@ def _task(role: RunRole, image: str, code: RunCode | None) -> Manifest:
             "containers": [main],
             "volumes": [mount.volume for mount in mounts],
         }
-    task: dict[str, Any] = {"numTasks": role.nodes, "template": {"spec": pod}}
+    # The same failure means the same in every pod, whatever its task: the defaults of the tasks differ.
+    policy = "ExitCode" if request.retries is None else "OnFailure"
+    task: dict[str, Any] = {"numTasks": role.nodes, "restartPolicy": policy, "template": {"spec": pod}}
     if role.after is not None:
         task["dependsOn"] = [{"taskType": role.after.role, "phase": role.after.phase}]
     return task

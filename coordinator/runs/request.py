@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coordinator.runs import variables
-from coordinator.runs.fields import Fields
+from coordinator.runs import durations, variables
+from coordinator.runs.fields import LARGEST_WHOLE, Fields
 from coordinator.runs.variables import SecretKey
 from crds.resources import quantities
-from crds.torchjob.jobspec import MAX_PRIORITY
+from crds.torchjob.jobspec import MAX_BACKOFF_LIMIT, MAX_PRIORITY
 from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
 
 IfExists = Literal["fail", "replace", "attach"]
+SuccessPolicy = Literal["AllTasks", "Master"]
+_SUCCESS: dict[str, SuccessPolicy] = {"all": "AllTasks", "master": "Master"}
 _ROLE_FIELDS = ("command", "nodes", "gpus", "cpus", "memory", "image", "env", "secret_env", "after")
 _RUN_FIELDS = (
     "roles",
@@ -28,6 +30,9 @@ _RUN_FIELDS = (
     "labels",
     "outputs",
     "ttl_seconds",
+    "success",
+    "retries",
+    "time",
     "exclude",
 )
 FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *_RUN_FIELDS)))
@@ -79,6 +84,11 @@ class RunRequest:
     outputs: str = ""
     """The claim with the files of `torchq.output()`."""
     ttl_seconds: int | None = None
+    success: SuccessPolicy = "AllTasks"
+    retries: int | None = None
+    """How often the pods are restarted after any failure; None: only after failures that circumstances have caused."""
+    time_limit: int | None = None
+    """The seconds that the job may run, from its admission."""
     exclude: tuple[str, ...] = ()
 
 
@@ -107,8 +117,23 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         labels=fields.map("labels"),
         outputs=fields.text("outputs"),
         ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
+        success=_SUCCESS[fields.choice("success", tuple(_SUCCESS))],
+        retries=fields.whole("retries", 0, 0, MAX_BACKOFF_LIMIT) if "retries" in fields else None,
+        time_limit=_time_limit(fields),
         exclude=fields.texts("exclude"),
     )
+
+
+def _time_limit(fields: Fields) -> int | None:
+    if not (text := fields.text("time")):
+        return None
+    try:
+        seconds = durations.parse(text)
+    except ValueError as error:
+        raise fields.wrong("time", str(error)) from error
+    if not 1 <= seconds <= LARGEST_WHOLE:
+        raise fields.wrong("time", f"must be a second or more and less than 68 years, not {text!r}")
+    return seconds
 
 
 def _roles(fields: Fields) -> dict[str, RunRole]:

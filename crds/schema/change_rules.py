@@ -58,6 +58,7 @@ TABLE = (
     SpecField("torchElasticPolicy.minGainPercent", True, True, False),
     SpecField("health", True, True, False),
     SpecField("nprocPerNode", True, False, False),
+    SpecField("successPolicy", True, False, False),
     SpecField("restartScope", True, False, False),
     SpecField("backoffLimit", True, True, False),
     SpecField("activeDeadlineSeconds", True, False, False),

@@ -141,6 +141,10 @@ class TorchJobSpec(StrictModel):
     """The number of processes that torchrun starts in each pod: a number from 1 to 1024, or gpu for the number of GPUs
     that the pod's main container requests. If absent, it is the number of these GPUs, or 1 if the container requests
     none. torchrun reads it from the variable PET_NPROC_PER_NODE."""
+    success_policy: Literal["AllTasks", "Master"] = "AllTasks"
+    """When the job has succeeded. AllTasks: all pods of every task have ended with 0, apart from auxiliary tasks, tasks
+    that are always restarted, and the rendezvous store. Master: its Master has ended with 0, and the tasks that start
+    after that; without a Master it is the same as AllTasks."""
     restart_scope: Literal["Task", "Job"] | None = None
     """The extent of a restart after a pod has failed: Job restarts all pods, Task replaces only the failed pod. The
     default is Task for an elastic job in the mode Rendezvous and Job for any other."""

@@ -109,6 +109,9 @@ class Admission(LenientModel):
     admitted_at: Time | None = None
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
     """The scheduler that binds the pods of this admission; it does not change during the admission."""
+    success_policy: Annotated[str, Field(max_length=63)] | None = None
+    """The success policy by which this admission is judged. Versions without spec.successPolicy did not write the
+    field: a job that they admitted ends with its Master."""
     topology: Annotated[tuple[LabelName, ...], Field(max_length=MOST_LEVELS, exclude_if=_is_empty)] = ()
     """The labels of nodes, the widest first, by which the ranks of static worlds are given while the job is admitted;
     absent if ranks follow from tasks and indexes."""

@@ -12,7 +12,7 @@ neither a failure nor a disruption, however the pod then ends.
     it is on a node that it was created to avoid         it stays: whoever bound it there would do so again
     its node ended it, and was about to go away anyway   it has left, as above
     its node was lost, or ended the pod without notice   nothing here: `failures` judges the pod
-    a pod has succeeded where others meet                nothing here: nobody can join them any more
+    a pod of its world has succeeded                     nothing here: nobody can join the others any more
 
 The others go on without the pod, or restart with it, as after a failure of that pod (`failures.is_whole`).
 """
@@ -24,7 +24,7 @@ from itertools import islice
 
 from crds.torchjob.status import MOST_AT_ONCE, MOST_LEFT, Departure, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import failures, rendezvous, restart_counts
+from reconcilers.plan import closing, failures, rendezvous, restart_counts
 from reconcilers.pods.task_members import LABELS_CHANGED, PodMember
 from reconcilers.values import EmitEvent
 from reconcilers.views import pod_view
@@ -49,7 +49,8 @@ def find(job: TorchJob, pods: Sequence[PodView], nodes: Mapping[str, str]) -> tu
     """Return the pods that leave their nodes. `nodes` are those that lose their pods, each with the reason."""
     if rendezvous.has_succeeded(job, pods):
         return ()
-    return tuple(LeavingPod(pod, why) for pod in pods if (why := _reason(pod, nodes)))
+    alone = closing.find_tasks(job, pods) if nodes or any(pod.disruption for pod in pods) else frozenset()
+    return tuple(LeavingPod(pod, why) for pod in pods if pod.task not in alone and (why := _reason(pod, nodes)))
 
 
 def _reason(pod: PodView, nodes: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ def has_succeeded(job: TorchJob, pods: Pods) -> bool:
         return False
     granted = Grant(job, job.admission)
     job_progress = progress.assess(granted.job, granted.own_pods(pods))
-    decisive = task_members.decisive_tasks(granted.job.spec)
+    decisive = task_members.decisive_tasks(granted.job)
     return bool(decisive) and all(map(job_progress.done, decisive))
 
 

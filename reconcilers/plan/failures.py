@@ -43,9 +43,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import rendezvous
+from reconcilers.plan import closing, rendezvous
 from reconcilers.plan.charges import memory
 from reconcilers.pods import static_world
+from reconcilers.pods.task_members import PodMember
 from reconcilers.views import pod_code, pod_end, pod_outcome, torchrun
 from reconcilers.views.pod_history import SETTLING
 from reconcilers.views.pod_view import PodView
@@ -151,28 +152,28 @@ def find_faults(
         if (fault := _find_fault_of_task(job, policies[pod.task], pod, dead, restarting)) is not None
         if fault.mark not in counted
     ]
-    if is_ending:
-        decisive = rendezvous.decisive_pods(job, candidates)
-        new_faults = [replace(fault, irreplaceable=fault.pod.uid in decisive) for fault in new_faults]
+    alone = closing.find_tasks(job, candidates) if new_faults else frozenset()
+    if alone:
+        new_faults = [replace(fault, irreplaceable=is_irreplaceable(job, fault.pod, alone)) for fault in new_faults]
     timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
     return sorted(new_faults, key=lambda fault: _blame_order(fault, timed))
 
 
-def missing_pod_fault(job: TorchJob, name: str, task_type: str) -> PodFault:
+def missing_pod_fault(job: TorchJob, member: PodMember) -> PodFault:
     """Return the fault of a pod that existed and was deleted without a trace."""
     key = job.key
     pod = PodView(
         namespace=key.namespace,
-        name=name,
+        name=member.name,
         uid="",
         job_uid=key.uid,
-        task=task_type.lower(),
-        index=0,
+        task=member.task_type.lower(),
+        index=member.index,
         attempt=0,
         restart=0,
         deleting=True,
     )
-    return PodFault(pod, "Disruption", f"pod {name} was deleted without a grace period")
+    return PodFault(pod, "Disruption", f"pod {member.name} was deleted without a grace period")
 
 
 def _find_fault_of_task(
@@ -314,6 +315,12 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
     if ended is None or not ended <= now or pods == 1 or root.pod.reason in NEVER_BEGAN:
         return 0.0
     return max(0.0, ended + SETTLING - now)
+
+
+def is_irreplaceable(job: TorchJob, pod: PodView, alone: frozenset[str]) -> bool:
+    """Return whether no other pod can take the place of this one, because it belongs to one of the tasks `alone`
+    (`closing`) and has joined its peers."""
+    return pod.task in alone and not static_world.has_yet_to_join(job, pod.task, pod.index)
 
 
 def is_whole(job: TorchJob, pod: PodView) -> bool:

@@ -248,6 +248,7 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
         workers=workers if _counts_workers(job) else None,
         grown=0 if _counts_workers(job) else None,
         nproc_per_node=_processes(job),
+        success_policy=job.spec.success_policy,
     )
 
 

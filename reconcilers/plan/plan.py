@@ -9,12 +9,21 @@ from datetime import UTC, datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status
+from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status, unfinished
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.in_place import choice, interruptions
-from reconcilers.plan.lifecycle import Active, Deleted, DeletePodsFirst, Finished, Invalid, NotAdmitted, Requeue
+from reconcilers.plan.lifecycle import (
+    Active,
+    Deleted,
+    DeletePodsFirst,
+    DeletionCause,
+    Finished,
+    Invalid,
+    NotAdmitted,
+    Requeue,
+)
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests
 from reconcilers.plan.scale_requests import current, steps
@@ -22,6 +31,7 @@ from reconcilers.plan.scale_requests.request_status import RequestPlan
 from reconcilers.plan.scaling import growth
 from reconcilers.plan.scaling.resize import find_resize
 from reconcilers.plan.scaling.steps import next_step
+from reconcilers.plan.worlds import checkpoints
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
@@ -102,16 +112,8 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
             return ending.plan_invalid(invalid, observation, deletion, now)
         case Finished(ended):
             return ending.plan_finished(ended, observation, deletion, settings, now)
-        case DeletePodsFirst(in_the_way, deletion_cause):
-            if deletion_cause is None:
-                deletions = deletion.delete(in_the_way, shorten=True)
-                return Plan(
-                    deletions + ending.report_stuck_pods(observation, deletion, now),
-                    _seconds_to_deadline(observation, deadline),
-                )
-            after = status.vacate(deletion_cause.job, deletion_cause.reason, deletion_cause.message, now)
-            after = choice.decline_unbound(deletion_cause.job, after, in_the_way, settings)
-            return Plan(status.write(deletion_cause.job, after, in_the_way) + deletion.delete(in_the_way, shorten=True))
+        case DeletePodsFirst() as state:
+            return _plan_deletions(state, observation, settings, deletion, deadline)
         case NotAdmitted() as state:
             return Plan(_plan_not_admitted(state, now) + groups)
         case Requeue() as requeue:
@@ -127,6 +129,43 @@ def _plan_by_state(observation: Observation, settings: ReconcileSettings, deleti
                 advance = Advance(run=active, observation=observation, settings=settings, now=now)
                 removals = (*advance.changed_groups, *removals)
             return replace(result, actions=result.actions + removals)
+
+
+def _plan_deletions(
+    state: DeletePodsFirst,
+    observation: Observation,
+    settings: ReconcileSettings,
+    deletion: PodDeletion,
+    deadline: Deadline,
+) -> Plan:
+    """Return the plan of a job whose pods are deleted before anything else."""
+    cause, now = state.leaving, deadline.now
+    if cause is None:
+        actions = deletion.delete(state.pods, shorten=True) + ending.report_stuck_pods(observation, deletion, now)
+        return Plan(actions, _seconds_to_deadline(observation, deadline))
+    if cause.reason in checkpoints.LEAVING and checkpoints.must_save(cause.job, state.pods):
+        saves = _save_first(cause, state.pods, observation, settings, now)
+        if saves is not None:
+            return saves
+    after = status.vacate(cause.job, cause.reason, cause.message, now)
+    after = choice.decline_unbound(cause.job, after, state.pods, settings)
+    return Plan(status.write(cause.job, after, state.pods) + deletion.delete(state.pods, shorten=True))
+
+
+def _save_first(
+    cause: DeletionCause, pods: ending.Pods, observation: Observation, settings: ReconcileSettings, now: datetime
+) -> Plan | None:
+    """Return the plan of a job that is asked to save before its pods are deleted; None if it has saved, or its time for
+    that is over."""
+    job = cause.job
+    saving = checkpoints.begin(job, f"{cause.reason}/{job.metadata.generation}", now)
+    if saving is not None:
+        after = status.observe_generation(job).model_copy(update={"saving": saving})
+        return Plan(status.write(job, after, pods), 0.0)
+    since = job.status.saving.since if job.status.saving is not None else now
+    limit = checkpoints.longest_save(job, pods, settings.longest_grace)
+    request = checkpoints.pending(job, since, now, observation.reported_save, limit)
+    return None if request.remaining is None else Plan(request.actions, request.remaining)
 
 
 def _seconds_to_deadline(observation: Observation, deadline: Deadline) -> float | None:
@@ -205,7 +244,9 @@ def _plan_active(
     stuck = bool(deletion.stuck_pods(active.pods))
     begun, raises = _choose(active, observation, settings)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now, stuck=stuck)
-    actions = raises + status.write(job, advance.status(), active.pods) + recovery.actions + _steps(advance, deletion)
+    after = advance.status()
+    writes = status.write(job, after, active.pods) + unfinished.event(job.status, after)
+    actions = raises + writes + recovery.actions + _steps(advance, deletion)
     return Plan(actions + resize.save.actions, earliest((requeue_after, advance.requeue_after)))
 
 

@@ -64,11 +64,25 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     counts = status.count_pods(job, current)
     members = {task_type: task_members.count_members(job.spec, counts, task_type) for task_type in job.spec.tasks}
     closed = task_members.meeting_tasks(job.spec) if rendezvous.has_succeeded(job, current) else frozenset[str]()
+    if task_members.needs_all_tasks(job):
+        members = {task_type: _begun_members(job, task, task_type, current) for task_type, task in members.items()}
     members |= {task_type: _joined_members(members[task_type], task_type, current) for task_type in closed}
     begun = _find_begun(job, members)
     passed = _passed_tasks(job, begun)
     result = JobProgress(members=members, begun=begun, passed=passed, started=frozenset(), closed=closed)
     return replace(result, started=_startable_tasks(job, result, current))
+
+
+def _begun_members(job: TorchJob, task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:
+    """Return the counts of a task of which those pods are needed that have begun, and as many as its minimum.
+
+    A pod that is missing although all pods of the task existed may have begun, too.
+    """
+    own = [pod for pod in current if pod.task == task_type.lower()]
+    was_whole = status.is_whole(job, task_type, job.status.task_statuses.get(task_type))
+    missing = task.wanted - len(own) if was_whole and job.status.phase == "Running" else 0
+    begun = sum(pod.phase != "Pending" and not pod.gated for pod in own) + missing
+    return replace(task, wanted=min(task.wanted, max(task.minimum, begun)))
 
 
 def _joined_members(task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:

@@ -15,7 +15,7 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import Hang, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, departures, failures, progress, rendezvous, restart_counts, status
+from reconcilers.plan import backoff, closing, departures, failures, progress, rendezvous, restart_counts, status
 from reconcilers.plan.charges import memory
 from reconcilers.plan.departures import LeavingPod
 from reconcilers.plan.failures import PodFault
@@ -281,12 +281,14 @@ def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], pods: t
     replaced = {mark.partition("/")[0] for mark in job.status.replacing} - {pod.uid for pod in pods}
     if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
         return []
-    return [
-        fault
+    gone = [
+        failures.missing_pod_fault(job, member)
         for member in missing
         if status.is_whole(job, member.task_type, job.status.task_statuses.get(member.task_type))
-        if failures.is_whole(job, (fault := failures.missing_pod_fault(job, member.name, member.task_type)).pod)
     ]
+    alone = closing.find_tasks(job, pods) if gone else frozenset()
+    faults = [replace(fault, irreplaceable=failures.is_irreplaceable(job, fault.pod, alone)) for fault in gone]
+    return [fault for fault in faults if fault.irreplaceable or failures.is_whole(job, fault.pod)]
 
 
 def is_about_requests(blocker: Blocker | None) -> bool:

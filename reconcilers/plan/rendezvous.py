@@ -76,12 +76,6 @@ def has_joined(pod: PodView) -> bool:
     return (pod.phase == "Running" or pod.finished) and not is_too_late(pod)
 
 
-def decisive_pods(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]:
-    """Return the uids of the pods that meet others, and without whose success the job has not succeeded."""
-    decisive = {name.lower() for name in task_members.decisive_tasks(job.spec)}
-    return frozenset(pod.uid for pod in pods if pod.task in decisive and meets_others(job, pod))
-
-
 def lost_store(pod: PodView) -> bool:
     """Return whether a pod failed because its torchrun had lost the store."""
     return _has_failed(pod) and torchrun.rendezvous_error(pod.message) == "Connection"

@@ -172,19 +172,29 @@ def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMem
     )
 
 
-def decisive_tasks(spec: TorchJobSpec) -> frozenset[str]:
-    """Return the tasks whose success decides the success of the job.
+def needs_all_tasks(job: TorchJob) -> bool:
+    """Return whether an admitted job has succeeded only when all pods of its deciding tasks have.
+
+    It was admitted with the policy AllTasks, or with Master without having one. An admission of an earlier version has
+    no policy.
+    """
+    policy = job.admission.success_policy if job.admission is not None else None
+    return policy == "AllTasks" or (policy is not None and MASTER not in job.spec.tasks)
+
+
+def decisive_tasks(job: TorchJob) -> frozenset[str]:
+    """Return the tasks whose success decides the success of an admitted job.
 
     A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store; nor does an
-    auxiliary task, unless there is no other. If the Master is among the remaining tasks, the deciding tasks are the
-    Master and the tasks that start after a success for which the Master did not wait (an evaluation at the end).
-    Without a Master, all of them decide.
+    auxiliary task, unless there is no other. All of the remaining tasks decide. Under the policy Master, only the
+    Master does, and the tasks that start after a success for which the Master did not wait (an evaluation at the end).
     """
+    spec = job.spec
     endless = {RENDEZVOUS} if spec.rendezvous else set[str]()
     endless |= {task_type for task_type, task in spec.tasks.items() if task.restart_policy == "Always"}
     ending = [task_type for task_type in spec.tasks if task_type not in endless]
     deciding = frozenset(training_tasks(spec, ending) or ending)
-    if MASTER not in deciding:
+    if MASTER not in deciding or needs_all_tasks(job):
         return deciding
     before = _upstream_tasks(spec, MASTER)
     after = {

@@ -243,7 +243,7 @@ def test_reconciles_from_any_state_reach_a_steady_state(world: Anywhere, data: s
 def test_job_in_any_state_finishes_once_its_pods_finish(world: Anywhere, data: st.DataObject) -> None:
     job = world.job
     assert job is not None
-    assume(task_members.decisive_tasks(job.spec) and not job.spec.suspend)
+    assume(task_members.decisive_tasks(job) and not job.spec.suspend)
     for most in data.draw(st.lists(st.sampled_from([0, 1, 2, 100]), max_size=6)):
         if data.draw(st.booleans()):
             world.refresh_cache()

@@ -39,7 +39,8 @@ def counted(registry: Registry, metric: Metric) -> dict[tuple[str, ...], float]:
 
 
 def test_the_life_of_a_job_with_a_failure_counts_each_fact_once(metered: Bench, registry: Registry) -> None:
-    metered.submit({"Master": task(restartPolicy="OnFailure"), "Worker": task(1, dependsOn=[])})
+    tasks = {"Master": task(restartPolicy="OnFailure"), "Worker": task(1, dependsOn=[])}
+    metered.submit(tasks, successPolicy="Master")
     metered.reconcile()
     assert registry.collect() == {}, "a job that waits is no fact"
     metered.pick()

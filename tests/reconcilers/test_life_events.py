@@ -103,7 +103,7 @@ def test_events_of_a_job_tell_its_life_and_belong_to_it(bench: Bench) -> None:
     bench.reconcile(times=2)
     bench.move("Running")
     bench.reconcile()
-    bench.move("Succeeded", "digits-master-0", exit_code=0)
+    bench.move("Succeeded", exit_code=0)
     bench.reconcile(times=2)
     until(lambda: writer._waiting == 0)
     found = bench.cluster.list(EVENTS, bench.namespace).items

@@ -12,7 +12,7 @@ MASTER, WORKER = "digits-master-0", "digits-worker-0"
 
 
 def begin(bench: Bench, tasks: dict[str, Any] | None = None, **spec: Any) -> None:
-    bench.submit(tasks, **spec)
+    bench.submit(tasks, **{"successPolicy": "Master", **spec})
     bench.pick()
     bench.reconcile(times=2)
     bench.move("Running")

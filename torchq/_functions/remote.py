@@ -52,6 +52,9 @@ class RemoteOptions(TypedDict, total=False):
     outputs: str
     labels: Mapping[str, str]
     anyway: bool
+    success: str
+    retries: int
+    time: str
     ttl_seconds: int
 
 

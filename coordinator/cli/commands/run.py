@@ -49,6 +49,13 @@ _LARGEST_ENV_FILE = 1024 * 1024
 @click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="file of such lines")
 @click.option("--secret-env", multiple=True, metavar="NAME=SECRET/KEY", help="variable with the value of a Secret")
 @click.option("--priority", type=int, help="priority within the queue")
+@click.option("--retries", type=int, help="restart the pods this often after any failure (default: see docs/runs.md)")
+@click.option("--time", metavar="DURATION", help="end the job after this time, as in 2h or 1h30m")
+@click.option(
+    "--success",
+    type=click.Choice(["all", "master"]),
+    help="succeed once all pods have ended with 0, or once the Master (rank 0) has (default: all)",
+)
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="files to leave out, as in .torchqignore")
 @click.option("--outputs", metavar="CLAIM", help="claim with the files of torchq.output(), on Kubernetes")
 @click.option("--in-place", is_flag=True, help="run in the folder itself, not in a copy; one machine only")

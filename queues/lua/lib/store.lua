@@ -45,7 +45,7 @@
 --                                     idle: id and answer of the last growth of idle workers
 -- All numbers and sums are integers below 2^53, which Lua holds exactly. Scripts write them with whole(), never with tostring.
 
-local LAYOUT = '10'
+local LAYOUT = '11'
 local BOOST_LIMIT = 604800
 local RETURNING = 4 * BOOST_LIMIT
 local DEFAULT_AGING = 600

@@ -15,7 +15,7 @@ from crds.torchjob.status import IDLE, Admission, Resized, Saving, Scaling, Targ
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers.plan import progress, rendezvous, status
+from reconcilers.plan import closing, progress, rendezvous, status
 from reconcilers.plan.in_place import drivers, graces
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.scale_requests import current
@@ -130,10 +130,12 @@ class Resize:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Whether a worker, or a pod that it meets, has succeeded: the others are about to, and no worker is added any
+        """Whether a worker, or a pod of its world, has succeeded: the others are about to, and no worker is added any
         more."""
         job = self.run.job
         if WORKER.lower() in progress.completed_tasks(job) or rendezvous.has_succeeded(job, self.run.pods):
+            return True
+        if WORKER.lower() in closing.find_tasks(job, self.run.pods):
             return True
         workers = (pod for pod in self.run.pods if pod.task == WORKER.lower())
         return any(pod.phase == "Succeeded" and not progress.is_outdated(job, pod) for pod in workers)

@@ -148,3 +148,32 @@ def test_a_run_in_place_sees_its_folder(stack: Stack, project: Path) -> None:
     assert said.code == 0, said
     assert f"[master-0] {project}\n" in said.out
     assert "code: " not in said.err
+
+
+def test_a_run_succeeds_when_its_last_rank_has_ended_and_fails_with_it(
+    stack: Stack, project: Path, tmp_path: Path
+) -> None:
+    gate, written = tmp_path / "gate", tmp_path / "written"
+    (project / "train.py").write_text(f"""
+import os, pathlib, sys, time
+if os.environ["RANK"] == "1":
+    while not os.path.exists({str(gate)!r}): time.sleep(0.02)
+    if sys.argv[1:]: raise ValueError("the last batch is empty")
+    pathlib.Path({str(written)!r}).write_text("done")
+""")
+    name = fresh("run")
+    begun = torchq(stack, project, "run", "-d", "--name", name, "--nodes", "2", "--", "python", "train.py")
+    assert begun.code == 0, begun
+    stack.reach(name, "Running")
+    waits = f"the job waits for rank 1 (pod {name}-worker-0), as others have ended with 0 since "
+    until(lambda: waits in stack.torchq("job", "why", name))
+    assert waits in stack.torchq("job", "show", name)
+    assert "WaitsForRanks: the job waits for rank 1" in stack.torchq("job", "list")
+    gate.touch()
+    stack.reach(name, "Succeeded")
+    assert written.read_text() == "done"
+    failed = torchq(stack, project, "run", "--nodes", "2", "--", "python", "train.py", "raises")
+    assert failed.code == 1
+    assert failed.err.splitlines()[-1].startswith("Failed in ")
+    assert "ValueError: the last batch is empty" in failed.err.splitlines()[-1]
+    assert "restart" not in failed.err, "an exception of the code comes again"

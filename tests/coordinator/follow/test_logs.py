@@ -256,6 +256,22 @@ def test_all_pods_of_a_job_are_followed_each_line_with_its_pod(
     assert [line.text for line in now[2:4]] == scene.written("worker-0")[-2:]
 
 
+def test_follower_of_a_job_whose_last_ranks_still_run_is_told_for_which_it_waits(
+    cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
+) -> None:
+    scene = Scene(cluster, "lasts", tmp_path)
+    scene.pod("master-0", scene.python(BURST, "only", str(scene.file("master-0"))))
+    scene.admit()
+    follower = Follower(cluster, feed, scene.key)
+    scene.phase("Running", "WaitsForRanks", "the job waits for rank 1")
+    until(lambda: LogLine("", "the job waits for rank 1") in follower.lines)
+    scene.phase("Running", "WaitsForRanks", "the job waits for rank 1", observedGeneration=2)
+    scene.wait_pod("master-0", lambda status: status.get("phase") == "Succeeded")
+    scene.phase("Succeeded")
+    follower.end()
+    assert [line.text for line in follower.lines if not line.pod] == ["the job waits for rank 1"]
+
+
 def test_long_and_broken_lines_are_cut_and_marked_and_the_rest_follows(
     cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
 ) -> None:

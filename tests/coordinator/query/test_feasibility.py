@@ -144,6 +144,16 @@ def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
     assert ("until there are nodes" in found.message) is not firm
 
 
+@pytest.mark.parametrize(("save", "grace", "left"), [(60, 11, "59 s to save"), (1, 90, "0 s to save"), (60, 10, "")])
+def test_a_job_that_may_not_save_for_as_long_as_it_wants_is_warned(save: int, grace: int, left: str) -> None:
+    request = asked().model_copy(update={"save_seconds": save, "grace_seconds": grace})
+    found = feasibility.judge(request, known(spec("a"), longest_grace=70.0))
+    assert [(each.code, each.field, each.firm) for each in found] == (
+        [("SavesTooLong", "spec.schedulingPolicy.checkpointSeconds", False)] if left else []
+    )
+    assert all(each.message.endswith(left) for each in found)
+
+
 def test_a_pod_that_fits_on_no_single_node_is_a_finding() -> None:
     fast, large = (
         node(allocatable={"cpu": 1000, "pods": 9, GPU: 8}),

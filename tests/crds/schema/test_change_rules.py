@@ -43,6 +43,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "torchElasticPolicy.minGainPercent": (1, 2),
     "health": ({"onHang": "Report"}, {"onHang": "Restart", "hangTimeoutSeconds": 60}),
     "nprocPerNode": (4, "gpu"),
+    "successPolicy": ("AllTasks", "Master"),
     "restartScope": ("Job", "Task"),
     "backoffLimit": (1, 2),
     "activeDeadlineSeconds": (1, 2),

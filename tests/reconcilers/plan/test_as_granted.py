@@ -57,10 +57,16 @@ class TestAsGranted:
         pods = [pod("Worker", index, "Running" if index < 2 else "Pending") for index in range(4)]
         assert written(decide(observe(admitted, *pods, reservation=held(4))))["phase"] == "Running"
 
-    @pytest.mark.parametrize(("size", "succeeds"), [(2, True), (3, False)])
-    def test_job_succeeds_with_the_workers_that_were_granted(self, size: int, succeeds: bool) -> None:
+    @pytest.mark.parametrize(
+        ("size", "third", "succeeds"),
+        [(2, None, True), (3, "Running", False), (3, "Failed", False), (3, "Succeeded", True), (3, "Pending", True)],
+    )
+    def test_job_succeeds_with_the_granted_workers_that_have_begun(
+        self, size: int, third: str | None, succeeds: bool
+    ) -> None:
         running = workers(4, granted("Running", size, 4), **RANGED)
         pods = [pod("Worker", index, "Succeeded") for index in range(2)]
+        pods += [pod("Worker", 2, third)] if third else []
         assert has_succeeded(running, tuple(pods)) is succeeds
 
     def test_success_of_a_pod_that_was_not_granted_does_not_count(self) -> None:

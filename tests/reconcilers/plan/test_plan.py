@@ -33,6 +33,7 @@ from tests.support.reconcilers.builders import (
     KEY,
     NOW,
     RESERVATION,
+    UNDER_MASTER,
     all_pods,
     conditions,
     job,
@@ -242,9 +243,17 @@ class TestRunning:
         assert not decide(observe(job(status=status("Running")), *pods)).actions
 
 
+def ends_with_its_master() -> dict[str, Any]:
+    return status("Running", admission=UNDER_MASTER)
+
+
 class TestSuccess:
-    def test_job_succeeds_with_its_master(self) -> None:
-        found = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker"), pod("Worker", 1)))
+    @pytest.mark.parametrize("policy", ["Master", None])
+    def test_job_succeeds_with_its_master_under_that_policy_or_that_of_earlier_versions(
+        self, policy: str | None
+    ) -> None:
+        running = job(status=status("Running", admission=ADMISSION | {"successPolicy": policy}))
+        found = decide(observe(running, pod(phase="Succeeded"), pod("Worker"), pod("Worker", 1)))
         change = written(found)
         assert (change["phase"], true(change)) == ("Succeeded", {"Succeeded"})
         assert change["completionTime"] == "2026-01-02T03:04:05Z"
@@ -267,7 +276,7 @@ class TestSuccess:
 
     def test_success_is_kept_despite_suspension_or_lost_reservation(self) -> None:
         suspended = job(status=status("Running"), suspend=True)
-        pods = (pod(phase="Succeeded", deleting=True), pod("Worker"), pod("Worker", 1))
+        pods = all_pods("Succeeded", deleting=True)
         assert written(decide(observe(suspended, *pods)))["phase"] == "Succeeded"
         assert written(decide(observe(job(status=status("Running")), *pods, reservation=None)))["phase"] == "Succeeded"
 
@@ -281,7 +290,7 @@ class TestSuccess:
     )
     def test_finished_job_deletes_pods_and_services_by_clean_pod_policy(self, policy: str, left: list[str]) -> None:
         pods = (pod(phase="Succeeded", service="digits-master-0"), pod("Worker"), pod("Worker", 1))
-        found = decide(observe(job(status=status("Running"), cleanPodPolicy=policy), *pods))
+        found = decide(observe(job(status=ends_with_its_master(), cleanPodPolicy=policy), *pods))
         assert deleted(found) == left
         assert (DeleteService("digits-master-0") in found.actions) is (policy != "None")
         # The clean-up of a finished job deletes the same pods.
@@ -293,8 +302,8 @@ class TestSuccess:
         refused = decide(observe(job(status=status("Admitted")), refused="spec: bad"))
         assert DeleteService("digits-master-0") in refused.actions
         there = (pod(phase="Succeeded", service="digits-master-0", deleting=True), pod("Worker"))
-        assert DeleteService("digits-master-0") in decide(observe(job(status=status("Running")), *there)).actions
-        nameless = decide(observe(job(status=status("Running")), pod(phase="Succeeded"), pod("Worker")))
+        assert DeleteService("digits-master-0") in decide(observe(job(status=ends_with_its_master()), *there)).actions
+        nameless = decide(observe(job(status=ends_with_its_master()), pod(phase="Succeeded"), pod("Worker")))
         assert not any(isinstance(each, DeleteService) for each in nameless.actions)
 
     def test_success_is_written_before_pods_are_deleted(self) -> None:

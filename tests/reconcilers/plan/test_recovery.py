@@ -16,7 +16,7 @@ from reconcilers.values import Blocker, CreatePods, DeletePods, EmitEvent, Patch
 from reconcilers.views import node_view
 from reconcilers.views.node_view import NodeHealth, NodeView
 from reconcilers.views.pod_view import PodView
-from tests.support.reconcilers.builders import NOW, all_pods, job, observe, pod, status, task
+from tests.support.reconcilers.builders import NOW, UNDER_MASTER, all_pods, job, observe, pod, status, task
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods()
@@ -66,7 +66,7 @@ class TestOthersBesideTheMainContainer:
 
     def test_success_of_main_container_completes_job_and_deletes_pod(self) -> None:
         done = replace(MASTER, phase="Succeeded", has_running_containers=True)
-        found = decide(RUNNING, done, WORKER, OTHER)
+        found = decide(job(status=status("Running", admission=UNDER_MASTER)), done, WORKER, OTHER)
         assert written(found)["phase"] == "Succeeded"
         assert deleted(found) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
 

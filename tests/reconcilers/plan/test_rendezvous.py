@@ -238,7 +238,13 @@ class TestEnd:
     def test_worker_that_is_lost_after_the_master_has_succeeded_restarts_no_other(self) -> None:
         others = {"Master": task(), "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
         pods = (STORE, pod("Master", phase="Succeeded"), pod("Evaluate"), failed(0, 137))
-        assert "restartGeneration" not in written(decide(elastic(1, others=others), *pods))
+        ends_with_its_master = elastic(1, others=others)
+        assert "restartGeneration" in written(decide(ends_with_its_master, *pods)), "its Worker has to succeed, too"
+        assert ends_with_its_master.admission is not None
+        admission = ends_with_its_master.admission.model_copy(update={"success_policy": "Master"})
+        found = ends_with_its_master.status.model_copy(update={"admission": admission})
+        ends_with_its_master = ends_with_its_master.model_copy(update={"status": found})
+        assert "restartGeneration" not in written(decide(ends_with_its_master, *pods))
 
     def test_success_before_a_restart_of_all_pods_closes_nothing(self) -> None:
         again = elastic(2, "Admitted", restartGeneration=1)

@@ -39,7 +39,7 @@ def after(upstream: str, phase: str = "Succeeded") -> dict[str, Any]:
     ],
 )
 def test_decisive_tasks_depend_on_graph_and_policies(declared: dict[str, Any], decisive: set[str]) -> None:
-    assert task_members.decisive_tasks(job(declared).spec) == decisive
+    assert task_members.decisive_tasks(job(declared)) == decisive
 
 
 @st.composite

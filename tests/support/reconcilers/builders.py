@@ -29,7 +29,10 @@ ADMISSION = {
     "port": 20_001,
     "admittedAt": "2026-01-02T03:00:00Z",
     "gangScheduler": "none",
+    "successPolicy": "AllTasks",
 }
+UNDER_MASTER = ADMISSION | {"successPolicy": "Master"}
+"""The admission of a job that ends with its Master."""
 
 
 def template(**container: Any) -> dict[str, Any]:

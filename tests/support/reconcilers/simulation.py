@@ -225,7 +225,7 @@ class Simulation:
 
     def _check_success(self, job: TorchJob) -> None:
         """Check that no pod proves the success of the job which has ended because it was asked to."""
-        decisive = {task.lower() for task in task_members.decisive_tasks(job.spec)}
+        decisive = {task.lower() for task in task_members.decisive_tasks(job)}
         proofs = {pod.uid for pod in self.pods.values() if pod.task in decisive and pod.phase == "Succeeded"}
         assert not proofs & self.stopped, "a pod that was stopped has proved a success"
 

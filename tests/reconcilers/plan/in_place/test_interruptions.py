@@ -13,12 +13,12 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreateObject, DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
-from tests.support.reconcilers.builders import KEY, NOW, all_pods, job, observe, status
+from tests.support.reconcilers.builders import KEY, NOW, UNDER_MASTER, all_pods, job, observe, status
 
 T = NOW.timestamp()
 MASTER, WORKER, OTHER = all_pods(self_healing=True)
 ENDED = replace(MASTER, phase="Succeeded", exit_code=0, reason="Completed", ended=T)
-RUNNING = job(status=status("Running", restartRequest="a"))
+RUNNING = job(status=status("Running", restartRequest="a", admission=UNDER_MASTER))
 OPEN = RecreateView(
     namespace="team",
     name="digits-master-0-1",
@@ -143,5 +143,5 @@ def test_pod_is_marked_before_the_request_that_may_end_it_is_created() -> None:
     ]
     # Whoever goes on from here asks again, and gives up a request that was never created.
     lost = replace(OTHER, requested_restart="7/0", restart_requested_at=T - 61)
-    late = decide(job(status=status("Running", restartRequest="a")), MASTER, WORKER, lost)
+    late = decide(job(status=status("Running", restartRequest="a", admission=UNDER_MASTER)), MASTER, WORKER, lost)
     assert written(late)["replacing"] == ["worker-1"]
