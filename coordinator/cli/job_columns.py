@@ -12,7 +12,7 @@ from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings, wait_reasons
 from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED
-from reconcilers.plan.unfinished import WAITS_FOR_RANKS
+from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 
 LONGEST_CAUSE = 100
 """The most characters of the cause of a failure."""

@@ -20,7 +20,7 @@ from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from kube.api import Manifest
 from reconcilers.plan.health.finding import HANGING
-from reconcilers.plan.unfinished import WAITS_FOR_RANKS
+from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 from reconcilers.views import containers, pod_outcome, pod_problems
 
 MOST_EVENTS = 10

@@ -16,7 +16,7 @@ from crds.torchjob.conditions import FINISHED
 from crds.torchjob.status import Hang
 from kube.api import Manifest
 from reconcilers.plan.health import finding
-from reconcilers.plan.unfinished import WAITS_FOR_RANKS
+from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 
 LABEL = 14
 

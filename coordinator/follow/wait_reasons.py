@@ -7,7 +7,7 @@ from typing import Any
 
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
-from reconcilers.plan.unfinished import WAITS_FOR_RANKS
+from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 
 NEVER = ("ExceedsQuota", "QueueNotFound", "NotAllowed", "ClaimsNotCounted", "PriorityClassNotFound")
 """Reasons of a job that can never run, unless an admin changes something."""

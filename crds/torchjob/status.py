@@ -8,7 +8,7 @@ One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `messa
 """
 
 import hashlib
-from collections.abc import Collection
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -36,21 +36,11 @@ MOST_LEFT = 64
 """The number of nodes that a pod avoids because others have left them."""
 IDLE, GIVE_BACK, GAIN_TOO_SMALL = "Idle", "GiveBack", "GainTooSmall"
 """The reasons of a `Target`."""
+MOST_EARLY = 400
+"""The number of characters of a failure that is compared with the next one."""
 _INDEXES = r"[0-9]{1,4}(-[0-9]{1,4})?"
 WorkerIndexes = Annotated[str, Field(max_length=65_536, pattern=f"^{_INDEXES}(,{_INDEXES})*$")]
 """Indexes of workers as numbers and ranges (`crds.torchjob.grant`)."""
-
-
-def _is_zero(value: int) -> bool:
-    return value == 0
-
-
-def _is_false(value: bool) -> bool:
-    return not value
-
-
-def _is_empty(value: Collection[object]) -> bool:
-    return not value
 
 
 class QuotaRefusal(LenientModel):
@@ -112,7 +102,7 @@ class Admission(LenientModel):
     success_policy: Annotated[str, Field(max_length=63)] | None = None
     """The success policy by which this admission is judged. Versions without spec.successPolicy did not write the
     field: a job that they admitted ends with its Master."""
-    topology: Annotated[tuple[LabelName, ...], Field(max_length=MOST_LEVELS, exclude_if=_is_empty)] = ()
+    topology: Annotated[tuple[LabelName, ...], Field(max_length=MOST_LEVELS, exclude_if=not_)] = ()
     """The labels of nodes, the widest first, by which the ranks of static worlds are given while the job is admitted;
     absent if ranks follow from tasks and indexes."""
     workers: Annotated[int, Field(ge=1)] | None = None
@@ -121,10 +111,10 @@ class Admission(LenientModel):
     """The indexes of the granted workers, as numbers and ranges, such as 0,2-4; absent if they are the lowest."""
     grown: Tally | None = None
     """The number of times that workers were added to this admission. Versions without it did not write the field."""
-    declined: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    declined: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of the last growth that was declined in whole or in part before it was granted; absent after any
     other change of the admission."""
-    idle: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
     room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
@@ -231,7 +221,7 @@ class Completion(LenientModel):
     """The attempt of these pods; the record is void in another one."""
     restart_generation: Tally
     """The restart generation of these pods; the record is void after another restart."""
-    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
+    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=not_)] = ""
     """The result of the job, as `status.result` has it later."""
 
 
@@ -240,7 +230,7 @@ class Departure(LenientModel):
 
     node: NodeName = ""
     """The node that it left; pods that are created meanwhile avoid the node."""
-    earlier: Annotated[tuple[NodeName, ...], Field(max_length=MOST_LEFT, exclude_if=_is_empty)] = ()
+    earlier: Annotated[tuple[NodeName, ...], Field(max_length=MOST_LEFT, exclude_if=not_)] = ()
     """The nodes that it has left before, without having run since; they are avoided, too."""
     since: Time
     """The time at which it was deleted."""
@@ -271,11 +261,11 @@ class InPlace(LenientModel):
 
     driver: Annotated[str, Field(max_length=63)]
     """kubernetes or kruise; recreate: nothing does, and pods are replaced."""
-    message: Annotated[Text, Field(exclude_if=_is_empty)] = ""
+    message: Annotated[Text, Field(exclude_if=not_)] = ""
     """Why it is not Kubernetes, where that was tried first; empty if it is, or if an admin has chosen the driver."""
-    charged: Annotated[bool, Field(exclude_if=_is_false)] = False
+    charged: Annotated[bool, Field(exclude_if=not_)] = False
     """Whether `measured` includes restart agents: pods of this admission have them, or had them."""
-    settled: Annotated[bool, Field(exclude_if=_is_false)] = False
+    settled: Annotated[bool, Field(exclude_if=not_)] = False
     """Whether the job's pods are made without the restart agent from now on, because it was in the way once."""
 
 
@@ -334,6 +324,9 @@ class TorchJobStatus(LenientModel):
     is removed once the job has run for 10 minutes."""
     backing_off: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """The pods that are not created before `restartNotBefore`; if empty, this applies to all pods of the job."""
+    early_failure: Annotated[str, Field(max_length=MOST_EARLY, exclude_if=not_)] = ""
+    """The last output of the latest attempt, if that failed before it made a step: an attempt that fails with the same
+    output is the last one."""
     consecutive_restarts: Tally = 0
     """The number of failures since the job last ran for 10 minutes. The back-off doubles with each."""
     restart_generation: Tally = 0
@@ -342,12 +335,12 @@ class TorchJobStatus(LenientModel):
     """The latest of these restarts in which pods had to be replaced, not restarted in place."""
     replacing: Annotated[tuple[Setback, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """Failures of single pods that are counted already, while these pods are being replaced."""
-    departed: Annotated[dict[PodName, Departure], Field(max_length=MOST_AT_ONCE, exclude_if=_is_empty)] = Field(
+    departed: Annotated[dict[PodName, Departure], Field(max_length=MOST_AT_ONCE, exclude_if=not_)] = Field(
         default_factory=dict
     )
     """The pods that left their nodes before they could lose them, by name, until they run elsewhere. Leaving a node
     counts neither as a restart nor as a disruption."""
-    training_restarts: Annotated[int, Field(ge=0, exclude_if=_is_zero)] = 0
+    training_restarts: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of pods that an elastic job has lost or given up since the last restart of all its pods. Each time,
     torchrun restarts the training processes of the others, which counts towards `maxRestarts`."""
     disruptions: Tally = 0
@@ -362,7 +355,7 @@ class TorchJobStatus(LenientModel):
     in_place: InPlace | None = None
     """What restarts the containers of the job's pods in place; the next pods are made for it. Absent where an admin has
     chosen that pods are replaced, and on one machine, whose node needs nothing of pods."""
-    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=_is_empty)] = ""
+    result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=not_)] = ""
     """What rank 0 gave as the result of the finished job, any value as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""
     """The id of the latest request for a restart that was carried out."""

@@ -14,14 +14,13 @@ from crds.torchjob.status import Admission, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
-from reconcilers.plan import backoff, departures, progress, status, unfinished
+from reconcilers.plan import backoff, departures, progress, status
 from reconcilers.plan.charges import memory
 from reconcilers.plan.charges.memory import UnchargedMemory
 from reconcilers.plan.gangs import Groups, Scheduling
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
 from reconcilers.plan.start_gates import StartGates
-from reconcilers.plan.unfinished import UnfinishedPods
 from reconcilers.plan.worlds import checkpoints
 from reconcilers.pods import manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
@@ -88,15 +87,9 @@ class Advance:
     def status(self) -> TorchJobStatus:
         """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""
         job = self.run.job
-        gone = departures.remaining(job, self.run.members, self.run.pods)
-        update = {"stages": self._stages(), "departed": gone}
-        after = unfinished.show(self._phase(job), self.unfinished, status.RUNNING, self.now)
-        return checkpoints.forget_leaving(backoff.forget_if_stable(after.model_copy(update=update), self.now))
-
-    @cached_property
-    def unfinished(self) -> UnfinishedPods | None:
-        """The pods for which the job waits, because others have ended with 0."""
-        return unfinished.find(self.run.job, self.run.members, self.run.pods)
+        update = {"stages": self._stages(), "departed": departures.remaining(job, self.run.members, self.run.pods)}
+        after = checkpoints.forget_leaving(self._phase(job).model_copy(update=update))
+        return backoff.forget_if_stable(after, self.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         blocker = self.groups.blocker
@@ -181,8 +174,7 @@ class Advance:
     def requeue_after(self) -> float | None:
         """Seconds after which the next step may change although no event arrives."""
         try_again = None if self.uncharged is None else memory.TRY_AGAIN
-        named = unfinished.next_change(self.unfinished, self.now)
-        return earliest((self.groups.requeue_after, self.gates.requeue_after, try_again, named))
+        return earliest((self.groups.requeue_after, self.gates.requeue_after, try_again))
 
     def _open_gates(self) -> tuple[Action, ...]:
         """Return the actions that open the gates of pods that may start, with the ranks that their nodes give them."""

@@ -45,6 +45,7 @@ from typing import Literal
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import closing, rendezvous
 from reconcilers.plan.charges import memory
+from reconcilers.plan.health import early_failures
 from reconcilers.pods import static_world
 from reconcilers.pods.task_members import PodMember
 from reconcilers.views import pod_code, pod_end, pod_outcome, torchrun
@@ -129,6 +130,8 @@ class JobVerdict:
     """The node to blame; empty if none is."""
     memory: Mapping[str, int] = field(default_factory=dict)
     """The memory of the next pods, by task type, where it has grown."""
+    early: str = ""
+    """The output of a failure before the first step, with which the next attempt is compared."""
     wait: float = 0.0
     """If not 0: seconds after which the failure is judged again, and nothing else is done before."""
 
@@ -282,6 +285,9 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
     root = job_faults[0]
     if root.kind == "Permanent":
         return JobVerdict(True, root.reason, root.message, wait=_settling(job, root, now))
+    early = early_failures.read(job, root.pod) if root.kind == "Retryable" else ""
+    if early_failures.is_again(job, early):
+        return JobVerdict(True, "PodFailed", f"{root.message}; {early_failures.AGAIN}", wait=_settling(job, root, now))
     if root.kind == "Retryable" and job.status.restart_count >= job.spec.backoff_limit:
         limit = f"no restart left of backoffLimit {job.spec.backoff_limit}"
         return JobVerdict(True, "BackoffLimitExceeded", f"{root.message}; {limit}")
@@ -300,6 +306,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
         memory=memory.raised(job, (fault.pod for fault in job_faults)),
         node=root.pod.node if blames_node(root) else "",
+        early=early or (job.status.early_failure if root.kind == "Disruption" else ""),
         wait=_settling(job, root, now) if _is_consequence(root) else 0.0,
     )
 

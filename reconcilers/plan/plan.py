@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status, unfinished
+from reconcilers.plan import backoff, ending, gangs, lifecycle, over_quota, status
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.charges import settlement
 from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.health import unfinished
 from reconcilers.plan.in_place import choice, interruptions
 from reconcilers.plan.lifecycle import (
     Active,
@@ -244,10 +245,12 @@ def _plan_active(
     stuck = bool(deletion.stuck_pods(active.pods))
     begun, raises = _choose(active, observation, settings)
     advance = Advance(run=begun, observation=observation, settings=settings, now=now, stuck=stuck)
-    after = advance.status()
+    waits_for = unfinished.find(begun.job, begun.members, begun.pods)
+    after = unfinished.show(advance.status(), waits_for, status.RUNNING, now)
     writes = status.write(job, after, active.pods) + unfinished.event(job.status, after)
     actions = raises + writes + recovery.actions + _steps(advance, deletion)
-    return Plan(actions + resize.save.actions, earliest((requeue_after, advance.requeue_after)))
+    requeue_after = earliest((requeue_after, advance.requeue_after, unfinished.next_change(waits_for, now)))
+    return Plan(actions + resize.save.actions, requeue_after)
 
 
 def _choose(

@@ -42,6 +42,7 @@ def count_failure(
     return after.model_copy(
         update={
             field: getattr(after, field) + 1,
+            "early_failure": verdict.early,
             "memory": {**after.memory, **verdict.memory},
             "node_failures": failures,
             "excluded_nodes": tuple(sorted(avoided)),
@@ -62,7 +63,7 @@ def restart_on_request(job: TorchJob, request: RestartRequest, now: datetime) ->
         update=backoff.end_pause(job.status, now)
     )
     recreate = {"recreate_generation": after.restart_generation} if request.how == "Recreate" else {}
-    return after.model_copy(update={"restart_request": request.id, **recreate})
+    return after.model_copy(update={"restart_request": request.id, "early_failure": "", **recreate})
 
 
 def renew_restarts(job: TorchJob, now: datetime) -> TorchJobStatus:

@@ -119,6 +119,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
         "replacing": (),
         "departed": {},
         "training_restarts": 0,
+        "early_failure": "",
         "target": None,
         "blocked_since": None,
         **backoff.clear(),

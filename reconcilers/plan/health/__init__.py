@@ -1,1 +1,1 @@
-"""What follows from what the coordinator has found out about the steps of a running job."""
+"""How a running job gets on: what follows from its steps, or from having made none, and for which pods it waits."""

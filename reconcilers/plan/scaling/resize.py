@@ -130,12 +130,10 @@ class Resize:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Whether a worker, or a pod of its world, has succeeded: the others are about to, and no worker is added any
-        more."""
+        """Whether a worker, or a pod of its world, has succeeded: the others are about to, and no worker is added."""
         job = self.run.job
-        if WORKER.lower() in progress.completed_tasks(job) or rendezvous.has_succeeded(job, self.run.pods):
-            return True
-        if WORKER.lower() in closing.find_tasks(job, self.run.pods):
+        over = progress.completed_tasks(job) | closing.find_tasks(job, self.run.pods)
+        if WORKER.lower() in over or rendezvous.has_succeeded(job, self.run.pods):
             return True
         workers = (pod for pod in self.run.pods if pod.task == WORKER.lower())
         return any(pod.phase == "Succeeded" and not progress.is_outdated(job, pod) for pod in workers)

@@ -38,12 +38,14 @@ def _have_lost_a_pod(jobs: Mapping[str, Manifest]) -> bool:
 
 
 RESTARTS = {"torchTaskSpecs": pair(restartPolicy="OnFailure")}
+UNDER_MASTER = {"successPolicy": "Master"}
+"""The policy of jobs whose other pods run until the master has ended."""
 
 SCENARIOS = (
     Scenario(
         name="restart",
         queues=ONE,
-        jobs={"one": {**RESTARTS, "backoffLimit": 2}},
+        jobs={"one": {**RESTARTS, **UNDER_MASTER, "backoffLimit": 2}},
         ends={"one": "Succeeded"},
         restarts={"one": 1},
         fate=master_fails(137, 1),
@@ -51,7 +53,7 @@ SCENARIOS = (
     Scenario(
         name="replace",
         queues=ONE,
-        jobs={"one": {**RESTARTS, "backoffLimit": 3, "restartScope": "Task"}},
+        jobs={"one": {**RESTARTS, **UNDER_MASTER, "backoffLimit": 3, "restartScope": "Task"}},
         ends={"one": "Succeeded"},
         restarts={"one": 1},
         fate=master_fails(137, 1),
@@ -59,7 +61,7 @@ SCENARIOS = (
     Scenario(
         name="backoff",
         queues=ONE,
-        jobs={"one": {**RESTARTS, "backoffLimit": 3}},
+        jobs={"one": {**RESTARTS, **UNDER_MASTER, "backoffLimit": 3}},
         ends={"one": "Succeeded"},
         restarts={"one": 3},
         fate=master_fails(137, 3),
@@ -68,11 +70,19 @@ SCENARIOS = (
     Scenario(
         name="single",
         queues=ONE,
-        jobs={"one": {**RESTARTS, "backoffLimit": 3, "restartScope": "Task"}},
+        jobs={"one": {**RESTARTS, **UNDER_MASTER, "backoffLimit": 3, "restartScope": "Task"}},
         ends={"one": "Succeeded"},
         restarts={"one": 3},
         fate=master_fails(137, 3),
         patience=40.0,
+    ),
+    Scenario(
+        name="lastrank",
+        queues=ONE,
+        jobs={"one": {**RESTARTS, "backoffLimit": 3, "restartScope": "Task"}},
+        ends={"one": "Succeeded"},
+        restarts={"one": 1},
+        fate=lambda task_type, _, failed: 137 if task_type == "master" and failed < 1 else 0,
     ),
     Scenario(
         name="giveup",
@@ -101,7 +111,7 @@ SCENARIOS = (
     Scenario(
         name="inplace",
         queues=ONE,
-        jobs={"one": {"torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
+        jobs={"one": {**UNDER_MASTER, "torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
         ends={"one": "Succeeded"},
         restarts={"one": 1},
         fate=fails("worker", 137, 1),
@@ -110,7 +120,7 @@ SCENARIOS = (
     Scenario(
         name="agent",
         queues=ONE,
-        jobs={"one": {"torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
+        jobs={"one": {**UNDER_MASTER, "torchTaskSpecs": {**pair(restartPolicy="OnFailure"), "Board": task()}}},
         ends={"one": "Succeeded"},
         restarts={"one": 1},
         fate=fails("worker", 137, 1),

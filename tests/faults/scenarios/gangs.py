@@ -29,7 +29,7 @@ SCENARIOS = (
     Scenario(
         name="gang",
         queues=ONE,
-        jobs={"one": {**WITH_BOARD, **VOLCANO}, "two": {**GANG, "cleanPodPolicy": "All"}},
+        jobs={"one": {**WITH_BOARD, **VOLCANO, "successPolicy": "Master"}, "two": {**GANG, "cleanPodPolicy": "All"}},
         ends={"one": "Succeeded", "two": "Succeeded"},
         fate=lambda task_type, *_: None if task_type == "board" else 0,
         strangers=True,

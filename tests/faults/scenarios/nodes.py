@@ -105,7 +105,13 @@ SCENARIOS = (
     Scenario(
         name="ranked",
         queues=ONE,
-        jobs={"one": {"torchTaskSpecs": {"Master": _FAILS, "Worker": _FAILS}, "backoffLimit": 2}},
+        jobs={
+            "one": {
+                "torchTaskSpecs": {"Master": _FAILS, "Worker": _FAILS},
+                "backoffLimit": 2,
+                "successPolicy": "Master",
+            }
+        },
         ends=DONE,
         restarts={"one": 1},
         fate=master_fails(137, 1),

@@ -69,7 +69,7 @@ def test_no_call_changes_work_of_another_layout(client: connection.Connection) -
     work.register(registration("w", 4))
     before = {name: client.dump(name) for name in client.keys("*")}
     for call in (lambda: work.offer([Offer(key=key("a"), tenant="a")]), work.dispatch, lambda: work.begin([])):
-        with pytest.raises(errors.StoreLost, match="layout 9, not 10"):
+        with pytest.raises(errors.StoreLost, match="layout 9, not 11"):
             call()
     assert {name: client.dump(name) for name in client.keys("*")} == before
 

@@ -10,7 +10,7 @@ import pytest
 from crds.torchjob import conditions
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import unfinished
+from reconcilers.plan.health import unfinished
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import EmitEvent, Plan, WriteStatus
