@@ -172,13 +172,15 @@ class PatchPodMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """Create an object other than a pod (a pod group, a request to recreate containers), unless this job has it
-    already."""
+    """Create an object other than a pod (a pod group, a budget, a request to recreate containers), unless this job has
+    it already."""
 
     resource: Resource
     manifest: Manifest
     remedy: str = ""
     """What the user can do if the cluster does not serve this kind of object."""
+    optional: bool = False
+    """Whether the job goes on without it where the cluster does not serve this kind of object."""
 
 
 @dataclass(frozen=True, slots=True)

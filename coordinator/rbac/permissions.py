@@ -14,6 +14,7 @@ from crds.api_resources import (
     LEASES,
     NAMESPACES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     PRIORITY_CLASSES,
     RECREATE_REQUESTS,
@@ -195,6 +196,8 @@ WORKER = Role(
         # have no more than torchrun's exit code.
         PolicyRule(resource=PODS, subresource="log", verbs=("get",), optional=True),
         PolicyRule(resource=SERVICES, verbs=("get", "create", "delete")),
+        # For jobs that refuse evictions. Delete: the budget that an earlier job of the same name has left.
+        PolicyRule(resource=POD_DISRUPTION_BUDGETS, verbs=("get", "create", "delete")),
         PolicyRule(resource=NODES, verbs=_FOLLOW),
         PolicyRule(resource=EVENTS, verbs=("create",)),
         # These kinds exist only where a gang scheduler is installed.

@@ -64,6 +64,7 @@ TABLE = (
     SpecField("activeDeadlineSeconds", True, False, False),
     SpecField("ttlSecondsAfterFinished", True, True, True),
     SpecField("cleanPodPolicy", True, True, False),
+    SpecField("evictions", True, False, False),
     SpecField("suspend", True, True, False),
     SpecField("cancel", True, True, False),
     SpecField("outputs", True, False, False),

@@ -156,6 +156,9 @@ class TorchJobSpec(StrictModel):
     """The number of seconds after its end at which the job is deleted; if absent, the job is not deleted."""
     clean_pod_policy: Literal["Running", "All", "None"] = "Running"
     """The pods that are deleted when the job ends."""
+    evictions: Literal["Allow", "Refuse"] = "Allow"
+    """Whether pods of the job may be evicted, as `kubectl drain` does. Refuse: a PodDisruptionBudget of the job refuses
+    evictions, and its pods stay on cordoned nodes. Nodes that are about to go away lose their pods in any case."""
     suspend: bool = False
     cancel: bool = False
     """If true, the job ends for good: its pods are ended, and it fails with the reason Cancelled. It cannot be set to

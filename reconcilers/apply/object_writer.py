@@ -75,6 +75,8 @@ class ObjectWriter:
         except errors.AlreadyExists as error:
             self._replace_leftover(resource, action.manifest, error)
         except errors.NotFound as error:
+            if action.optional:
+                return
             message = f"the cluster has no {resource.kind} of {resource.api_version}: {action.remedy or 'install it'}"
             raise Blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:

@@ -22,7 +22,7 @@ from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.progress import JobProgress
 from reconcilers.plan.start_gates import StartGates
 from reconcilers.plan.worlds import checkpoints
-from reconcilers.pods import manifests, start_gate, topology
+from reconcilers.pods import disruption_budget, manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
 from reconcilers.settings import ReconcileSettings
@@ -93,7 +93,7 @@ class Advance:
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         blocker = self.groups.blocker
-        is_blocked = status.is_blocked(job.status) and not (self.stuck and self._is_stuck_reported())
+        is_blocked = status.is_blocked(job.status) and not (self.stuck and _is_stuck_reported(self.run.job))
         if blocker is not None:
             return status.block(job, blocker, self.now)
         runs = progress.all_running(job, self.progress, progress.begun_stages(job))
@@ -115,13 +115,10 @@ class Advance:
             return self.uncharged is not None
         return status.is_about_pods(self.run.job.status) and bool(self._pods())
 
-    def _is_stuck_reported(self) -> bool:
-        return status.admission_reason(self.run.job.status) == status.PODS_STUCK
-
     def _is_over(self) -> bool:
         """Return whether the job is no longer blocked: no group or pod is missing or refused any more, the stuck pods
         are deleted, or there is room for the memory that its pods are to have."""
-        if self._is_stuck_reported():
+        if _is_stuck_reported(self.run.job):
             return True
         if status.waits_for_memory(self.run.job.status):
             return self.uncharged is None
@@ -191,9 +188,11 @@ class Advance:
         missing = self._with_room([member for member in absent if self._may_be_made(blueprint, member)])
         first = self._first(missing)
         leads = [member for member in missing if member.name == member.lead and blueprint.needs_service(member.lead)]
-        services = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
+        beside: tuple[Action, ...] = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
+        if missing and not self.run.pods:
+            beside = (*disruption_budget.creation(self.run.job, self.run.admission.attempt), *beside)
         batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
-        return (*services, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
+        return (*beside, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
 
     def _waits_for_removed_pods(self) -> bool:
         """Return whether removed workers have to be gone before any pod is created.
@@ -262,6 +261,10 @@ class Advance:
         if blueprint.is_ordered(member):  # its world starts once all of it is bound
             return any(member.stage == stage.index for stage in self.progress.begun)
         return member.task_type in self.progress.started
+
+
+def _is_stuck_reported(job: TorchJob) -> bool:
+    return status.admission_reason(job.status) == status.PODS_STUCK
 
 
 def _open(

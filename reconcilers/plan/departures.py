@@ -9,6 +9,7 @@ neither a failure nor a disruption, however the pod then ends.
     its node is cordoned, and the others could hold the  it leaves
     job with its least number of workers
     its node is cordoned, and the others could not       it stays until it is evicted
+    its node is cordoned, and the job refuses evictions  it stays
     it is on a node that it was created to avoid         it stays: whoever bound it there would do so again
     its node ended it, and was about to go away anyway   it has left, as above
     its node was lost, or ended the pod without notice   nothing here: `failures` judges the pod

@@ -131,11 +131,14 @@ def departures(
 
     A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
     the other nodes could hold the job with its least number of workers. Otherwise they would be deleted for nothing.
+    Pods that may not be evicted stay on it.
     """
     found = _nodes_of(nodes, pods)
     doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
     cordoned = {node.name: "is cordoned" for node in found if not node.open and node.name not in doomed}
-    if cordoned and not _could_run(_others(nodes, {*doomed, *cordoned}, leaving_taints), job):
+    if not cordoned or job.spec.evictions == "Refuse":
+        return doomed
+    if not _could_run(_others(nodes, {*doomed, *cordoned}, leaving_taints), job):
         return doomed
     return doomed | cordoned
 

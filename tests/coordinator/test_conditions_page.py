@@ -30,7 +30,7 @@ MODELS = {
 """The fields that have to do with the number of workers, by path."""
 KINDS = ("PodGroup",)
 """Kinds that may be missing or refused: `reconcilers.apply.apply` builds the reason from the kind."""
-CREATED = ("Pod", "Service", "PodGroup", "ContainerRecreateRequest")
+CREATED = ("Pod", "Service", "PodGroup", "PodDisruptionBudget", "ContainerRecreateRequest")
 """Kinds that the API server may fail to create."""
 
 
@@ -102,7 +102,7 @@ def test_page_lists_every_reason_of_a_condition() -> None:
     told = {row[1] for row in rows}
     made = set(reasons(CALLS)) - set(TRUE_IN) | set(re.findall(r'"(Gang[A-Za-z]+)"', _sources("gang")))
     made |= {f"{kind}{what}" for kind in KINDS for what in ("Missing", "Refused")}
-    made |= {f"{kind}{status.NOT_CREATED}" for kind in CREATED}
+    made |= {f"{kind}{status.NOT_CREATED}" for kind in CREATED} | {"PodDisruptionBudgetRefused"}
     assert made - told == set(), "reasons that the page does not explain"
     known = made | set(TRUE_IN) | set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers")))
     assert told - known == set(), "reasons that nobody gives"

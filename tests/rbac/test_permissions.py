@@ -19,6 +19,7 @@ from crds.api_resources import (
     EVENTS,
     LEASES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
@@ -51,6 +52,7 @@ def stage(
     clear(access.admin)
     remove(access.admin, LEASES, "torchq-coordinator", manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
+    remove(access.admin, POD_DISRUPTION_BUDGETS, "train-evictions-1", TENANT)
     for item in access.admin.list(CONFIG_MAPS, TENANT).items:
         if item["metadata"]["name"].startswith(("code", config_maps.PREFIX)):
             remove(access.admin, CONFIG_MAPS, item["metadata"]["name"], TENANT)
@@ -60,7 +62,7 @@ def stage(
 
 
 def _installed(stage: Stage, rule: PolicyRule) -> None:
-    if rule.resource in OTHERS and not stage.access.admin.serves(rule.resource):
+    if rule.resource in (POD_DISRUPTION_BUDGETS, *OTHERS) and not stage.access.admin.serves(rule.resource):
         pytest.skip("the server does not serve it")
 
 
@@ -335,6 +337,7 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "scaleins",
         "pods",
         "services",
+        "poddisruptionbudgets",
         "nodes",
         "leases",
         "priorityclasses",

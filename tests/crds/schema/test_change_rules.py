@@ -49,6 +49,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "activeDeadlineSeconds": (1, 2),
     "ttlSecondsAfterFinished": (1, 2),
     "cleanPodPolicy": ("All", "None"),
+    "evictions": ("Allow", "Refuse"),
     "suspend": (False, True),
     "cancel": (False, True),
     "outputs": ({"claimName": "a"}, {"claimName": "b"}),

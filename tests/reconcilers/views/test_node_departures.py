@@ -44,6 +44,12 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
         ((node("n1"), node("n2", tainted=[Taint("gpu", "", "NoSchedule")])), {}, {}),
         # A cordoned node is left only if the others could hold the job.
         ((node("n1", cordoned=True), node("n2")), {}, {"n1": "is cordoned"}),
+        ((node("n1", cordoned=True), node("n2")), {"evictions": "Refuse"}, {}),
+        (
+            (node("n1", tainted=[GONE]), node("n2")),
+            {"evictions": "Refuse"},
+            {"n1": "has the taint karpenter.sh/disrupted"},
+        ),
         ((node("n1", cordoned=True),), {}, {}),
         ((node("n1", cordoned=True), node("n2", cordoned=True)), {}, {}),
         ((node("n1", cordoned=True), node("n2", ready=False)), {}, {}),

@@ -113,6 +113,17 @@ def _real(folder: Path, peer: int, client: int, secure: int) -> Iterator[Server]
         yield server
 
 
+@contextlib.contextmanager
+def controllers(server: Server, *names: str) -> Iterator[None]:
+    """Run some controllers of a real kube-controller-manager; skip the test if its binary is missing."""
+    binary, log = Path(os.environ[ASSETS]) / "kube-controller-manager", server.kubeconfig.with_name("controllers.log")
+    if not binary.exists():
+        pytest.skip(f"{ASSETS} names no folder with kube-controller-manager")
+    options = [f"--kubeconfig={server.kubeconfig}", f"--controllers={','.join(names)}", "--leader-elect=false"]
+    with _process([binary, *options, "--secure-port=0", "--bind-address=127.0.0.1"], log):
+        yield
+
+
 def _write_kubeconfig(server: Server, authority: Path) -> None:
     config = {
         "apiVersion": "v1",

@@ -38,6 +38,7 @@ from crds.api_resources import (
     EVENTS,
     LEASES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
@@ -227,6 +228,15 @@ def service(stage: Stage, key: JobKey | None = None) -> None:
     metadata = {"name": "train-worker-0", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     spec = {"clusterIP": "None", "ports": [{"port": 1, "targetPort": 1, "protocol": "TCP"}]}
     stage.admin.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}, TENANT)
+
+
+def budget(stage: Stage, key: JobKey) -> None:
+    """Create a budget with the name of the first one that a job needs."""
+    own = owner(key)
+    metadata = {"name": "train-evictions-1", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
+    body = {"apiVersion": POD_DISRUPTION_BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": metadata}
+    selector = {"matchLabels": {labels.JOB_UID: own["uid"]}}
+    stage.admin.create(POD_DISRUPTION_BUDGETS, body | {"spec": {"minAvailable": 1, "selector": selector}}, TENANT)
 
 
 def queue(stage: Stage) -> None:
@@ -514,6 +524,25 @@ def _a_service_is_there_already(stage: Stage) -> str:
 def _a_service_of_an_earlier_job_is_there(stage: Stage) -> str:
     key = stage.job(only="Worker", torchElasticPolicy=POLICY)
     service(stage)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "poddisruptionbudgets", "create")
+def _a_job_refuses_evictions(stage: Stage) -> str:
+    return stage.reconcile(stage.job(evictions="Refuse"))
+
+
+@scene(WORKER, "poddisruptionbudgets", "get")
+def _a_budget_is_there_already(stage: Stage) -> str:
+    key = stage.job(evictions="Refuse")
+    budget(stage, key)
+    return stage.reconcile(key)
+
+
+@scene(WORKER, "poddisruptionbudgets", "delete")
+def _a_budget_of_an_earlier_job_is_there(stage: Stage) -> str:
+    key = stage.job(evictions="Refuse")
+    budget(stage, stage.job(name="another"))
     return stage.reconcile(key)
 
 
