@@ -9,7 +9,7 @@ worker process has begun with is left alone.
     more workers than granted       lets it grow less far       write the smaller target
     more workers than granted       does not let it grow        withdraw the target
     fewer workers than granted      a waiting job needs them    -
-    fewer workers than granted      otherwise                   withdraw the target
+    fewer workers than granted      otherwise, or gives less    withdraw or raise the target, though not at once
     any, for too long               any                         withdraw the target, and say so
     what the job has                resizes the job             write the target
     what its owner wants at least   any other                   withdraw the target
@@ -22,6 +22,7 @@ becomes the target.
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeGuard
 
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
@@ -31,6 +32,9 @@ from queues.resizing.values import Resize
 
 CARRY_OUT_SECONDS = 120.0
 """How long a target may be there before a worker process begins with it."""
+STANDS_SECONDS = 10.0
+"""How long a target to give back stands at least: as long as a change takes. Of several waiting jobs each plan may
+serve another one, and a target that follows every plan is never carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
     if scaling.change == "Resizing":
         return NOTHING_TO_DO
     if resize is not None and not _is_written(scaling.target, resize, job.admission.workers):
+        if _stands(scaling.target, now) and resize.workers > scaling.target.workers:
+            return NOTHING_TO_DO
         return Decision(writes=True, target=_target(job, resize, now))
     return _judge(job, scaling, job.admission.workers, resize, job.key in needed, now)
 
@@ -92,7 +98,7 @@ def _judge(
         return Decision(writes=True, target=withdrawal, late=True)
     if target.workers > granted:
         return Decision(grow=target.workers - granted) if resize is not None else _write(withdrawal)
-    is_wanted = target.reason != GIVE_BACK or is_needed or resize is not None
+    is_wanted = target.reason != GIVE_BACK or is_needed or resize is not None or _stands(target, now)
     return NOTHING_TO_DO if is_wanted else _write(withdrawal)
 
 
@@ -104,6 +110,11 @@ def withdrawn(job: JobView, granted: int, now: float) -> Target | None:
     scaling = job.workers.autoscaling if job.workers is not None else None
     since = scaling.resized_at if scaling is not None and scaling.resized_at else now
     return Target(workers=granted, reason=IDLE, since=_moment(since), wish=wanted)
+
+
+def _stands(target: Target | None, now: float) -> TypeGuard[Target]:
+    """Return whether a target to give back is too young to be withdrawn or raised."""
+    return target is not None and target.reason == GIVE_BACK and now - target.since.timestamp() < STANDS_SECONDS
 
 
 def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from coordinator.autoscale.memory import LATE_SECONDS
 from coordinator.autoscale.plan_times import INTERVAL_SECONDS
 from coordinator.reports.values import ArrivedReport, Report
-from coordinator.routing.targets import CARRY_OUT_SECONDS
+from coordinator.routing.targets import CARRY_OUT_SECONDS, STANDS_SECONDS
 from crds import scale_request, timestamps
 from crds.api_resources import SCALE_OUTS, TORCHJOBS
 from crds.keys import JobKey
@@ -139,6 +139,8 @@ def test_a_target_stays_while_the_head_needs_it_and_goes_with_the_head(desk: Des
     assert look(desk, key) == (2, "GiveBack")
     assert desk.job(key).metadata.resource_version == version, "it is written once"
     cancel(desk, head)
+    assert look(desk, key) == (2, "GiveBack"), "not at once: another job may need it next"
+    desk.clock.step(STANDS_SECONDS)
     assert look(desk, key) == (4, "Idle"), "the job keeps the size that it has"
 
 
@@ -155,6 +157,7 @@ def test_a_new_leader_judges_the_target_of_a_dead_one(desk: Desk, namespace: str
     key, head = given_back(desk, namespace)
     if gone:
         cancel(desk, head)
+    desk.clock.step(STANDS_SECONDS)
     desk.memory.clear()
     desk.begin(2)
     desk.until(lambda: desk.term.flush() == 0, worker=False)
@@ -195,6 +198,7 @@ def test_workers_that_never_end_block_nobody_for_ever(
 def test_a_setting_stops_everything_and_sizes_stay(desk: Desk, namespace: str) -> None:
     key, head = given_back(desk, namespace)
     desk.settings = desk.settings.model_copy(update={"autoscale": "off"})
+    desk.clock.step(STANDS_SECONDS)
     desk.begin(2)
     desk.until(lambda: desk.term.flush() == 0, worker=False)
     assert look(desk, key) == (4, "Idle")

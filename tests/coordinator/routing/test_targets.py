@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.routing import targets
-from coordinator.routing.targets import CARRY_OUT_SECONDS, Decision
+from coordinator.routing.targets import CARRY_OUT_SECONDS, STANDS_SECONDS, Decision
 from crds.torchjob.status import Target
 from queues.resizing.values import Reason, Resize
 from tests.coordinator.routing.test_elastic_jobs import HEAD, elastic
@@ -27,6 +29,7 @@ def resize(workers: int, reason: Reason = "Idle") -> Resize:
     return Resize(KEY, workers, reason, message="why")
 
 
+OLD = NOW - STANDS_SECONDS
 KEPT_SIZE = Decision(writes=True, target=target(6, since=NOW))
 REMOVED = Decision(writes=True)
 
@@ -49,8 +52,10 @@ REMOVED = Decision(writes=True)
         ),
         pytest.param(4, target(6), None, REMOVED, id="no room any more"),
         pytest.param(6, target(8), None, KEPT_SIZE, id="no room any more, and idle growth stays"),
-        pytest.param(6, target(4, "GiveBack"), None, KEPT_SIZE, id="nobody needs it any more"),
-        pytest.param(4, target(3, "GiveBack"), None, REMOVED, id="nobody needs what the owner wants"),
+        pytest.param(6, target(4, "GiveBack", OLD), None, KEPT_SIZE, id="nobody needs it any more"),
+        pytest.param(4, target(3, "GiveBack", OLD), None, REMOVED, id="nobody needs what the owner wants"),
+        pytest.param(6, target(4, "GiveBack"), None, Decision(), id="nobody needs it since a moment"),
+        pytest.param(6, target(4, "GiveBack"), resize(5, "GiveBack"), Decision(), id="less is needed since a moment"),
         pytest.param(
             6,
             target(4, "GiveBack"),
@@ -84,6 +89,25 @@ def test_a_target_is_judged_anew(
 
 def test_a_target_stays_while_a_waiting_job_needs_it() -> None:
     assert targets.decide(elastic(6, target=target(4, "GiveBack")), None, {KEY}, NOW) == Decision()
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.5, 2.0, 7.0]), st.none() | st.integers(1, 5)), max_size=40))
+def test_target_to_give_back_is_neither_withdrawn_nor_raised_before_a_change_could_be_over(
+    looks: list[tuple[float, int | None]],
+) -> None:
+    now, written = NOW, target(4, "GiveBack", NOW)
+    for seconds, workers in looks:
+        now += seconds
+        planned = None if workers is None else resize(workers, "GiveBack")
+        decision = targets.decide(elastic(6, target=written), planned, (), now)
+        if not decision.writes:
+            continue
+        after = decision.target
+        is_lower = after is not None and after.reason == "GiveBack" and after.workers < written.workers
+        assert is_lower or now - written.since.timestamp() >= STANDS_SECONDS
+        if after is None or after.reason != "GiveBack":
+            return
+        written = after
 
 
 @pytest.mark.parametrize(
