@@ -230,7 +230,7 @@ def remove_rest(helm: Helm, folder: Path) -> None:
     """Delete what an installation by kubectl leaves behind, but the definitions and the namespace."""
     kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
     ours = "-l app.kubernetes.io/part-of=torchq"
-    in_shell(helm, folder, f"kubectl delete clusterrole,clusterrolebinding {ours}\nkubectl delete {kinds} -A {ours}")
+    in_shell(helm, folder, f"kubectl delete clusterrole,clusterrolebinding,priorityclass {ours}\nkubectl delete {kinds} -A {ours}")
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
