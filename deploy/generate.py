@@ -50,7 +50,7 @@ PATTERNS = {
 TYPES = (
     *(f"io.k8s.api.core.v1.{name}" for name in ("Affinity", "PodSecurityContext", "Probe", "ResourceClaim")),
     *(f"io.k8s.api.core.v1.{name}" for name in ("SecurityContext", "Toleration", "TopologySpreadConstraint")),
-    "io.k8s.api.networking.v1.NetworkPolicyPeer",
+    *(f"io.k8s.api.networking.v1.{name}" for name in ("NetworkPolicyEgressRule", "NetworkPolicyPeer")),
 )
 """The types of Kubernetes that values have."""
 MARK = re.compile(r"([0-9.]+[a-z]?) # value: (\w+)")

@@ -47,6 +47,7 @@ _PROCESS: Values = {
     "topologySpreadConstraints": [
         {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
     ],
+    "spreadRequired": True,
     "startupProbe": {"failureThreshold": 90},
     "livenessProbe": {"periodSeconds": 20, "failureThreshold": 3},
     "readinessProbe": {"periodSeconds": 7},
@@ -74,7 +75,9 @@ EVERYTHING: Values = {
     "networkPolicy": {"enabled": True, "apiServer": {"cidrs": ["10.0.0.2/32", "fd00::2/128"], "namespaceLabels": None},
                       "metrics": {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}, "podLabels": None},
                       "apiFrom": [{"podSelector": {"matchLabels": {"app": "dashboard"}}}],
-                      "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]},
+                      "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}],
+                      "egress": {"enabled": True, "apiServerPorts": [6443],
+                                 "more": [{"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"port": 26379}]}]}},
     "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"},
                 "interval": "15s", "scrapeTimeout": "5s"},
                 "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"},
@@ -125,6 +128,8 @@ CASES: Mapping[str, Case] = {
     "one account for both": Case({"serviceAccount": {"name": "ours"}}),
     "an account for coordinators": Case({"coordinator": {"serviceAccount": {"name": "ours"}}}),
     "no roles": Case({"rbac": {"create": False}}),
+    "connections to what is needed alone": Case({"networkPolicy": {"egress": {"enabled": True}}}),
+    "no PriorityClass": Case({"redis": {"priorityClass": {"create": False}}}),
     "no policies": Case({"networkPolicy": {"enabled": False}}),
     "no metrics": Case({"metrics": {"enabled": False}}),
     "no definitions": Case({"crds": {"install": False}}),
@@ -212,6 +217,11 @@ REFUSED: Mapping[str, Refusal] = {
     "a Secret without its key": Refusal(
         {"redis": {"existingSecret": "mine", "existingSecretKey": ""}}, ("/redis/existingSecretKey",)
     ),
+    "connections to no Redis": Refusal(
+        {"redis": {"existingSecret": "mine"}, "networkPolicy": {"egress": {"enabled": True}}},
+        ("networkPolicy.egress.more", "Redis"),
+    ),
+    "a misspelt field of a rule": _refused("networkPolicy.egress.more", [{"from": []}], "egress/more/0", "from"),
     "no Redis at all": _refused("redis.bundled", False, "/redis/existingSecret"),
     "an impossible Secret": _refused("redis.existingSecret", "My Redis"),
     "a tenant without a namespace": _refused("tenants", [{"queue": "a"}], "/tenants/0", "namespace"),

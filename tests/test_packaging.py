@@ -1,5 +1,6 @@
 """Both wheels: each holds its packages with their data and nothing else; the command starts, the client is imported."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -126,11 +127,30 @@ def test_the_wheel_of_the_client_is_imported_without_any_other_package(client_wh
     assert (done.stdout, done.stderr) == (f"{_version.VERSION} []\n", "")
 
 
-def test_versions_and_names_are_the_same_everywhere() -> None:
+def test_names_and_versions_of_both_distributions_are_the_same() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     client = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["version"]) == (_version.PROGRAM_PACKAGE, _version.VERSION)
     assert (client["name"], release.DISTRIBUTION) == (_version.CLIENT_PACKAGE, _version.PROGRAM_PACKAGE)
+
+
+def test_everything_that_names_a_release_names_the_newest_of_the_changelog() -> None:
+    """An older image has a name of its own, and whoever upgrades finds the section that belongs to an image."""
+    newest, section = re.findall(
+        r"^## ([0-9]+\.[0-9]+\.[0-9]+)\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S
+    )[0]
+    assert "\nUpgrade" in section
+    assert "\nRollback" in section
+    named = {
+        "torchq/_version.py": r'VERSION = "(.+)"',
+        "deploy/helm/torchq/Chart.yaml": r"^(?:appV|v)ersion: (.+)",
+        "deploy/image/Dockerfile": r'image\.version="(.+?)"',
+        "deploy/kustomize/default/kustomization.yaml": r"newTag: (.+)",
+        "deploy/kustomize/default/namespace.yaml": r"io/version: (.+)",
+        "README.md": r"torchq:([0-9.]+)",
+    }
+    found = {path: set(re.findall(text, (ROOT / path).read_text(), re.M)) for path, text in named.items()}
+    assert found == {path: {newest} for path in named}
 
 
 def run(place: Path, *arguments: str) -> str:

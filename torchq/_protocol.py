@@ -1,6 +1,6 @@
 """The protocol between this package and `torchq rpc`: JSON-RPC 2.0, one JSON object a line, both ways.
 
-    both sides, first    {"method": "hello", "params": {"version": "0.1.0", "protocol": 1}}
+    both sides, first    {"method": "hello", "params": {"version": "0.2.0", "protocol": 1}}
     caller               {"id": 1, "method": "job.logs", "params": {...}}
     program, of streams  {"method": "item", "params": {"id": 1, "value": ...}}, any number of them
     program              {"method": "note", "params": {"text": ..., "level": "info" or "warning"}}, for people

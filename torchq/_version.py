@@ -6,7 +6,7 @@ a change that an earlier side would misunderstand.
 
 from __future__ import annotations
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 PROTOCOL = 1
 PROGRAM_PACKAGE = "torchq-coordinator"
 """The distribution that has the program `torchq`, and this package."""

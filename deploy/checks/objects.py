@@ -12,8 +12,10 @@ from typing import Any
 Manifest = Mapping[str, Any]
 PREFIX = "app.kubernetes.io/"
 RECOMMENDED = ("name", "instance", "version", "component", "part-of", "managed-by")
-CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding")
+CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
 LONGEST_NAME = 63
+UNLIMITED = ("Cluster", "Custom", "Priority", "Role")
+"""The beginnings of kinds whose names may be longer."""
 SERVICE_NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -83,7 +85,7 @@ def identities(documents: Iterable[Manifest]) -> list[str]:
             problems.append(f"{describe(each)} must have a namespace only if its kind is namespaced")
         if each["kind"] == "Service" and not SERVICE_NAME.fullmatch(each["metadata"]["name"]):
             problems.append(f"{describe(each)} has a name that no Service may have")
-        if len(each["metadata"]["name"]) > LONGEST_NAME and not each["kind"].startswith(("Cluster", "Custom", "Role")):
+        if len(each["metadata"]["name"]) > LONGEST_NAME and not each["kind"].startswith(UNLIMITED):
             problems.append(f"{describe(each)} has a name with more than {LONGEST_NAME} characters")
     return problems
 

@@ -104,6 +104,14 @@ def test_an_eviction_of_the_bundled_redis_is_an_admins_decision() -> None:
     assert budgets({"redis": {"podDisruptionBudget": {"enabled": False}}}) == []
 
 
+def test_no_page_upgrades_with_the_values_of_the_release_before() -> None:
+    """With --reuse-values, a newer chart would lack the values that are new in it."""
+    pages = [*chart.ROOT.glob("*.md"), *(chart.ROOT / "docs").glob("*.md"), *(chart.ROOT / "deploy").rglob("*.md")]
+    commands = [line for page in pages for line in page.read_text().splitlines() if line.startswith("helm upgrade")]
+    assert len(commands) > 3
+    assert [line for line in commands if "--reuse-values" in line] == []
+
+
 def test_prometheus_may_be_any_pod_of_its_namespaces() -> None:
     source = {"namespaceLabels": {"team": "monitoring"}, "podLabels": None}
     documents = chart.render({"networkPolicy": {"metrics": source}})

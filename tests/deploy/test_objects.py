@@ -133,6 +133,58 @@ def test_a_policy_without_any_source_lets_nobody_in() -> None:
         assert spec["policyTypes"] == ["Ingress"]
 
 
+def test_pods_connect_to_names_the_api_server_and_redis_alone_where_egress_is_restricted() -> None:
+    more = {"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"protocol": "TCP", "port": 26379}]}
+    policy = {"egress": {"enabled": True, "more": [more]}, "apiServer": {"cidrs": ["10.0.0.2/32"]}}
+    found = rendered({"networkPolicy": policy, "doctor": {"enabled": True}})
+    specs = {name.rpartition("-")[2]: each["spec"] for name, each in found.items() if name.startswith("NetworkPolicy")}
+    names, api, redis, last = specs["worker"]["egress"]
+    assert names == {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    assert api["to"] == [{"ipBlock": {"cidr": "10.0.0.2/32"}}]
+    assert [each["port"] for each in api["ports"]] == [443, 6443]
+    [peer] = redis["to"]
+    assert peer["podSelector"] == specs["redis"]["podSelector"]
+    assert [each["port"] for each in redis["ports"]] == [6379]
+    assert last == more
+    for name in ("coordinator", "doctor"):
+        assert specs[name]["egress"] == specs["worker"]["egress"]
+    restricted = {name for name, spec in specs.items() if "Egress" in spec["policyTypes"]}
+    assert restricted == {"coordinator", "worker", "doctor", "redis"}
+    assert "egress" not in specs["redis"], "it connects to nothing"
+    unknown = rendered({"networkPolicy": {"egress": {"enabled": True}}})
+    _, api, _ = unknown["NetworkPolicy torchq-system/torchq-worker"]["spec"]["egress"]
+    assert "to" not in api, "without its addresses, its ports are open"
+
+
+def test_a_spread_that_is_required_keeps_pods_of_one_revision_apart(defaults: dict[str, Any]) -> None:
+    [wish] = _template(defaults, "worker")["spec"]["topologySpreadConstraints"]
+    assert (wish["whenUnsatisfiable"], "matchLabelKeys" in wish) == ("ScheduleAnyway", False)
+    found = rendered({"worker": {"spreadRequired": True}})
+    [rule] = _template(found, "worker")["spec"]["topologySpreadConstraints"]
+    assert rule == wish | {"whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["pod-template-hash"]}
+    assert _template(found, "coordinator") == _template(defaults, "coordinator")
+
+
+def test_the_bundled_redis_has_a_priority_class_unless_a_value_names_one(defaults: dict[str, Any]) -> None:
+    def classes(found: dict[str, Any]) -> tuple[list[str], str | None]:
+        made = [each["metadata"]["name"] for each in found.values() if each["kind"] == "PriorityClass"]
+        return made, _template(found, "redis")["spec"].get("priorityClassName")
+
+    assert classes(defaults) == (["torchq-redis"], "torchq-redis")
+    assert defaults["PriorityClass torchq-redis"]["value"] > 0
+    assert classes(rendered({"redis": {"priorityClassName": "mine"}})) == ([], "mine")
+    assert classes(rendered({"redis": {"priorityClass": {"create": False}}})) == ([], None)
+
+
+def test_images_are_named_by_their_digest_where_one_is_given() -> None:
+    digests = {"worker": "sha256:" + "a" * 64, "redis": "sha256:" + "b" * 64}
+    given = {"digest": digests["worker"], "tag": "1.2.3"}
+    values = {"image": given, "doctor": {"enabled": True}, "redis": {"image": {"digest": digests["redis"]}}}
+    for each in pods(chart.render(values)):
+        wanted = f"redis@{digests['redis']}" if each.component == "redis" else f"torchq@{digests['worker']}"
+        assert {container["image"] for container in each.containers} == {wanted}
+
+
 def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() -> None:
     found = rendered(release="mine", namespace="batch")
     by_component = {each.component: each for each in pods(found.values())}

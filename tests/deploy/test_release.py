@@ -230,7 +230,11 @@ def remove_rest(helm: Helm, folder: Path) -> None:
     """Delete what an installation by kubectl leaves behind, but the definitions and the namespace."""
     kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
     ours = "-l app.kubernetes.io/part-of=torchq"
-    in_shell(helm, folder, f"kubectl delete clusterrole,clusterrolebinding {ours}\nkubectl delete {kinds} -A {ours}")
+    in_shell(
+        helm,
+        folder,
+        f"kubectl delete clusterrole,clusterrolebinding,priorityclass {ours}\nkubectl delete {kinds} -A {ours}",
+    )
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
@@ -302,7 +306,7 @@ def serve_monitoring(admin: KubernetesCluster) -> None:
 def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     helm: Helm, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
-    words = {"REGISTRY": "registry.example", "VERSION": "0.1.1", "OLDER": "0.1.0"}
+    words = {"REGISTRY": "registry.example", "VERSION": "0.2.0", "OLDER": "0.1.0"}
 
     def follow(block: str) -> None:
         """Run a block without the commands that ask processes: no pod runs here."""

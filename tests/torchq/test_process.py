@@ -62,10 +62,10 @@ def test_another_protocol_names_both_versions_and_what_to_install(caller: Caller
     with pytest.raises(torchq.VersionMismatch) as caught:
         caller.do(lambda client: client.status())
     message = str(caught.value)
-    assert "torchq 0.1.0 (protocol 1)" in message
+    assert f"torchq {torchq.__version__} (protocol 1)" in message
     assert "7.2.0 (protocol 9)" in message
     assert "pip install torchq-client==7.2.0" in message
-    assert "pip install torchq-coordinator==0.1.0" in message
+    assert f"pip install torchq-coordinator=={torchq.__version__}" in message
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,15 @@ def main() -> None:
     parser.add_argument("-n", dest="namespace", required=True)
     parser.add_argument("--create-namespace", action="store_true")
     parser.add_argument("--set", dest="assignments", action="append", default=[])
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument("--reuse-values", action="store_true")
-    kept.add_argument("--reset-then-reuse-values", action="store_true")
+    # Without --reuse-values: with it, a newer chart would lack the values that are new.
+    parser.add_argument("--reset-then-reuse-values", action="store_true")
     asked = parser.parse_args()
     assert asked.chart is None or (ROOT / asked.chart).samefile(CHART)
     home = Path(os.environ["HOME"])
     helm = Helm(Path(os.environ["KUBECONFIG"]), home, asked.release, asked.namespace)
     note = home / f"{asked.namespace}.{asked.release}.values"
     values: dict[str, Any] = {}
-    if asked.reuse_values or asked.reset_then_reuse_values:
+    if asked.reset_then_reuse_values:
         values = json.loads(note.read_text())
     for each in asked.assignments:
         values = _merged(values, helm_python.parse_set_string(each))

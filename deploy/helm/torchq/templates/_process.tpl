@@ -91,6 +91,10 @@ spec:
       {{- if not (hasKey $constraint "labelSelector") }}
       {{- $_ := set $constraint "labelSelector" (dict "matchLabels" $selector) }}
       {{- end }}
+      {{- if $values.spreadRequired }}
+      {{- $_ := set $constraint "whenUnsatisfiable" "DoNotSchedule" }}
+      {{- $constraint = merge $constraint (dict "matchLabelKeys" (list "pod-template-hash")) }}
+      {{- end }}
       - {{- toYaml $constraint | nindent 8 }}
       {{- end }}
       {{- end }}

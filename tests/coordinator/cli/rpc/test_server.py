@@ -21,6 +21,7 @@ from coordinator.cli.rpc.server import Server
 from coordinator.cli.session import Session
 from kube import errors
 from torchq._protocol import WINDOW, encode, hello
+from torchq._version import VERSION
 
 STREAM, CALL, CHANGE = "job.logs", "status", "job.suspend"
 JOB = {"job": "default/train/1"}
@@ -205,7 +206,7 @@ def test_an_unknown_call_names_the_version(start: Start) -> None:
     client.call(1, "job.fly")
     assert client.read()["error"] == {
         "code": -32601,
-        "message": "torchq 0.1.0 has no call job.fly: install a newer torchq",
+        "message": f"torchq {VERSION} has no call job.fly: install a newer torchq",
         "data": {"kind": "VersionMismatch"},
     }
 
@@ -216,7 +217,7 @@ def test_a_client_of_another_protocol_gets_both_versions(start: Start) -> None:
     client.call(1, CALL)
     error = client.read()["error"]
     assert error["data"]["kind"] == "VersionMismatch"
-    assert "package torchq 9.0 (protocol 7) and the program torchq 0.1.0 (protocol 1)" in error["message"]
+    assert f"package torchq 9.0 (protocol 7) and the program torchq {VERSION} (protocol 1)" in error["message"]
 
 
 @pytest.mark.parametrize("text", [b"\n", b"nonsense\n", b"[]\n", b'{"id": 1}\n', b'{"method": "x", "params": 3}\n'])
