@@ -21,7 +21,7 @@ from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
-from coordinator.leader.election import Fitness, LeaderElection
+from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import MissingCharge
 from coordinator.rbac.permissions import SYSTEM_NAMESPACE
@@ -138,10 +138,7 @@ class Coordinator:
         self.targets = TargetWriter(self.cluster, self.watches, lambda: self.leadership.leading)
         self.leadership = LeaderElection(
             leases or self.cluster,
-            identity=identity(),
-            namespace=self.settings.lease_namespace,
-            lease_seconds=self.settings.lease_seconds,
-            renew_seconds=self.settings.renew_seconds,
+            LeaseConfig.from_settings(identity(), settings),
             fitness=Fitness(unfit=self.redis.problem, hung=self._term_problem),
             skipped=lambda: self.watches.errors.summary,
         )

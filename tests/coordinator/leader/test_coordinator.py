@@ -35,9 +35,9 @@ from tests.support.coordinator.desk import Desk
 from tests.support.waiting import SECONDS, until
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
-QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
-SHORT = 0.6
-"""Seconds of a lease that a test lets expire. A leader that cannot renew it for this time loses it."""
+QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_deadline": 55.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
+SHORT = {"lease_seconds": 0.6, "renew_deadline": 0.5}
+"""A lease that a test lets expire."""
 
 
 class Place:
@@ -191,9 +191,9 @@ def test_a_leader_without_redis_yields_to_a_coordinator_that_reaches_it(
 ) -> None:
     here = Place()
     there = Place(here.content)
-    with running(embedded_cluster, here, namespace, lease_seconds=SHORT) as first:
+    with running(embedded_cluster, here, namespace, **SHORT) as first:
         until(lambda: first.counts.rebuilds == 1)
-        with running(embedded_cluster, there, namespace, lease_seconds=SHORT) as second:
+        with running(embedded_cluster, there, namespace, **SHORT) as second:
             here.away = AWAY
             until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
@@ -210,7 +210,7 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+    with running(embedded_cluster, place, namespace, **SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds == 1)
         place.content.problem = "Redis at redis://127.0.0.1:6379/0 is a read-only replica"
         place.content.epoch = 0
@@ -226,9 +226,9 @@ def test_two_installations_do_not_depose_each_other_on_one_store(
     embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as first:
+    with running(embedded_cluster, place, namespace, **SHORT) as first:
         until(lambda: first.counts.rebuilds == 1)
-        with running(embedded_cluster, Place(place.content), "kube-public", lease_seconds=SHORT) as second:
+        with running(embedded_cluster, Place(place.content), "kube-public", **SHORT) as second:
             until(lambda: "belongs to another installation" in second.leadership.failing)
             assert f"Lease in namespace {namespace}" in second.leadership.failing
             assert not second.leadership.leading
@@ -237,7 +237,7 @@ def test_two_installations_do_not_depose_each_other_on_one_store(
 
 def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: KubernetesCluster, namespace: str) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+    with running(embedded_cluster, place, namespace, **SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds)
         place.lose()
         until(lambda: coordinator.counts.rebuilds > 1)

@@ -47,7 +47,8 @@ class Coordinated:
 
     def start(self, resync_seconds: float = 0.5) -> Coordinator:
         self.work.register(registration("worker", 8))
-        ours = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": resync_seconds}
+        lease = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "renew_deadline": 0.8}
+        ours = {**lease, "resync_seconds": resync_seconds}
         settings = Settings(**{**QUICK, **ours})
         desk = Coordinator(self.cluster, RedisStore(self.client), RedisWork(self.client), settings)
         self.running.append((desk, threading.Thread(target=desk.run)))
