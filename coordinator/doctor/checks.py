@@ -33,8 +33,8 @@ def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Findin
 def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _redis, _keys, *work_checks.CHECKS]
-    if foreign(inspection.store.owner, inspection.cluster.installation):
-        checks = [_leadership, _objects, _redis]  # the rest is not about this cluster
+    if foreign(inspection.store.owner, inspection.cluster.installation) or inspection.store.unfit:
+        checks = [_leadership, _objects, _redis]  # the rest is not about this cluster, or follows from the server
     elif inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
     else:

@@ -60,6 +60,8 @@ class RedisProbe:
     """The identity of the server process that answered last (`QueueReader.incarnation`)."""
     answers: bool | None = None
     """Whether it answered last; None before it was asked."""
+    unfit: str = ""
+    """Why the server that answered last cannot hold the queues; empty if it can."""
 
     def problem(self) -> str:
         """Ask, and return why the store cannot be used; empty if it can.
@@ -70,9 +72,9 @@ class RedisProbe:
             problem = self.store.problem()
             self.incarnation = self.store.incarnation()
         except queue_errors.QueueError as error:
-            self.answers = False
+            self.answers, self.unfit = False, ""
             return str(error)
-        self.answers = True
+        self.answers, self.unfit = True, problem
         return problem
 
 

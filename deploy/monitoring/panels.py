@@ -306,8 +306,11 @@ LEADERSHIP = (
     ),
     Panel(
         title="Redis",
-        text="1: this process has a usable Redis.",
-        queries=((f"min by (instance) (torchq_redis_up{{{T}}})", "{{instance}}"),),
+        text="1: this process has a usable Redis; for coordinators, one that can hold the queues.",
+        queries=(
+            (f"min by (instance) (torchq_redis_up{{{T}}})", "{{instance}}"),
+            (f"min by (instance) (torchq_redis_fit{{{T}}})", "{{instance}}: fit"),
+        ),
         width=6,
     ),
     Panel(

@@ -23,6 +23,7 @@ PROMISED = {
     "TorchqLeaderStuck",
     "TorchqNoWorkers",
     "TorchqRedisDown",
+    "TorchqRedisUnfit",
     "TorchqBacklog",
     "TorchqReconcileErrors",
     "TorchqApiErrors",

@@ -8,7 +8,10 @@ import pytest
 
 from coordinator.cache import own_installation
 from coordinator.cli.commands import processes
+from coordinator.leader.coordinator import Coordinator
+from coordinator.settings import Settings
 from kube.client import KubernetesCluster
+from queues.dispatch.redis_work import RedisWork
 from queues.installation import Installation
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -46,6 +49,24 @@ def test_adopt_takes_the_queues_over_and_names_the_owner_before(
     ours.rebuild(8, [], [])
     assert "there is nothing to do" in torchq("redis", "adopt", TORCHQ_REDIS_URL=redis_url).output
     assert ours.epoch() == 8
+    client.close()
+
+
+def test_numbers_of_a_coordinator_name_a_redis_that_it_cannot_use(
+    embedded_cluster: KubernetesCluster, redis_url: str
+) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    settings = Settings(redis_url=redis_url)
+    coordinator = Coordinator(embedded_cluster, RedisStore(client), RedisWork(client), settings)
+    status = processes._queries(coordinator).status
+    assert status()["redis"] == ""
+    coordinator.redis.unfit = "Redis takes no writes"
+    assert status()["redis"] == "Redis takes no writes"
+    theirs = RedisStore(client)
+    theirs.claim(THEIRS)
+    theirs.rebuild(1, [], [])
+    coordinator.installation = own_installation.read(embedded_cluster, "kube-system")
+    assert f"belongs to another installation ({THEIRS})" in status()["redis"]
     client.close()
 
 

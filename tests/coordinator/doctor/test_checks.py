@@ -75,6 +75,10 @@ def test_a_store_of_another_installation_is_compared_with_nothing() -> None:
     assert codes(installation=ours, owner=theirs, usage={}, reservations={}) == [("foreign-store", "Redis")]
 
 
+def test_a_redis_that_is_not_fit_is_compared_with_nothing() -> None:
+    assert codes(unfit="Redis is full", entries={}, usage={}, reservations={}) == [("unfit-redis", "Redis")]
+
+
 WORKS = {KEY: LEASED}
 """A worker has leased the job, so its pods are about to change."""
 

@@ -15,12 +15,13 @@ from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import EPOCH_ANNOTATION
-from coordinator.metrics import leader_metrics
+from coordinator.metrics import leader_metrics, process_metrics
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
 from kube import client
 from kube.client import KubernetesCluster
+from kube.process.meter import Metric
 from kube.process.turns import Turns
 from kube.settings import ConnectionSettings, RetrySettings
 from queues import errors
@@ -113,8 +114,13 @@ def rebuilds(coordinator: Coordinator) -> dict[str, int]:
 
 def shown_epoch(coordinator: Coordinator) -> float | None:
     """Return the epoch on the page of a coordinator; None if there is none."""
+    return shown(coordinator, leader_metrics.EPOCH)
+
+
+def shown(coordinator: Coordinator, metric: Metric) -> float | None:
+    """Return the value of a metric on the page of a coordinator; None if it has none."""
     found = coordinator_metrics.samples(coordinator)
-    return next((each.cells[0] for each in found if each.metric is leader_metrics.EPOCH), None)
+    return next((each.cells[0] for each in found if each.metric is metric), None)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -218,6 +224,7 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
         until(lambda: lease(embedded_cluster, namespace) == ("", "1"))
         until(lambda: coordinator.leadership.failing == place.content.problem)
         assert coordinator.counts.rebuilds == 1
+        assert shown(coordinator, process_metrics.REDIS_FIT) == 0.0
         place.content.problem = ""
         until(lambda: coordinator.counts.rebuilds == 2)
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import fakeredis
 import pytest
 from click.testing import CliRunner, Result
 
@@ -24,6 +23,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from tests.coordinator.leader.test_coordinator import QUICK
+from tests.doubles.fake_redis import FakeRedis
 from tests.support import ports
 from tests.support.coordinator import desk as desks
 from tests.support.kube.servers import Server
@@ -79,7 +79,7 @@ class Coordinated:
 def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Coordinated]:
     queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
     embedded_cluster.create(TENANT_QUEUES, queue)
-    fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    fake = FakeRedis()
     found = Coordinated(embedded_cluster, fake, namespace)
     yield found
     found.stop()
