@@ -150,6 +150,13 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
     (Cause(alert="TorchqBacklog", text="SIGSTOP of all workers", make=_stopped_workers),),
     (Cause(alert="TorchqRedisDown", text="kill Redis", make=lambda site, _: site.down("redis")),),
     (Cause(alert="TorchqRedisDown", text="SIGSTOP of Redis", make=lambda site, _: site.stopped("redis")),),
+    (
+        Cause(
+            alert="TorchqWorkerClock",
+            text="a worker's clock is ten minutes ahead",
+            make=lambda site, _: site.late_workers(),
+        ),
+    ),
     (Cause(alert="TorchqRedisUnfit", text="Redis evicts keys", make=_evicting_redis),),
     (
         Cause(

@@ -24,6 +24,7 @@ PROMISED = {
     "TorchqNoWorkers",
     "TorchqRedisDown",
     "TorchqRedisUnfit",
+    "TorchqWorkerClock",
     "TorchqBacklog",
     "TorchqReconcileErrors",
     "TorchqApiErrors",

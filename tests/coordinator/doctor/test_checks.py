@@ -97,6 +97,7 @@ WORKS = {KEY: LEASED}
         ({"members": ()}, "no-workers", "workers"),
         ({"members": (worker(until=NOW - 1),)}, "no-workers", "workers"),
         ({"members": (worker(), worker(layout=9))}, "idle-workers", "workers"),
+        ({"members": (worker(), worker(clock="the clock is wrong"))}, "wrong-clock", "workers"),
         ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
         ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
         ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),

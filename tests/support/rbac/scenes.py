@@ -900,15 +900,15 @@ class Nothing:
 @scene(DOCTOR, "resourcequotas", "list")
 @scene(DOCTOR, "pods", "list")
 @scene(DOCTOR, "nodes", "list")
+@scene(DOCTOR, "configmaps", "list")
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:
     stage.job()
     looker = Collector(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
     try:
-        looker.collect()
+        return looker.collect().cluster.strays.unread
     except errors.ClusterError as error:
         return str(error)
-    return ""
 
 
 @scene(DOCTOR, "leases", "patch")
