@@ -17,6 +17,7 @@ from pydantic import Field
 
 from coordinator import release
 from coordinator.errors import SettingsError
+from coordinator.lease_settings import LeaseSettings
 from coordinator.node_settings import NodeRules, Seconds
 from coordinator.port_settings import PortSettings
 from crds.resources import quantities, resource_names
@@ -53,7 +54,7 @@ PASSWORD_ON_COMMAND_LINE = (
 )
 
 
-class Settings(NodeRules, PortSettings):
+class Settings(LeaseSettings, NodeRules, PortSettings):
     """What an admin may set. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -211,9 +212,6 @@ class Settings(NodeRules, PortSettings):
         default=60.0,
         description="how often every unfinished job is checked without an event; this repairs what a crash left",
     )
-    lease_namespace: str = Field(default="kube-system", description="namespace of the leader's Lease")
-    lease_seconds: Seconds = Field(default=8.0, description="a leader silent for this long is replaced")
-    renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
     running_lease_seconds: Seconds = Field(default=15.0, description="a worker silent for this long loses its keys")
     drain_seconds: Seconds = Field(
         default=20.0,
@@ -256,8 +254,6 @@ class Settings(NodeRules, PortSettings):
     def _ranges(self) -> "Settings":
         if self.port_last < self.port_first:
             raise ValueError("port_last: must not be below port_first")
-        if self.renew_seconds * 2 > self.lease_seconds:
-            raise ValueError("renew_seconds: must be at most half of lease_seconds")
         parse_pool(self.pool)
         parse_code_store(self.code_store)
         return self

@@ -19,6 +19,8 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool = True
+    heads: bool = False
+    """Whether only the metadata of its objects are read in lists, and not what is in them."""
 
     @property
     def api_version(self) -> str:
@@ -49,6 +51,7 @@ SERVICES = Resource("", "v1", "services", "Service")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 EVENTS = Resource("", "v1", "events", "Event")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAP_HEADS = Resource("", "v1", "configmaps", "ConfigMap", heads=True)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

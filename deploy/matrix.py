@@ -212,7 +212,8 @@ REFUSED: Mapping[str, Refusal] = {
     "a setting of another type": _refused("settings.threads", "many"),
     "a setting out of range": _refused("settings.threads", 0),
     "a pool that is none": _refused("settings.pool", "cpu"),
-    "a renewal that is too slow": _refused("settings.renew_seconds", 5, "renew_seconds", "lease_seconds"),
+    "a renewal that is too slow": _refused("settings.renew_seconds", 6, "renew_seconds", "renew_deadline"),
+    "a leader that outlives its Lease": _refused("settings.renew_deadline", 15, "renew_deadline", "lease_seconds"),
     "ports in the wrong order": _refused("settings.port_last", 2000, "port_last", "port_first"),
     "a Secret without its key": Refusal(
         {"redis": {"existingSecret": "mine", "existingSecretKey": ""}}, ("/redis/existingSecretKey",)

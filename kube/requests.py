@@ -16,6 +16,7 @@ from kube import errors
 from kube.api import LogOptions, Manifest, Patch
 
 JSON = "application/json"
+HEADS = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
@@ -31,6 +32,8 @@ class Request:
     """A description of the request for messages, such as `create pods in namespace a`."""
     body: bytes | None = None
     content_type: str = JSON
+    accept: str = JSON
+    """The form of the answer."""
     repeatable: bool = True
     """Whether two sends have the effect of one; the answers may differ (AlreadyExists, NotFound)."""
 
@@ -55,7 +58,8 @@ def page(
         "limit": str(limit or ""),
         "continue": token,
     }
-    return Request("GET", _collection_path(resource, namespace) + _query(query), _action("list", resource, namespace))
+    path, action = _collection_path(resource, namespace) + _query(query), _action("list", resource, namespace)
+    return Request("GET", path, action, accept=HEADS if resource.heads else JSON)
 
 
 def watch(

@@ -249,7 +249,7 @@ class Transport:
         return route
 
     def _headers(self, request: Request) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": self._settings.user_agent}
+        headers = {"Accept": request.accept, "User-Agent": self._settings.user_agent}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         if token := self._authorization():

@@ -84,6 +84,13 @@ UNFINISHED_SECONDS = Metric(
     labels=("name",),
     of="worker",
 )
+CLOCK_WRONG = Metric(
+    name="torchq_worker_clock_wrong",
+    kind="gauge",
+    help="Whether this worker takes no work because the clock of its machine is wrong: 1 or 0.",
+    of="worker",
+    merge="most",
+)
 METRICS = (
     REDIS_SECONDS,
     PICKS,
@@ -96,4 +103,5 @@ METRICS = (
     WORK_SECONDS,
     WORK_RETRIES,
     UNFINISHED_SECONDS,
+    CLOCK_WRONG,
 )

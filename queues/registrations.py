@@ -20,13 +20,21 @@ class Registration:
 
     worker: str
     threads: int
-    """The number of its threads. With 0 the worker is taken off the list, because it stops."""
+    """The number of its threads that take work. With 0 the worker is taken off the list, because it stops, unless its
+    clock is wrong."""
     version: str = ""
     """The version of torchq; empty if it is not known."""
     layout: int = redis_keys.OWN_LAYOUT
     """The number of the layout of keys that the worker uses; 0 if it is not known."""
     owner: str = ""
     """The installation of the worker, as `torchq:owner` has it; empty if it is not known."""
+    clock: str = ""
+    """Why the clock of its machine cannot be trusted; empty if it can. Such a worker takes no work."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the worker is kept on the list."""
+        return self.threads > 0 or bool(self.clock)
 
     def text(self) -> str:
         """Return the JSON of the registration; the worker is not part of it."""
@@ -65,6 +73,7 @@ def parse_member(worker: str, text: bytes) -> Member:
         version=str(fields.get("version", "")),
         layout=int(fields["layout"]),
         owner=str(fields.get("owner", "")),
+        clock=str(fields.get("clock", "")),
     )
     return Member(registration=registration, until=float(fields["until"]))
 
@@ -81,18 +90,21 @@ def find_refusal(own: Registration, store: StoreIdentity) -> str:
     if store.owner and own.owner and store.owner != own.owner:
         others, ours = (installation.name(owner.encode()) for owner in (store.owner, own.owner))
         return f"Redis belongs to another installation ({others}), and this worker is of {ours}"
-    return ""
+    return own.clock
 
 
 def describe_refused(registrations: Iterable[Registration], store: StoreIdentity) -> tuple[str, ...]:
     """Return a sentence for each group of workers that take no batches of the store's leader: how many they are, of
-    which version, and why."""
+    which version, and why. A worker with a wrong clock is named, so that its machine is found."""
+    refused = [each for each in registrations if find_refusal(each, store)]
+    late = [each for each in refused if each.clock]
     counts = Counter(
         (each.version, each.layout, each.owner if each.layout == store.layout else "")
-        for each in registrations
-        if find_refusal(each, store)
+        for each in refused
+        if not each.clock
     )
-    return tuple(_describe(count, *group, store) for group, count in sorted(counts.items()))
+    told = [f"worker {each.worker} takes no work: {each.clock.replace('this', 'its', 1)}" for each in late]
+    return (*(_describe(count, *group, store) for group, count in sorted(counts.items())), *sorted(told))
 
 
 def _describe(count: int, version: str, layout: int, owner: str, store: StoreIdentity) -> str:

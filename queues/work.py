@@ -103,8 +103,8 @@ class WorkSink(Protocol):
     """A worker's side of the work queue."""
 
     def register(self, registration: Registration) -> StoreIdentity:
-        """Register a live worker. The registration lasts 15 seconds; a worker repeats it every few seconds. With zero
-        threads the worker is taken off the list, because it stops.
+        """Register a live worker. The registration lasts 15 seconds; a worker repeats it every few seconds. A worker
+        that stops is taken off the list (`Registration.is_listed`).
 
         Only workers of the store's layout and owner count for dispatch. Works while the store has no epoch."""
 

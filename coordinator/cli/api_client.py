@@ -125,6 +125,14 @@ def coordinator(session: Session) -> Fetch:
     return _with_fallback(announcement.fetch, service) if announcement.fetch else service
 
 
+def announced_service(session: Session) -> ServiceName | None:
+    """Return the Service of coordinators that run in pods, as the leader's Lease says; None if it does not."""
+    try:
+        return _announced(session).service
+    except errors.ClusterError:
+        return None
+
+
 def _failing(error: errors.Forbidden) -> Fetch:
     """Return a Fetch that always fails, for a Lease that this account may not read."""
 

@@ -32,9 +32,10 @@ def confirm(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Findin
 
 def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
-    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _redis, _keys, *work_checks.CHECKS]
-    if foreign(inspection.store.owner, inspection.cluster.installation):
-        checks = [_leadership, _objects, _redis]  # the rest is not about this cluster
+    checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _strays, _redis, _keys, *work_checks.CHECKS]
+    if foreign(inspection.store.owner, inspection.cluster.installation) or inspection.store.unfit:
+        # The rest is not about this cluster, or follows from what is wrong with the server.
+        checks = [_leadership, _objects, _strays, _redis]
     elif inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
     else:
@@ -57,7 +58,9 @@ def _leadership(inspection: Inspection) -> Found:
     store = StoreIdentity(redis_keys.OWN_LAYOUT, inspection.store.epoch, owner)
     if all(find_refusal(worker, store) for worker in alive):
         yield Finding("no-workers", "workers", "no worker that takes work is registered, so nothing is reconciled")
-    for sentence in describe_refused(alive, store):
+    for sentence in describe_refused((each for each in alive if each.clock), store):
+        yield Finding("wrong-clock", "workers", sentence)
+    for sentence in describe_refused((each for each in alive if not each.clock), store):
         yield Finding("idle-workers", "workers", sentence)
 
 
@@ -80,6 +83,10 @@ def _objects(inspection: Inspection) -> Found:
     for key, job in inspection.cluster.jobs.items():
         if job.invalid and not (job.finished or job.deleting or is_under_way(inspection, key)):
             yield Finding("invalid-job", str(key), "the job is invalid, and its status does not say so")
+
+
+def _strays(inspection: Inspection) -> Found:
+    yield from inspection.cluster.strays.findings(frozenset(inspection.cluster.jobs))
 
 
 def _store_loss(inspection: Inspection) -> Found:

@@ -16,12 +16,14 @@ from coordinator.cache.rule_views import NamespaceView
 from coordinator.cache.views import JobView, PodView
 from coordinator.doctor import slow_restarts
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
+from coordinator.doctor.strays import Strays
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import EPOCH_ANNOTATION, ERRORS_ANNOTATION
 from coordinator.rbac.permissions import LEASE, SYSTEM_NAMESPACE
 from coordinator.routing import namespace_quota, queue_specs, route
 from crds import excerpts, integers, labels, tenantqueue
 from crds.api_resources import (
+    CONFIG_MAP_HEADS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -64,9 +66,11 @@ class Collector:
     def _cluster(self) -> ClusterInspection:
         wrong: dict[str, str] = {}
         slow: set[str] = set()
+        strays = Strays()
         # Jobs are read after pods, so that the attempt of a pod is compared with a job that is at least as new.
-        pods = self._read(PODS, _pod(slow), wrong, label_selector=labels.JOB_UID)
-        jobs = self._read(TORCHJOBS, views.job_view, wrong)
+        pods = self._read(PODS, _pod(slow, strays), wrong, label_selector=labels.JOB_UID)
+        self._read_code(strays, wrong)
+        jobs = self._read(TORCHJOBS, _job(strays), wrong)
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
         namespaces = self._read(NAMESPACES, rule_views.namespace_view, wrong)
         classes = self._read(PRIORITY_CLASSES, rule_views.priority_class_view, wrong)
@@ -90,6 +94,7 @@ class Collector:
             unreadable=wrong,
             ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
             slow_nodes=frozenset(slow - {""}),
+            strays=strays,
             now=now,
         )
 
@@ -106,6 +111,14 @@ class Collector:
             except Exception as error:
                 wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
         return views_read
+
+    def _read_code(self, strays: Strays, wrong: dict[str, str]) -> None:
+        """Note the ConfigMaps with code. Only the doctor's own account may list them, and not that of a coordinator, in
+        which doctor may run."""
+        try:
+            self._read(CONFIG_MAP_HEADS, strays.note_code, wrong, label_selector=labels.CODE)
+        except errors.Forbidden as error:
+            strays.unread = str(error)
 
     def _errors_in_status(self, lease: Manifest | None) -> dict[str, str]:
         """Return the errors that the leader reports in its Lease, and embedded nodes in their status."""
@@ -177,10 +190,22 @@ def _short(text: str) -> str:
     return excerpts.excerpt(text, LONGEST)
 
 
-def _pod(slow: set[str]) -> Callable[[Manifest], PodView]:
-    """Return a reader of pods that notes which nodes start containers again late."""
+def _job(strays: Strays) -> Callable[[Manifest], JobView]:
+    """Return a reader of jobs that notes their code, and who else has written their statuses."""
+
+    def read(manifest: Manifest) -> JobView:
+        view = views.job_view(manifest)
+        strays.note_job(view.key, manifest)
+        return view
+
+    return read
+
+
+def _pod(slow: set[str], strays: Strays) -> Callable[[Manifest], PodView]:
+    """Return a reader of pods that notes which nodes start containers again late, and pods that no job owns."""
 
     def read(manifest: Manifest) -> PodView:
+        strays.note_pod(manifest)
         slow.add(slow_restarts.slow_node(manifest))
         return views.pod_view(manifest)
 

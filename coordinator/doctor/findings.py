@@ -31,6 +31,7 @@ REMEDIES = {
     "lease-silent": LEADER,
     "no-workers": WORKERS,
     "idle-workers": VERSIONS,
+    "wrong-clock": "set the clock of that machine (timedatectl, chronyc tracking); the log of its worker names it",
     # the store as a whole
     "unfit-redis": REDIS,
     "foreign-store": "see docs/redis.md; `torchq redis adopt` shows whose the queues are",
@@ -60,7 +61,10 @@ REMEDIES = {
     # pods
     "foreign-attempt-pod": f"{REPAIR}; a worker deletes the pod then",
     "orphan-pod": f"{REPAIR}; a worker deletes the pod then",
+    "stray-pod": "kubectl delete pod; somebody has deleted the job with --cascade=orphan, or made the pod by hand",
     # objects
+    "stray-code": "kubectl delete configmap; a client that was killed, or a backup, has left it",
+    "edited-status": "find out who does so: a status is for torchq to write, and workers write what is true again",
     "skipped-object": OBJECTS,
     "unreadable-object": OBJECTS,
     "ineffective-limit": LIMITS,
@@ -77,15 +81,18 @@ REMEDIES = {
 }
 """The remedy of each code."""
 
-HARMLESS = frozenset(("failed-batch", "orphan-batch", "foreign-keys", "slow-restarts"))
-"""Codes that are no disagreement: leases recover the work, the keys do not belong to torchq, or restarts in place take
-longer than they need to."""
+HARMLESS = frozenset(
+    ("failed-batch", "orphan-batch", "foreign-keys", "slow-restarts", "stray-pod", "stray-code", "edited-status")
+)
+"""Codes that are no disagreement: leases recover the work, the keys or objects do not belong to torchq any more,
+restarts in place take longer than they need to, or workers have corrected a status."""
 
 WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Codes that mean that no leader can repair anything."""
 NOT_REPAIRABLE = WITHOUT_LEADER | {
     "no-workers",
     "idle-workers",
+    "wrong-clock",
     "unfit-redis",
     "foreign-store",
     "foreign-keys",
@@ -94,6 +101,9 @@ NOT_REPAIRABLE = WITHOUT_LEADER | {
     "ineffective-limit",
     "invalid-job",
     "slow-restarts",
+    "stray-pod",
+    "stray-code",
+    "edited-status",
 }
 """Codes that a rebuild of the queues does not change."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, PodView
+from coordinator.doctor.strays import Strays
 from crds.keys import JobKey
 from queues.inspection_values import StoreInspection, WorkInspection
 from queues.installation import Installation
@@ -48,6 +49,8 @@ class ClusterInspection:
     """Queues that have limits without effect, and these limits."""
     slow_nodes: frozenset[str] = frozenset()
     """Nodes that wait long before they start a container again which is restarted in place."""
+    strays: Strays = field(default_factory=Strays)
+    """What nobody looks after any more, and statuses that others have written."""
     now: float = 0.0
     """The time of the reading, in seconds since 1970."""
 

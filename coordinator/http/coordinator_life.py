@@ -26,7 +26,7 @@ class CoordinatorLife:
         stopping = "the process is stopping" if coordinator.stop.is_set() else ""
         return [
             *map(cache_check, coordinator.watches.informers),
-            Check("queues", note=coordinator.failing),
+            Check("queues", note=coordinator.failing or coordinator.redis.unfit),
             Check("leadership", note=coordinator.leadership.failing),
             Check("shutdown", stopping),
         ]

@@ -32,7 +32,8 @@ def queue_gauge_reader(
 
 
 def samples(coordinator: Coordinator) -> Iterator[Sample]:
-    """Yield who leads, whether the leader's loop turns, whether Redis answers, and how often watches began again."""
+    """Yield who leads, whether the leader's loop turns, whether Redis answers and is fit, and how often watches began
+    again."""
     leads = coordinator.leadership.leading
     yield number(leader_metrics.MASTER_STATUS, leads, leader_metrics.LEASE_NAME)
     if leads:
@@ -42,6 +43,8 @@ def samples(coordinator: Coordinator) -> Iterator[Sample]:
             yield number(leader_metrics.EPOCH, coordinator.last_epoch)
     if coordinator.redis.answers is not None:
         yield number(process_metrics.REDIS_UP, coordinator.redis.answers)
+    if coordinator.redis.answers:
+        yield number(process_metrics.REDIS_FIT, not coordinator.redis.unfit)
     watches = coordinator.watches
     yield from process_page.restarts(
         (*watches.informers, *watches.foreign.informers, *watches.requests.kinds.informers)

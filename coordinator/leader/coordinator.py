@@ -21,7 +21,7 @@ from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
-from coordinator.leader.election import Fitness, LeaderElection
+from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.leader.router import MissingCharge
 from coordinator.rbac.permissions import SYSTEM_NAMESPACE
@@ -60,6 +60,8 @@ class RedisProbe:
     """The identity of the server process that answered last (`QueueReader.incarnation`)."""
     answers: bool | None = None
     """Whether it answered last; None before it was asked."""
+    unfit: str = ""
+    """Why the server that answered last cannot hold the queues; empty if it can."""
 
     def problem(self) -> str:
         """Ask, and return why the store cannot be used; empty if it can.
@@ -70,9 +72,9 @@ class RedisProbe:
             problem = self.store.problem()
             self.incarnation = self.store.incarnation()
         except queue_errors.QueueError as error:
-            self.answers = False
+            self.answers, self.unfit = False, ""
             return str(error)
-        self.answers = True
+        self.answers, self.unfit = True, problem
         return problem
 
 
@@ -138,10 +140,7 @@ class Coordinator:
         self.targets = TargetWriter(self.cluster, self.watches, lambda: self.leadership.leading)
         self.leadership = LeaderElection(
             leases or self.cluster,
-            identity=identity(),
-            namespace=self.settings.lease_namespace,
-            lease_seconds=self.settings.lease_seconds,
-            renew_seconds=self.settings.renew_seconds,
+            LeaseConfig.from_settings(identity(), settings),
             fitness=Fitness(unfit=self.redis.problem, hung=self._term_problem),
             skipped=lambda: self.watches.errors.summary,
         )

@@ -2,10 +2,11 @@
 
 One rule: a leader trusts its own clock only, and stops leading by itself before another coordinator may start.
 
-The holder renews every `renew_seconds`; a candidate that has seen the Lease unchanged for `lease_seconds` on its own
-clock takes it (as Kubernetes' leader election does: the clocks of two machines are never compared). That clock neither
-jumps nor stands still while the machine sleeps. Every term raises the epoch. It is kept in an annotation of the Lease,
-so that it rises even if Redis has lost all its data.
+The holder renews every `renew_seconds`. A holder whose renewals have failed for `renew_deadline` leads no longer. A
+candidate that has seen the Lease unchanged for `lease_seconds` on its own clock takes it. (Kubernetes' leader election
+does the same: the clocks of two machines are never compared.) That clock neither jumps nor stands still while the
+machine sleeps. Every term raises the epoch. It is kept in an annotation of the Lease, so that it rises even if Redis
+has lost all its data.
 
 A coordinator that cannot do a leader's work does not hold the Lease. A candidate that is not fit does not take it, and
 a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands it back before it has
@@ -22,6 +23,7 @@ from typing import Any
 from coordinator import release
 from coordinator.errors import LeadershipLost
 from coordinator.leader import rebuild_request
+from coordinator.lease_settings import LeaseSettings
 from coordinator.rbac.permissions import LEASE
 from crds import integers, timestamps
 from crds.api_resources import LEASES
@@ -42,8 +44,6 @@ LAYOUT_ANNOTATION = f"{GROUP}/layout"
 ERRORS_ANNOTATION = f"{GROUP}/object-errors"
 """Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
 them."""
-MARGIN = 16
-"""A leader stops this fraction of a lease before another one may start, so that what it has begun is over by then."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger(__name__)
 
@@ -66,21 +66,38 @@ class ObservedLease:
         return self if (holder, renewed) == (self.holder, self.renewed) else ObservedLease(holder, renewed, now)
 
 
-def may_take(observed: ObservedLease, identity: str, lease_seconds: float, now: float) -> bool:
-    """Return whether the candidate holds the Lease, or the Lease is free or has not been renewed in time."""
-    return observed.holder in ("", identity) or now - observed.at > lease_seconds
-
-
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """How one coordinator competes for the Lease."""
+    """How one coordinator competes for the Lease. Times are seconds."""
 
     identity: str
     """The name of the process."""
     namespace: str
     """The namespace of the Lease."""
     lease_seconds: float
+    """How long a candidate sees the Lease unchanged before it takes it."""
+    renew_deadline: float
+    """How long a leader leads after it has begun its last renewal. It is shorter than a lease, so that what the leader
+    has begun is over before another one starts."""
     renew_seconds: float
+    """The pause between two attempts to take or to renew the Lease."""
+
+    @classmethod
+    def from_settings(cls, identity: str, settings: LeaseSettings) -> "LeaseConfig":
+        """Return how a process of this name competes."""
+        lease, renewal = settings.lease_seconds, settings.renew_seconds
+        return cls(identity, settings.lease_namespace, lease, settings.renew_deadline, renewal)
+
+
+def may_take(observed: ObservedLease, config: LeaseConfig, now: float) -> bool:
+    """Return whether the candidate holds the Lease, or the Lease is free or has not been renewed in time."""
+    return observed.holder in ("", config.identity) or now - observed.at >= config.lease_seconds
+
+
+def pause_until_end(pause: float, observed: ObservedLease, config: LeaseConfig, now: float) -> float:
+    """Return the pause before the next attempt. It ends no later than the Lease of another coordinator, so that the
+    next leader comes as soon as it may."""
+    return pause if may_take(observed, config, now) else min(pause, observed.at + config.lease_seconds - now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +123,14 @@ class LeaderElection:
     def __init__(
         self,
         cluster: Cluster,
+        config: LeaseConfig,
         *,
-        identity: str,
-        namespace: str,
-        lease_seconds: float,
-        renew_seconds: float,
         fitness: Fitness = FIT,
         skipped: Callable[[], str] = str,
         clock: Callable[[], float] = suspend_aware_clock,
     ) -> None:
         self._cluster = cluster
-        self._config = LeaseConfig(identity, namespace, lease_seconds, renew_seconds)
+        self._config = config
         self._fitness = fitness
         self._skipped = skipped
         self._clock = clock
@@ -207,7 +221,7 @@ class LeaderElection:
             self._observed = self._observed.update(
                 spec.get("holderIdentity") or "", spec.get("renewTime") or "", started
             )
-            if not may_take(self._observed, self._config.identity, self._config.lease_seconds, started):
+            if not may_take(self._observed, self._config, started):
                 self._valid_until = float("-inf")
                 return self._fitness.unfit()  # so that an admin hears of it before this process is needed
             new_term = not self.leading
@@ -217,7 +231,7 @@ class LeaderElection:
                     self._step_down()
                 return unfit
             self._write(lease, _epoch(lease) + 1 if new_term else _epoch(lease))
-            self._valid_until = started + self._config.lease_seconds * (1 - 1 / MARGIN)
+            self._valid_until = started + self._config.renew_deadline
             return ""
 
     def _long_unfit(self, new_term: bool) -> str:
@@ -240,7 +254,8 @@ class LeaderElection:
         with self._turn:
             while not self._stopping.is_set():
                 self._turn.mark()
-                self._rest(self._config.renew_seconds if self._try() else self._config.renew_seconds / 4)
+                pause = self._config.renew_seconds if self._try() else self._config.renew_seconds / 4
+                self._rest(pause_until_end(pause, self._observed, self._config, self._clock()))
 
     def _rest(self, seconds: float) -> None:
         """Wait until the next attempt is due. It is due earlier if the work of the leader hangs."""

@@ -61,7 +61,9 @@ QUEUES = _gauge("torchq_queues", "Number of queues.")
 UNNAMED_QUEUES = _gauge(
     "torchq_unnamed_queues", 'Number of the queues beyond the setting metrics_queues, which share the series queue="".'
 )
-WORKERS = _gauge("torchq_workers", "Live worker processes, also those that take no work.", "version", "layout")
+WORKERS = _gauge(
+    "torchq_workers", "Live worker processes with a right clock, also those of other layouts.", "version", "layout"
+)
 CYCLE_SECONDS = Metric(
     name="torchq_cycle_duration_seconds",
     kind="histogram",

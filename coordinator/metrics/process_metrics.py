@@ -1,4 +1,4 @@
-"""The metrics of any process: what the system says of it, which version it is, and whether Redis answers it.
+"""The metrics of any process: what the system says of it, its version, and whether its Redis answers and is fit.
 
 One rule: names as those of every other program with a client library of Prometheus. A supervisor gives the sums of its
 processes.
@@ -20,6 +20,12 @@ REDIS_UP = Metric(
     help="Whether Redis has answered this process last: 1 or 0.",
     of="each",
     merge="least",
+)
+REDIS_FIT = Metric(
+    name="torchq_redis_fit",
+    kind="gauge",
+    help="Whether the Redis that has answered last can hold the queues: 1 or 0.",
+    of="coordinator",
 )
 CPU_SECONDS = Metric(
     name="process_cpu_seconds_total",
@@ -46,4 +52,14 @@ START_TIME = Metric(
     of="each",
     merge="least",
 )
-METRICS = (BUILD_INFO, REDIS_UP, CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FILES, MOST_FILES, START_TIME)
+METRICS = (
+    BUILD_INFO,
+    REDIS_UP,
+    REDIS_FIT,
+    CPU_SECONDS,
+    RESIDENT_BYTES,
+    VIRTUAL_BYTES,
+    OPEN_FILES,
+    MOST_FILES,
+    START_TIME,
+)

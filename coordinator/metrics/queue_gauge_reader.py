@@ -108,7 +108,7 @@ class QueueGaugeReader:
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
         yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
         yield number(queue_metrics.WORK_DEPTH, stats.ready, queue_metrics.WORK_QUEUE)
-        members = Counter((each.version, str(each.layout)) for each in stats.members)
+        members = Counter((each.version, str(each.layout)) for each in stats.members if not each.clock)
         yield from (number(leader_metrics.WORKERS, count, *labels) for labels, count in members.items())
         if not members:
             yield number(leader_metrics.WORKERS, 0, "", "")

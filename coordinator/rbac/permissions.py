@@ -262,6 +262,8 @@ DOCTOR = Role(
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         PolicyRule(resource=PODS, verbs=("list",)),
         PolicyRule(resource=NODES, verbs=("list",)),
+        # Which code no job uses any more. Only metadata are asked for; no rule can say so, or name the label.
+        PolicyRule(resource=CONFIG_MAPS, verbs=("list",)),
     ),
     lease=(PolicyRule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )

@@ -29,6 +29,7 @@ class WorkerSource:
         intake, caches = self.life.intake, self.life.caches
         if intake is not None:
             yield number(process_metrics.REDIS_UP, intake.registered and not intake.outage)
+            yield number(queue_metrics.CLOCK_WRONG, bool(intake.clock_problem))
             yield number(queue_metrics.UNFINISHED_SECONDS, intake.unfinished_seconds(), queue_metrics.WORK_QUEUE)
         if caches is not None:
             yield from process_page.restarts(caches.all_informers)

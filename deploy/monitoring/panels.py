@@ -252,8 +252,11 @@ RECONCILES = (
     ),
     Panel(
         title="Workers by version",
-        text="Workers of another layout than the leader's take no work.",
-        queries=((newest("torchq_workers", "version, layout"), "{{version}}, layout {{layout}}"),),
+        text="Workers of another layout than the leader's take no work, and none does whose clock is wrong.",
+        queries=(
+            (newest("torchq_workers", "version, layout"), "{{version}}, layout {{layout}}"),
+            (f"sum(torchq_worker_clock_wrong{{{T}}})", "processes with a wrong clock"),
+        ),
         width=12,
     ),
 )
@@ -306,8 +309,11 @@ LEADERSHIP = (
     ),
     Panel(
         title="Redis",
-        text="1: this process has a usable Redis.",
-        queries=((f"min by (instance) (torchq_redis_up{{{T}}})", "{{instance}}"),),
+        text="1: this process has a usable Redis; for coordinators, one that can hold the queues.",
+        queries=(
+            (f"min by (instance) (torchq_redis_up{{{T}}})", "{{instance}}"),
+            (f"min by (instance) (torchq_redis_fit{{{T}}})", "{{instance}}: fit"),
+        ),
         width=6,
     ),
     Panel(

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from kube.process.turns import Turns
 from queues import redis_keys
@@ -30,7 +31,7 @@ class Intake:
     ) -> None:
         """`version` is torchq's, `owner` the installation of this worker (`Registration`)."""
         self._host_clock = host_clock or HostClock()
-        self._misset = ""
+        self.clock_problem = ""
         """Why the clock of this machine cannot be trusted; empty if it can."""
         self.turns = turns or Turns()
         """The loops of the process."""
@@ -62,15 +63,15 @@ class Intake:
 
     def registration(self, worker: str, threads: int) -> Registration:
         """Return the registration of this process."""
-        own, counted = self._own, 0 if self._misset else threads
-        return Registration(worker=worker, threads=counted, version=own.version, layout=own.layout, owner=own.owner)
+        problem = self.clock_problem if threads else ""  # a process that stops has no thread
+        return replace(self._own, worker=worker, threads=0 if problem else threads, clock=problem)
 
     def learn(self, store: StoreIdentity) -> None:
         """Record the store's answer to a registration."""
         with self._changed:
             self.registered, self.outage = True, ""
-            self._misset = self._host_clock.problem(store.time)
-            self.refusal = find_refusal(self._own, store) or self._misset
+            self.clock_problem = self._host_clock.problem(store.time)
+            self.refusal = find_refusal(self._own, store) or self.clock_problem
             self._changed.notify_all()
 
     def fail(self, outage: str) -> None:

@@ -95,7 +95,7 @@ class RedisWork:
 
     def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""
-        text = registration.text() if registration.threads > 0 else ""
+        text = registration.text() if registration.is_listed else ""
         arguments: list[str | float] = [self._now(), self._settings.registration, registration.worker, text]
         layout, epoch, owner, now = _REGISTER(self._connection, arguments=arguments)
         with translate_parse_errors(self._connection):

@@ -141,13 +141,15 @@ def seconds_since_move(connection: Connection) -> float:
 
 
 def facts(connection: Connection, section: str | None = None) -> dict[str, Any]:
-    """Return what the server says about itself (INFO), in one section or in all usual ones; empty if the user may not
-    read it."""
+    """Return what the server says about itself (INFO), in one section or in all usual ones; empty if it does not tell
+    the user. A server that takes no writes may refuse even to answer, which is an error."""
     with translate_errors(connection):
         try:
             return dict(connection.info(section))
-        except ResponseError:
-            return {}
+        except ResponseError as error:
+            if isinstance(error, redis.exceptions.NoPermissionError) or "unknown command" in str(error):
+                return {}
+            raise
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def read_problem(client: Connection, own: Installation | None = None) -> str:
     """Return why the queues of an installation cannot be kept on a client's server, as far as it tells without a write;
     empty if they can. None: the caller does not know its installation. Raises QueueError."""
     facts = connection.facts(client)
-    reason = server_checks.problem(facts) or server_checks.fullness(facts)
+    reason = server_checks.problem(facts) or server_checks.refusal(facts)
     reason = reason or (installation.foreign(read_owner(client), own) if own else "")
     return f"Redis at {connection.address(client)} {reason}" if reason else ""
 

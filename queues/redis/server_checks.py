@@ -10,12 +10,18 @@ from collections.abc import Mapping
 OLDEST = 7
 """The oldest major version that torchq works with."""
 NOEVICTION = "noeviction"
+_RIGHT = (
+    "does not let this user call INFO, so it may evict keys or write no files unnoticed: give the user the right +info "
+    "(`torchq redis acl` prints all rights)"
+)
 _REPLICA = "name the primary, or the sentinels, in the Redis URL"
 _CLUSTER = "is a node of a Redis Cluster, on which torchq does not run: use a server with cluster-enabled no"
+_FILE_FACTS = ("aof_last_write_status", "rdb_last_bgsave_status")
+"""The facts that say whether the server could write its files the last time."""
 _REFUSALS = {
     "READONLY": f"is a read-only replica: {_REPLICA}",
     "OOM": "is full: raise its maxmemory, or delete what other programs keep in it",
-    "MISCONF": "cannot write its files, and so takes no writes: see its log and its disk",
+    "MISCONF": "cannot write its files, and so takes no writes: see its log, and whether its disk is full",
     "NOREPLICAS": "has fewer working replicas than its min-replicas-to-write, and so takes no writes",
     "MASTERDOWN": f"is a replica that has lost its primary: {_REPLICA}",
     **dict.fromkeys(("CLUSTERDOWN", "MOVED", "ASK", "CROSSSLOT"), _CLUSTER),
@@ -24,8 +30,12 @@ _REFUSALS = {
 
 
 def problem(facts: Mapping[str, object]) -> str:
-    """Return why a leader must not use a server with these facts (INFO); empty if it may. A fact that the server does
-    not tell is no problem."""
+    """Return why a leader must not use a server with these facts (INFO); empty if it may.
+
+    A single fact that the server does not tell is no problem. Without any fact, nothing can be checked.
+    """
+    if not facts:
+        return _RIGHT
     if facts.get("cluster_enabled") == 1:
         return _CLUSTER
     if _major(facts) < OLDEST:
@@ -38,9 +48,18 @@ def problem(facts: Mapping[str, object]) -> str:
     return ""
 
 
-def fullness(facts: Mapping[str, object]) -> str:
-    """Return why a server with these facts probably takes no writes; empty if it has room. Redis does not count all of
-    its memory, so only a refused write is certain."""
+def refusal(facts: Mapping[str, object]) -> str:
+    """Return why a server with these facts probably takes no writes; empty if it does. Only a refused write is certain:
+    Redis does not count all of its memory, and it may be set to go on without its files."""
+    return _fullness(facts) or _lost_files(facts)
+
+
+def _lost_files(facts: Mapping[str, object]) -> str:
+    failed = [name for name in _FILE_FACTS if facts.get(name, "ok") != "ok"]
+    return f"{_REFUSALS['MISCONF']} ({failed[0]} is {facts[failed[0]]})" if failed else ""
+
+
+def _fullness(facts: Mapping[str, object]) -> str:
     used, most = facts.get("used_memory"), facts.get("maxmemory")
     is_full = isinstance(used, int) and isinstance(most, int) and 0 < most <= used
     return _REFUSALS["OOM"] if is_full else ""

@@ -13,7 +13,12 @@ from tests.support.acceptance.stack import Stack, fresh, until
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 Make = Callable[..., Stack]
-PROMPT = {"TORCHQ_LEASE_SECONDS": "4", "TORCHQ_RENEW_SECONDS": "1", "TORCHQ_RESYNC_SECONDS": "3"}
+PROMPT = {
+    "TORCHQ_LEASE_SECONDS": "4",
+    "TORCHQ_RENEW_DEADLINE": "3",
+    "TORCHQ_RENEW_SECONDS": "1",
+    "TORCHQ_RESYNC_SECONDS": "3",
+}
 KEEP = "example.org/keep"
 
 

@@ -42,6 +42,7 @@ class Times:
     """The settings in seconds from which the promises of a run follow."""
 
     lease: float = 4.0
+    deadline: float = 3.0
     renew: float = 1.0
     running_lease: float = 5.0
     resync: float = 5.0
@@ -55,6 +56,7 @@ class Times:
         """Return the settings as environment variables of the processes."""
         return {
             "TORCHQ_LEASE_SECONDS": str(self.lease),
+            "TORCHQ_RENEW_DEADLINE": str(self.deadline),
             "TORCHQ_RENEW_SECONDS": str(self.renew),
             "TORCHQ_RUNNING_LEASE_SECONDS": str(self.running_lease),
             "TORCHQ_RESYNC_SECONDS": str(self.resync),

@@ -25,7 +25,7 @@ from tests.chaos.failovers import AWAY_SECONDS
 from tests.support.acceptance.jobs import job, python
 from tests.support.sentinel import Installation, Node
 
-PRODUCTION = Times(lease=8.0, renew=2.0, running_lease=15.0, resync=60.0)
+PRODUCTION = Times(lease=15.0, deadline=10.0, renew=2.0, running_lease=15.0, resync=60.0)
 
 
 def takeover(size: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tests.chaos.arena import Times
 from tests.chaos.play import Options, Play
 
 KINDS = tuple(kind for kind in plan.ONE_SERVER if kind != "rotate")
-QUICK = Times(lease=3.0, renew=0.75, running_lease=4.0, resync=4.0)
+QUICK = Times(lease=3.0, deadline=2.25, renew=0.75, running_lease=4.0, resync=4.0)
 SEED = 31
 """A seed that kills workers and API server, empties Redis, and lets leader and workers sleep through their leases."""
 

@@ -203,7 +203,7 @@ def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() 
     [
         ("queue_bypasses", 1_000_000, "1000000"),
         ("queued_after", 0.25, "0.25"),
-        ("lease_seconds", 8.0, "8"),
+        ("lease_seconds", 20.0, "20"),
         ("implicit_queues", False, "false"),
         ("autoscale", False, "off"),
         ("autoscale", "on", "on"),

@@ -118,7 +118,7 @@ class MemoryWork:
             self._wake(now)
             self._workers = {name: member for name, member in self._workers.items() if member.until > now}
             registered = (member.registration for member in self._workers.values())
-            counted = [each.threads for each in registered if each.layout == redis_keys.OWN_LAYOUT]
+            counted = [each.threads for each in registered if each.layout == redis_keys.OWN_LAYOUT and each.threads]
             ready = sum(map(len, self._ready.values()))
             size = batch_size(ready, len(counted), sum(counted), self._settings.batch)
             free = sum(counted) - self._leased if len(self._batches) < len(counted) else 0
@@ -195,7 +195,7 @@ class MemoryWork:
         epoch, until = self._epoch(), self._clock() + self._settings.registration
         with self._lock:
             self._workers.pop(registration.worker, None)
-            if registration.threads > 0:
+            if registration.is_listed:
                 self._workers[registration.worker] = Member(registration=registration, until=until)
         return StoreIdentity(layout=redis_keys.OWN_LAYOUT if epoch else 0, epoch=epoch, owner="", time=self._clock())
 

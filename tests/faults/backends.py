@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import fakeredis
-
 from queues.redis import connection
+from tests.doubles.fake_redis import FakeRedis
 from tests.faults.places import MemoryPlace, RedisPlace
 from tests.faults.schedules import Backend
 from tests.faults.world import PlaceMaker
@@ -25,7 +24,7 @@ def places(backend: Backend) -> Iterator[PlaceMaker]:
         case "memory":
             yield MemoryPlace
         case "fakeredis":
-            client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+            client = FakeRedis()
             yield partial(RedisPlace, client)
             client.close()
         case "redis":

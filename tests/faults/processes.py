@@ -20,7 +20,7 @@ from coordinator.health import health_writer
 from coordinator.health.health_writer import HealthWriter
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
-from coordinator.leader.election import LeaderElection
+from coordinator.leader.election import LeaderElection, LeaseConfig
 from coordinator.leader.router import MissingCharge
 from coordinator.settings import Settings
 from coordinator.worker.process import EXPECTED, reconcile_settings
@@ -200,10 +200,7 @@ class CoordinatorProcess(Process):
         )
         self.leadership = self.served.leadership = LeaderElection(
             self.cluster,
-            identity=name,
-            namespace=host.settings.lease_namespace,
-            lease_seconds=host.settings.lease_seconds,
-            renew_seconds=host.settings.renew_seconds,
+            LeaseConfig.from_settings(name, host.settings),
             clock=host.clock,
         )
         self.targets = self.served.targets = TargetWriter(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.benchmarks import worst
 from coordinator.cache import views
-from crds.api_resources import PODS, TORCHJOBS
+from crds.api_resources import CONFIG_MAP_HEADS, CONFIG_MAPS, PODS, TORCHJOBS
 from crds.torchjob.size_limits import LargeObject
 from kube import client, jsontext, pages
 from kube.client import KubernetesCluster
@@ -123,3 +123,15 @@ def test_only_the_long_object_of_a_list_is_marked_as_long(cluster: KubernetesClu
     for resource in (TORCHJOBS, PODS):
         found = {each["metadata"]["name"]: each for page in paged.pages(resource, namespace) for each in page.items}
         assert {name: isinstance(each, LargeObject) for name, each in found.items()} == {"large": True, "small": False}
+
+
+def test_list_of_heads_has_the_metadata_alone(cluster: KubernetesCluster, namespace: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "code", "labels": {"a": "b"}},
+        "data": {"x": "y"},
+    }
+    cluster.create(CONFIG_MAPS, body, namespace)
+    ((found,),) = (page.items for page in cluster.pages(CONFIG_MAP_HEADS, namespace, label_selector="a"))
+    assert (found["metadata"]["name"], found["metadata"]["labels"], "data" in found) == ("code", {"a": "b"}, False)

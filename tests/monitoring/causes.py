@@ -81,6 +81,19 @@ def _stopped_workers(site: Installation, load: Load) -> Iterator[None]:
     load.delete_many(MANY)
 
 
+@contextlib.contextmanager
+def _evicting_redis(site: Installation, load: Load) -> Iterator[None]:
+    """Let Redis evict keys when it is full."""
+    with contextlib.closing(site.redis()) as connection:
+        connection.config_set("maxmemory", "1gb")
+        connection.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            yield
+        finally:
+            connection.config_set("maxmemory-policy", "noeviction")
+            connection.config_set("maxmemory", "0")
+
+
 GROUPS: tuple[tuple[Cause, ...], ...] = (
     (
         Cause(
@@ -137,6 +150,14 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
     (Cause(alert="TorchqBacklog", text="SIGSTOP of all workers", make=_stopped_workers),),
     (Cause(alert="TorchqRedisDown", text="kill Redis", make=lambda site, _: site.down("redis")),),
     (Cause(alert="TorchqRedisDown", text="SIGSTOP of Redis", make=lambda site, _: site.stopped("redis")),),
+    (
+        Cause(
+            alert="TorchqWorkerClock",
+            text="a worker's clock is ten minutes ahead",
+            make=lambda site, _: site.late_workers(),
+        ),
+    ),
+    (Cause(alert="TorchqRedisUnfit", text="Redis evicts keys", make=_evicting_redis),),
     (
         Cause(
             alert="TorchqReconcileErrors",

@@ -23,14 +23,20 @@ from tests.support.acceptance.stack import clean_environment, run, torchq_comman
 from tests.support.acceptance.warm import CommandResult
 
 NAMESPACE = "torchq-system"
-WORKERS, OLD_WORKERS = "workers", "old-workers"
-TIMES = Times(lease=9.0, renew=1.0, running_lease=5.0, resync=10.0)
+WORKERS, OLD_WORKERS, LATE_WORKERS = "workers", "old-workers", "late-workers"
+TIMES = Times(lease=9.0, deadline=6.0, renew=1.0, running_lease=5.0, resync=10.0)
 SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "6", "TORCHQ_ADMISSION_BACKOFF": "1"}
 CPUS = 8
 HANG, FAIL = "hang", "fail"
 _OTHER_TREE = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("coordinator.cli.main", run_name="__main__", alter_sys=True)
+"""
+_OTHER_CLOCK = """
+import runpy, time
+now = time.time
+time.time = lambda: now() + 600.0
 runpy.run_module("coordinator.cli.main", run_name="__main__", alter_sys=True)
 """
 
@@ -144,11 +150,23 @@ class Installation(Arena):
         """Let a worker run from a source tree with another layout of keys."""
         tree = rolling.copy_with_layout(self.folder / "old", redis_keys.OWN_LAYOUT - 1)
         command = [sys.executable, "-P", "-c", _OTHER_TREE, str(tree), "worker", "--single"]
+        with self._other_workers(OLD_WORKERS, command, self.ports[OLD_WORKERS]):
+            yield
+
+    @contextlib.contextmanager
+    def late_workers(self) -> Iterator[None]:
+        """Let a worker with a wrong clock take the place of the workers."""
+        command = [sys.executable, "-c", _OTHER_CLOCK, "worker", "--single"]
+        with self.down(WORKERS), self._other_workers(LATE_WORKERS, command, self.ports[WORKERS]):
+            yield
+
+    @contextlib.contextmanager
+    def _other_workers(self, name: str, command: list[str], port: int) -> Iterator[None]:
         try:
-            self._add(OLD_WORKERS, command, self._desk(WORKERS) | {"TORCHQ_METRICS_PORT": str(self.ports[OLD_WORKERS])})
+            self._add(name, command, self._desk(WORKERS) | {"TORCHQ_METRICS_PORT": str(port)})
             yield
         finally:
-            part = self.parts.all.pop(OLD_WORKERS)
+            part = self.parts.all.pop(name)
             assert part.process is not None
             part.process.terminate()
             part.process.wait(60)

@@ -23,6 +23,8 @@ PROMISED = {
     "TorchqLeaderStuck",
     "TorchqNoWorkers",
     "TorchqRedisDown",
+    "TorchqRedisUnfit",
+    "TorchqWorkerClock",
     "TorchqBacklog",
     "TorchqReconcileErrors",
     "TorchqApiErrors",

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import fakeredis
 import pytest
 from hypothesis import settings
 
@@ -11,6 +10,7 @@ from queues.redis import codec, connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Reservation
+from tests.doubles.fake_redis import FakeRedis
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.support.clock import Clock
@@ -92,7 +92,7 @@ def place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Place]:
         case "memory":
             yield MemoryPlace()
         case "fakeredis":
-            fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+            fake = FakeRedis()
             yield RedisPlace(fake, clock)
             fake.close()
         case _:

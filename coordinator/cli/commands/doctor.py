@@ -9,11 +9,12 @@ from collections import Counter
 
 import click
 
-from coordinator.cli import output
+from coordinator.cli import api_client, output
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.doctor import checks
 from coordinator.doctor.collect import Collector
 from coordinator.doctor.findings import NOT_REPAIRABLE, WITHOUT_LEADER, Finding
+from coordinator.errors import CoordinatorError
 from coordinator.leader import rebuild_request
 from coordinator.rbac.permissions import DOCTOR
 from queues.dispatch.redis_work import RedisWork
@@ -67,8 +68,22 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
 
 
 def _collector(session: Session) -> Collector:
+    _require_redis(session)
     redis = connection.connect(session.redis, client_name="torchq-doctor")
     return Collector(session.cluster, RedisStore(redis), RedisWork(redis), session.settings.lease_namespace)
+
+
+def _require_redis(session: Session) -> None:
+    """Raise CoordinatorError if the coordinators run in pods and nothing names their Redis, which is not here."""
+    is_default = session.resolved_settings.sources["redis_url"] == "default"
+    is_named = not is_default or session.redis is not session.settings.redis
+    service = None if is_named else api_client.announced_service(session)
+    if service is not None:
+        raise CoordinatorError(
+            "doctor reads Redis itself, and nothing names it here; run doctor where the coordinators run:\n"
+            f"  kubectl -n {service.namespace} exec deployment/{service.name} -- torchq doctor\n"
+            "or name a Redis that this machine reaches: TORCHQ_REDIS_URL, or --redis-url-file before `doctor`"
+        )
 
 
 def examine(collector: Collector, settle: float) -> tuple[Finding, ...]:

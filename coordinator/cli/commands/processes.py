@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import click
@@ -164,7 +165,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
     redis = connection.connect(coordinator.settings.redis, client_name="torchq-reader")
     return StoreQueries(
         RedisStore(redis),
-        lambda: stats.read(redis),
+        lambda: _numbers(redis, coordinator),
         coordinator.settings.rules,
         lambda: server.stop_policies(coordinator),
         idle_usage=lambda: server.idle_usage(coordinator),
@@ -172,6 +173,12 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
     )
+
+
+def _numbers(redis: connection.Connection, coordinator: Coordinator) -> QueueStats:
+    """Return the numbers of the queues. The attempts of the coordinator to write may know more of the server."""
+    numbers = stats.read(redis, coordinator.installation)
+    return replace(numbers, problem=numbers.problem or coordinator.redis.unfit)
 
 
 def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@
 --   torchq:work:ready           string  number of ready keys
 --   torchq:work:delayed         zset    key -> when it is due, seconds
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
---   torchq:work:members         hash    worker -> JSON {threads, version, layout, owner, until: when its registration ends,
+--   torchq:work:members         hash    worker -> JSON {threads, version, layout, owner, clock, until: when its registration ends,
 --                                       seconds}; later layouts may only add fields (queues/registrations.py)
 --   torchq:work:workers         zset    worker of a layout before 10 -> when its registration ends, seconds; only read
 --   torchq:work:threads         hash    worker of a layout before 10 -> number of its threads; nobody reads it

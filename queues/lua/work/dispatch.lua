@@ -60,8 +60,9 @@ local function registered(now)
     if not member then
       redis.call('HDEL', 'torchq:work:members', members[at])
     elseif is_ours(member, owner) then
-      threads = threads + (tonumber(member.threads) or 0)
-      workers = workers + 1
+      local own = tonumber(member.threads) or 0  -- none where the clock is wrong
+      threads = threads + own
+      workers = workers + (own > 0 and 1 or 0)
     end
   end
   return threads, workers

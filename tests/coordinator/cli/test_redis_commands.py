@@ -8,7 +8,13 @@ import pytest
 
 from coordinator.cache import own_installation
 from coordinator.cli.commands import processes
+from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.election import SERVICE_ANNOTATION
+from coordinator.rbac.permissions import LEASE
+from coordinator.settings import Settings
+from crds.api_resources import LEASES
 from kube.client import KubernetesCluster
+from queues.dispatch.redis_work import RedisWork
 from queues.installation import Installation
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
@@ -49,6 +55,24 @@ def test_adopt_takes_the_queues_over_and_names_the_owner_before(
     client.close()
 
 
+def test_numbers_of_a_coordinator_name_a_redis_that_it_cannot_use(
+    embedded_cluster: KubernetesCluster, redis_url: str
+) -> None:
+    client = connection.connect(redis_url, client_name="test")
+    settings = Settings(redis_url=redis_url)
+    coordinator = Coordinator(embedded_cluster, RedisStore(client), RedisWork(client), settings)
+    status = processes._queries(coordinator).status
+    assert status()["redis"] == ""
+    coordinator.redis.unfit = "Redis takes no writes"
+    assert status()["redis"] == "Redis takes no writes"
+    theirs = RedisStore(client)
+    theirs.claim(THEIRS)
+    theirs.rebuild(1, [], [])
+    coordinator.installation = own_installation.read(embedded_cluster, "kube-system")
+    assert f"belongs to another installation ({THEIRS})" in status()["redis"]
+    client.close()
+
+
 def test_workers_name_a_redis_of_another_installation_once_at_their_start(
     torchq: Torchq,
     embedded_cluster: KubernetesCluster,
@@ -68,3 +92,16 @@ def test_workers_name_a_redis_of_another_installation_once_at_their_start(
     (said,) = (record.getMessage() for record in caplog.records)
     assert said.startswith(f"Redis at {redis_url}?db=0 belongs to another installation ({THEIRS})")
     assert "after a loss of etcd or a move, take this one over with `torchq redis adopt --yes`" in said
+
+
+def test_doctor_outside_the_cluster_says_how_it_is_run_inside(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    metadata = {"name": LEASE, "annotations": {SERVICE_ANNOTATION: "batch/mine-coordinator"}}
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": {}}
+    embedded_cluster.create(LEASES, body, namespace)
+    told = torchq("doctor", code=2, TORCHQ_LEASE_NAMESPACE=namespace).stderr
+    assert "  kubectl -n batch exec deployment/mine-coordinator -- torchq doctor\n" in told
+    assert "does not answer" not in told
+    named = {"TORCHQ_LEASE_NAMESPACE": namespace, "TORCHQ_REDIS_URL": "unix:///no/such/socket"}
+    assert "unix:///no/such/socket?db=0 does not answer" in torchq("doctor", code=2, **named).stderr

@@ -75,6 +75,10 @@ def test_a_store_of_another_installation_is_compared_with_nothing() -> None:
     assert codes(installation=ours, owner=theirs, usage={}, reservations={}) == [("foreign-store", "Redis")]
 
 
+def test_a_redis_that_is_not_fit_is_compared_with_nothing() -> None:
+    assert codes(unfit="Redis is full", entries={}, usage={}, reservations={}) == [("unfit-redis", "Redis")]
+
+
 WORKS = {KEY: LEASED}
 """A worker has leased the job, so its pods are about to change."""
 
@@ -93,6 +97,7 @@ WORKS = {KEY: LEASED}
         ({"members": ()}, "no-workers", "workers"),
         ({"members": (worker(until=NOW - 1),)}, "no-workers", "workers"),
         ({"members": (worker(), worker(layout=9))}, "idle-workers", "workers"),
+        ({"members": (worker(), worker(clock="the clock is wrong"))}, "wrong-clock", "workers"),
         ({"skipped": {"coordinator": "TorchJob a/b (ValueError: no)"}}, "skipped-object", "coordinator"),
         ({"unreadable": {"TenantQueue b": "admits nothing"}}, "unreadable-object", "TenantQueue b"),
         ({"ineffective": {"b": "spec.quota: gpu is not a resource"}}, "ineffective-limit", "queue b"),

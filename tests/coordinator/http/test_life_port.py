@@ -60,7 +60,9 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
 def coordinator(embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, hangs: Hangs) -> Coordinator:
     store = MemoryStore(lambda *_: None)
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
-    options = Settings(lease_namespace=namespace, pool="none", lease_seconds=60.0, renew_seconds=0.1)
+    options = Settings(
+        lease_namespace=namespace, pool="none", lease_seconds=60.0, renew_deadline=55.0, renew_seconds=0.1
+    )
     return Coordinator(embedded_cluster, store, work, options, turns=Turns(clock))
 
 

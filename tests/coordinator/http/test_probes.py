@@ -64,6 +64,8 @@ def test_readyz_succeeds_once_synced_whether_redis_is_away_or_not(port: int, coo
         assert code == 200
         assert "[+]queues ok (Redis at redis://127.0.0.1:6379/0 does not answer)" in text.splitlines()
         assert text.endswith("\nreadyz check passed\n")
+        coordinator.failing, coordinator.redis.unfit = "", "Redis is full"
+        assert "[+]queues ok (Redis is full)" in ask(port, "/readyz?verbose")[1].splitlines()
         coordinator.stop.set()
         assert "[-]shutdown failed: the process is stopping" in ask(port, "/readyz")[1].splitlines()
     finally:

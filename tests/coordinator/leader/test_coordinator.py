@@ -15,12 +15,13 @@ from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import EPOCH_ANNOTATION
-from coordinator.metrics import leader_metrics
+from coordinator.metrics import leader_metrics, process_metrics
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES
 from kube import client
 from kube.client import KubernetesCluster
+from kube.process.meter import Metric
 from kube.process.turns import Turns
 from kube.settings import ConnectionSettings, RetrySettings
 from queues import errors
@@ -35,9 +36,9 @@ from tests.support.coordinator.desk import Desk
 from tests.support.waiting import SECONDS, until
 
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
-QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
-SHORT = 0.6
-"""Seconds of a lease that a test lets expire. A leader that cannot renew it for this time loses it."""
+QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_deadline": 55.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
+SHORT = {"lease_seconds": 0.6, "renew_deadline": 0.5}
+"""A lease that a test lets expire."""
 
 
 class Place:
@@ -113,8 +114,13 @@ def rebuilds(coordinator: Coordinator) -> dict[str, int]:
 
 def shown_epoch(coordinator: Coordinator) -> float | None:
     """Return the epoch on the page of a coordinator; None if there is none."""
+    return shown(coordinator, leader_metrics.EPOCH)
+
+
+def shown(coordinator: Coordinator, metric: Metric) -> float | None:
+    """Return the value of a metric on the page of a coordinator; None if it has none."""
     found = coordinator_metrics.samples(coordinator)
-    return next((each.cells[0] for each in found if each.metric is leader_metrics.EPOCH), None)
+    return next((each.cells[0] for each in found if each.metric is metric), None)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -191,9 +197,9 @@ def test_a_leader_without_redis_yields_to_a_coordinator_that_reaches_it(
 ) -> None:
     here = Place()
     there = Place(here.content)
-    with running(embedded_cluster, here, namespace, lease_seconds=SHORT) as first:
+    with running(embedded_cluster, here, namespace, **SHORT) as first:
         until(lambda: first.counts.rebuilds == 1)
-        with running(embedded_cluster, there, namespace, lease_seconds=SHORT) as second:
+        with running(embedded_cluster, there, namespace, **SHORT) as second:
             here.away = AWAY
             until(lambda: second.counts.rebuilds == 1)
             assert here.content.epoch == 2
@@ -210,7 +216,7 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
     embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+    with running(embedded_cluster, place, namespace, **SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds == 1)
         place.content.problem = "Redis at redis://127.0.0.1:6379/0 is a read-only replica"
         place.content.epoch = 0
@@ -218,6 +224,7 @@ def test_a_leader_gives_up_the_lease_while_its_store_takes_no_writes(
         until(lambda: lease(embedded_cluster, namespace) == ("", "1"))
         until(lambda: coordinator.leadership.failing == place.content.problem)
         assert coordinator.counts.rebuilds == 1
+        assert shown(coordinator, process_metrics.REDIS_FIT) == 0.0
         place.content.problem = ""
         until(lambda: coordinator.counts.rebuilds == 2)
 
@@ -226,9 +233,9 @@ def test_two_installations_do_not_depose_each_other_on_one_store(
     embedded_cluster: KubernetesCluster, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as first:
+    with running(embedded_cluster, place, namespace, **SHORT) as first:
         until(lambda: first.counts.rebuilds == 1)
-        with running(embedded_cluster, Place(place.content), "kube-public", lease_seconds=SHORT) as second:
+        with running(embedded_cluster, Place(place.content), "kube-public", **SHORT) as second:
             until(lambda: "belongs to another installation" in second.leadership.failing)
             assert f"Lease in namespace {namespace}" in second.leadership.failing
             assert not second.leadership.leading
@@ -237,7 +244,7 @@ def test_two_installations_do_not_depose_each_other_on_one_store(
 
 def test_a_lost_store_is_rebuilt_with_a_higher_epoch(embedded_cluster: KubernetesCluster, namespace: str) -> None:
     place = Place()
-    with running(embedded_cluster, place, namespace, lease_seconds=SHORT) as coordinator:
+    with running(embedded_cluster, place, namespace, **SHORT) as coordinator:
         until(lambda: coordinator.counts.rebuilds)
         place.lose()
         until(lambda: coordinator.counts.rebuilds > 1)

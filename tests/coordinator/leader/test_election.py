@@ -1,6 +1,7 @@
 """Leader election: the Lease on an API server, with the clock of every candidate stepped by the test."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +15,7 @@ from coordinator.leader.election import (
     VERSION_ANNOTATION,
     Fitness,
     LeaderElection,
+    LeaseConfig,
     ObservedLease,
 )
 from coordinator.rbac.permissions import LEASE
@@ -22,20 +24,25 @@ from kube import errors
 from kube.client import KubernetesCluster
 from queues import redis_keys
 from tests.support.coordinator.desk import Clock
+from tests.support.waiting import SECONDS as WAITED
 from tests.support.waiting import until
 
-SECONDS = 8.0
+SECONDS = 15.0
+DEADLINE = 10.0
 
 
 def candidate(
-    cluster: object, namespace: str, name: str, clock: Clock, renew: float = 2.0, fitness: Fitness = FIT
+    cluster: object,
+    namespace: str,
+    name: str,
+    clock: Callable[[], float],
+    renew: float = 2.0,
+    fitness: Fitness = FIT,
+    seconds: float = SECONDS,
 ) -> LeaderElection:
     return LeaderElection(
         cluster,
-        identity=name,
-        namespace=namespace,
-        lease_seconds=SECONDS,
-        renew_seconds=renew,
+        LeaseConfig(name, namespace, seconds, renew_deadline=seconds * 2 / 3, renew_seconds=renew),
         fitness=fitness,
         clock=clock,
     )
@@ -52,14 +59,16 @@ def stored(cluster: KubernetesCluster, namespace: str) -> tuple[str, int]:
     [
         ("", 100.0, 100.0, True),
         ("me", 100.0, 500.0, True),
-        ("other", 100.0, 100.0 + SECONDS, False),
-        ("other", 100.0, 100.1 + SECONDS, True),
+        ("other", 100.0, 99.9 + SECONDS, False),
+        ("other", 100.0, 100.0 + SECONDS, True),
     ],
 )
 def test_a_lease_may_be_taken_if_it_is_free_expired_or_held_by_the_candidate(
     holder: str, at: float, now: float, may: bool
 ) -> None:
-    assert election.may_take(ObservedLease(holder, "then", at), "me", SECONDS, now) is may
+    assert (
+        election.may_take(ObservedLease(holder, "then", at), LeaseConfig("me", "", SECONDS, DEADLINE, 2.0), now) is may
+    )
 
 
 def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
@@ -68,7 +77,7 @@ def test_a_free_lease_is_taken_and_kept_in_one_term(cluster: KubernetesCluster, 
     one.step()
     assert (one.leading, one.epoch, one.holder) == (True, 1, "one")
     for _ in range(10):
-        clock.step(SECONDS - 1)
+        clock.step(DEADLINE - 1)
         assert one.leading
         one.step()
     assert (one.leading, one.epoch) == (True, 1)
@@ -85,7 +94,7 @@ def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(
     one.step()
     clock.step(5)
     two.step()  # five seconds late: from now on the candidate counts by its own clock
-    clock.step(SECONDS)
+    clock.step(SECONDS - 0.1)
     two.step()
     assert not two.leading
     assert two.holder == "one"
@@ -93,6 +102,19 @@ def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(
     two.step()
     assert (two.leading, two.epoch) == (True, 2)
     assert stored(cluster, namespace) == ("two", 2)
+
+
+def test_a_candidate_looks_again_at_the_moment_at_which_the_lease_ends(
+    embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    clock = election.suspend_aware_clock
+    candidate(embedded_cluster, namespace, "one", clock).step()
+    two = candidate(embedded_cluster, namespace, "two", clock, renew=100 * WAITED, seconds=0.3)
+    two.start()
+    try:
+        until(lambda: two.leading)
+    finally:
+        two.stop()
 
 
 def test_a_candidate_that_is_not_fit_says_so_while_another_one_leads(
@@ -120,10 +142,15 @@ def test_a_leader_that_cannot_renew_stops_before_another_one_starts(
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
     one.step()
     two.step()
+    began = clock()
+    clock.step(DEADLINE - 0.5)
+    assert one.leading
+    clock.step(0.5)
+    assert not one.leading
     while not two.leading:
         clock.step(0.5)
         two.step()
-        assert not (one.leading and two.leading)
+    assert clock() == began + SECONDS
     with pytest.raises(LeadershipLost):
         one.raise_epoch()
     one.step()

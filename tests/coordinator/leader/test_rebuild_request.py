@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import fakeredis
 import pytest
 from click.testing import CliRunner, Result
 
@@ -24,6 +23,7 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from tests.coordinator.leader.test_coordinator import QUICK
+from tests.doubles.fake_redis import FakeRedis
 from tests.support import ports
 from tests.support.coordinator import desk as desks
 from tests.support.kube.servers import Server
@@ -47,7 +47,8 @@ class Coordinated:
 
     def start(self, resync_seconds: float = 0.5) -> Coordinator:
         self.work.register(registration("worker", 8))
-        ours = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "resync_seconds": resync_seconds}
+        lease = {"lease_namespace": self.namespace, "lease_seconds": 1.0, "renew_deadline": 0.8}
+        ours = {**lease, "resync_seconds": resync_seconds}
         settings = Settings(**{**QUICK, **ours})
         desk = Coordinator(self.cluster, RedisStore(self.client), RedisWork(self.client), settings)
         self.running.append((desk, threading.Thread(target=desk.run)))
@@ -78,7 +79,7 @@ class Coordinated:
 def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Coordinated]:
     queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
     embedded_cluster.create(TENANT_QUEUES, queue)
-    fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    fake = FakeRedis()
     found = Coordinated(embedded_cluster, fake, namespace)
     yield found
     found.stop()

@@ -1,7 +1,7 @@
 """The reading of the leader's gauges: only while it leads, and nothing outdated."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_waiting_jobs_and_workers_count_by_their_state() -> None:
         waiting("suspended", "a", suspended=True),
         waiting("finished", "a", finished=True),
     ]
-    reader = Scene(jobs=jobs, workers=(worker, worker, old)).reader()
+    reader = Scene(jobs=jobs, workers=(worker, worker, old, replace(worker, clock="the clock is wrong"))).reader()
     reader.read()
     found = {(each.metric.name, *each.labels): each.cells[0] for each in reader.samples()}
     assert found["torchq_workers", "0.1.0", "10"] == 2.0

@@ -98,5 +98,8 @@ def test_a_worker_whose_clock_is_wrong_takes_no_work_until_it_is_right() -> None
     for is_right in (False, True):
         intake.learn(StoreIdentity(redis_keys.OWN_LAYOUT, 1, "", START))
         assert intake.is_open is is_right
-        assert intake.registration("w", 4).threads == (4 if is_right else 0)
+        registered = intake.registration("w", 4)
+        assert (registered.threads, registered.is_listed) == (4 if is_right else 0, True)
+        assert bool(find_refusal(registered, StoreIdentity(redis_keys.OWN_LAYOUT, 1, ""))) is not is_right
+        assert not intake.registration("w", 0).is_listed, "it stops"
         ahead[0] = 0.0

@@ -78,6 +78,7 @@ def test_workers_of_another_layout_or_installation_are_named_and_not_counted(red
         replace(counted, worker="older-1", version="0.1.0", layout=9),
         replace(counted, worker="older-2", version="0.1.0", layout=9),
         replace(counted, worker="foreign", version="0.2.0", owner=theirs),
+        replace(counted, worker="late", version="0.2.0", threads=0, clock="the clock of this machine is 5 min behind"),
     ):
         redis_stand.work.register(each)
     found = stats.read(redis_stand.client)
@@ -86,6 +87,7 @@ def test_workers_of_another_layout_or_installation_are_named_and_not_counted(red
         "1 worker of an unknown version (a layout before 10) takes no work: the leader uses layout 11",
         "2 workers of version 0.1.0 (layout 9) take no work: the leader uses layout 11",
         "1 worker of version 0.2.0 takes no work: of another installation (cluster c2, Lease in namespace kube-system)",
+        "worker late takes no work: the clock of its machine is 5 min behind",
     )
     redis_stand.work.offer([Offer(key=each, tenant="a") for each in KEYS])
     redis_stand.work.register(replace(counted, threads=1))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import pytest
 
 from queues import errors, order, redis_keys
@@ -17,6 +16,7 @@ from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Offer
 from queues.work import WorkSettings
+from tests.doubles.fake_redis import FakeRedis
 from tests.queues.conftest import Clock, Place, RedisPlace
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 
@@ -98,7 +98,7 @@ def redis_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[RedisP
     if request.param == "redis":
         yield RedisPlace(request.getfixturevalue("client"), clock)
         return
-    fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
+    fake = FakeRedis()
     yield RedisPlace(fake, clock)
     fake.close()
 

@@ -20,7 +20,7 @@ from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.rq_job import bind
 from queues.dispatch.task_runner import TaskRunner
-from queues.redis import acl, connection
+from queues.redis import acl, connection, fitness
 from queues.redis import url as redis_url
 from queues.registrations import StoreIdentity
 from queues.storage.redis_store import RedisStore
@@ -192,6 +192,21 @@ def test_no_account_may_run_admin_commands_or_touch_foreign_keys(
         with pytest.raises(errors.QueueError), connection.translate_errors(client):
             client.execute_command(*command)
     assert content(admin) == before
+
+
+def test_server_whose_facts_its_account_may_not_read_is_not_led_on(
+    server: Guarded, admin: "redis.Redis", opened: Open
+) -> None:
+    admin.execute_command("ACL", "SETUSER", acl.WRITER.name, "-info")
+    try:
+        client = opened(server.url())
+        wanted = "does not let this user call INFO"
+        assert wanted in RedisStore(client).problem()
+        assert wanted in fitness.read_problem(client)
+        admin.execute_command("ACL", "SETUSER", acl.WRITER.name, "+info")
+        assert RedisStore(client).problem() == fitness.read_problem(client) == ""
+    finally:
+        admin.execute_command("ACL", "SETUSER", acl.WRITER.name, "+info")
 
 
 def test_reader_account_reads_all_data(server: Guarded, admin: "redis.Redis", opened: Open) -> None:

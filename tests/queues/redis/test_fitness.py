@@ -55,6 +55,19 @@ def test_problem_names_a_server_that_cannot_write_its_file(tmp_path: Path) -> No
         client.bgsave()
         until(lambda: "cannot write its files" in fitness.problem(client))
         assert "MISCONF" not in fitness.problem(client)
+        assert "cannot write its files" in fitness.read_problem(client)
+        client.close()
+
+
+def test_server_that_refuses_even_to_answer_is_not_taken_for_one_that_hides_its_facts(tmp_path: Path) -> None:
+    with redis_server.running(tmp_path / "socket", "--save", "3600 1") as url:
+        (tmp_path / "dump.rdb").mkdir()
+        client = connection.connect(url, client_name="test")
+        client.connection_pool.connection_kwargs["health_check_interval"] = 1e-9  # a PING before each command
+        client.bgsave()
+        until(lambda: "cannot write its files" in fitness.problem(client))
+        with pytest.raises(errors.NotWritable, match="cannot write its files"):
+            fitness.read_problem(client)
         client.close()
 
 
@@ -65,9 +78,22 @@ def test_problem_names_a_version_that_is_too_old(version: str, is_old: bool) -> 
     assert server_checks.problem({"redis_version": version}).startswith("has version 6.2.14") is is_old
 
 
-@pytest.mark.parametrize(("most", "is_full"), [(0, False), (99, True), (100, True), (101, False)])
-def test_fullness_needs_a_limit_that_is_reached(most: int, is_full: bool) -> None:
-    assert bool(server_checks.fullness({"used_memory": 100, "maxmemory": most})) is is_full
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"used_memory": 100, "maxmemory": 0}, ""),
+        ({"used_memory": 100, "maxmemory": 99}, "is full"),
+        ({"used_memory": 100, "maxmemory": 100}, "is full"),
+        ({"used_memory": 100, "maxmemory": 101}, ""),
+        ({"aof_last_write_status": "ok", "rdb_last_bgsave_status": "ok"}, ""),
+        ({"aof_last_write_status": "err"}, "cannot write its files"),
+        ({"rdb_last_bgsave_status": "err"}, "cannot write its files"),
+    ],
+)
+def test_refusal_names_why_a_server_probably_takes_no_writes(facts: dict[str, object], reason: str) -> None:
+    found = server_checks.refusal(facts)
+    assert found.startswith(reason)
+    assert bool(found) is bool(reason)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from tests.support.rbac.gatekeeper import Gatekeeper
 from tests.support.reconcilers.bench import Counting
 from tests.support.waiting import SECONDS
 
-LEASE_SECONDS = 8.0
+LEASE_SECONDS = 15.0
 
 
 class Desk:

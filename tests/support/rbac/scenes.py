@@ -24,7 +24,7 @@ from coordinator.cli import main, session
 from coordinator.code import config_maps
 from coordinator.doctor.collect import Collector
 from coordinator.leader import rebuild_request
-from coordinator.leader.election import LeaderElection
+from coordinator.leader.election import LeaderElection, LeaseConfig
 from coordinator.leader.queue_status_writer import QueueStatusWriter
 from coordinator.leader.reason_writer import ReasonWriter
 from coordinator.rbac.manifests import LEASE_NAMESPACE
@@ -340,10 +340,7 @@ def _jobs_say_why_they_wait(stage: Stage) -> str:
 def leadership(stage: Stage, times: int) -> str:
     leader = LeaderElection(
         stage.access.cluster(COORDINATOR),
-        identity="me",
-        namespace=LEASE_NAMESPACE,
-        lease_seconds=8.0,
-        renew_seconds=2.0,
+        LeaseConfig("me", LEASE_NAMESPACE, lease_seconds=15.0, renew_deadline=10.0, renew_seconds=2.0),
     )
     try:
         for _ in range(times):
@@ -932,15 +929,15 @@ class Nothing:
 @scene(DOCTOR, "resourcequotas", "list")
 @scene(DOCTOR, "pods", "list")
 @scene(DOCTOR, "nodes", "list")
+@scene(DOCTOR, "configmaps", "list")
 @scene(DOCTOR, "leases", "get")
 def _look_at_everything(stage: Stage) -> str:
     stage.job()
     looker = Collector(stage.access.cluster(DOCTOR), Nothing(), Nothing(), LEASE_NAMESPACE)  # type: ignore[arg-type]
     try:
-        looker.collect()
+        return looker.collect().cluster.strays.unread
     except errors.ClusterError as error:
         return str(error)
-    return ""
 
 
 @scene(DOCTOR, "leases", "patch")

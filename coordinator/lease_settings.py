@@ -1,0 +1,31 @@
+"""The settings about the leader's Lease, as a part of `coordinator.settings.Settings`.
+
+One rule: a leader that cannot renew its Lease leads no longer before another coordinator may take it.
+"""
+
+import pydantic
+from pydantic import Field
+
+from coordinator.node_settings import Seconds
+
+
+class LeaseSettings(pydantic.BaseModel):
+    """What an admin may set about the Lease. The three times are those of client-go's leader election."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    lease_namespace: str = Field(default="kube-system", description="namespace of the leader's Lease")
+    lease_seconds: Seconds = Field(default=15.0, description="a leader silent for this long is replaced")
+    renew_deadline: Seconds = Field(
+        default=10.0,
+        description="a leader that could not renew its Lease for this long leads no longer; below lease_seconds",
+    )
+    renew_seconds: Seconds = Field(default=2.0, description="how often the leader renews its Lease")
+
+    @pydantic.model_validator(mode="after")
+    def _order(self) -> "LeaseSettings":
+        if self.renew_deadline >= self.lease_seconds:
+            raise ValueError("renew_deadline: must be below lease_seconds")
+        if self.renew_seconds * 2 > self.renew_deadline:
+            raise ValueError("renew_seconds: must be at most half of renew_deadline")
+        return self
