@@ -13,6 +13,7 @@ from coordinator.runs import variables
 from coordinator.runs.request import RunRequest, RunRole
 from crds import labels
 from crds.api_resources import TORCHJOBS
+from crds.torchjob.tasks import WORKER
 from kube.api import Manifest
 
 CONTAINER = "torch"
@@ -21,6 +22,7 @@ UNPACKER = "torchq-code"
 CLIENT_FOLDER = ".torchq"
 """The folder of the code with the package `torchq`, which comes last on the path of Python."""
 GPU = "nvidia.com/gpu"
+_TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _CODE = Mount({"name": CODE_VOLUME, "emptyDir": {}}, CODE_PATH, read_only=False)
 
 
@@ -49,6 +51,8 @@ def build(request: RunRequest, name: str, code: RunCode | None, python_folder: s
     }
     if policy := _scheduling_policy(request):
         spec["schedulingPolicy"] = policy
+    if elastic := _elastic_policy(request):
+        spec["torchElasticPolicy"] = elastic
     if request.outputs:
         spec["outputs"] = {"claimName": request.outputs}
     if request.ttl_seconds is not None:
@@ -62,7 +66,28 @@ def _scheduling_policy(request: RunRequest) -> dict[str, Any]:
         policy["queue"] = request.queue
     if request.priority:
         policy["priority"] = request.priority
+    if request.checkpoint_seconds:
+        policy["checkpointSeconds"] = request.checkpoint_seconds
     return policy
+
+
+def _elastic_policy(request: RunRequest) -> dict[str, Any]:
+    """Return the bounds of the workers. Those of torchrun agree on their number at the job's store; other programs get
+    their ranks when they start, so they are restarted in place."""
+    worker = request.roles.get(WORKER)
+    if worker is None or worker.bounds is None:
+        return {}
+    least, most = worker.bounds
+    policy = {"numMinReplicas": least, "numMaxReplicas": most}
+    return {
+        **policy,
+        **({} if _is_torchrun(worker.command) else {"mode": "InPlaceRestart"}),
+        **({"autoscale": "Idle"} if request.autoscale else {}),
+    }
+
+
+def _is_torchrun(command: Sequence[str]) -> bool:
+    return any(word.rpartition("/")[2] == "torchrun" or word in _TORCHRUN_MODULES for word in command)
 
 
 def _task(role: RunRole, image: str, code: RunCode | None) -> Manifest:

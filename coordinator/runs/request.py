@@ -4,7 +4,7 @@ One rule: pure. A request is parsed once, from a document of plain values, and i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coordinator.runs import variables
@@ -29,6 +29,8 @@ _RUN_FIELDS = (
     "outputs",
     "ttl_seconds",
     "exclude",
+    "checkpoint_seconds",
+    "autoscale",
 )
 FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *_RUN_FIELDS)))
 """The fields of a document: those of a run, and those of its only role."""
@@ -48,6 +50,7 @@ class RunRole:
 
     command: tuple[str, ...]
     nodes: int = 1
+    """The pods that the job asks for."""
     gpus: int = 0
     """The GPUs of each pod."""
     cpus: float | None = None
@@ -56,6 +59,8 @@ class RunRole:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     after: Upstream | None = None
+    bounds: tuple[int, int] | None = None
+    """The least and the largest number of pods between which an elastic role may change; None: it is not elastic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,10 @@ class RunRequest:
     """The claim with the files of `torchq.output()`."""
     ttl_seconds: int | None = None
     exclude: tuple[str, ...] = ()
+    checkpoint_seconds: int = 0
+    """How long the job has to save before it is restarted or loses workers; 0: it is not asked."""
+    autoscale: bool = False
+    """Whether an elastic job asks for its least number of pods, and has more only while their room is idle."""
 
 
 def parse(document: Mapping[str, Any]) -> RunRequest:
@@ -95,7 +104,7 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
     if if_exists != "fail" and not fields.text("name"):
         raise fields.wrong("if_exists", f"{if_exists} needs a name")
     return RunRequest(
-        roles=_roles(fields),
+        roles=_sized(_roles(fields), fields),
         folder=fields.text("folder"),
         namespace=fields.text("namespace"),
         name=fields.text("name"),
@@ -108,6 +117,8 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         outputs=fields.text("outputs"),
         ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
         exclude=fields.texts("exclude"),
+        checkpoint_seconds=fields.whole("checkpoint_seconds", 0, 0),
+        autoscale=fields.flag("autoscale"),
     )
 
 
@@ -131,24 +142,36 @@ def _roles(fields: Fields) -> dict[str, RunRole]:
     return roles
 
 
+def _sized(roles: dict[str, RunRole], fields: Fields) -> dict[str, RunRole]:
+    """Return the roles; one that grows into idle room asks for its least number of pods."""
+    for name, role in roles.items():
+        if role.bounds is not None and name != WORKER:
+            raise fields.wrong(f"roles.{name}.nodes", f"only the role {WORKER} may have a range of nodes")
+    worker = roles.get(WORKER)
+    if not fields.flag("autoscale"):
+        return roles
+    if worker is None or worker.bounds is None:
+        raise fields.wrong("autoscale", "needs a range of nodes, as in 1..3")
+    return {**roles, WORKER: replace(worker, nodes=worker.bounds[0])}
+
+
 def _master_and_workers(role: RunRole) -> dict[str, RunRole]:
-    """Return the tasks of equal pods: rank 0 is the Master."""
-    alone = RunRole(role.command, 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env)
-    if role.nodes == 1:
-        return {MASTER: alone}
-    others = RunRole(
-        role.command, role.nodes - 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env
-    )
-    return {MASTER: alone, WORKER: others}
+    """Return the tasks of equal pods. Rank 0 is the Master; the pods of an elastic run are all workers."""
+    if role.bounds is not None:
+        return {WORKER: role}
+    others = {WORKER: replace(role, nodes=role.nodes - 1)} if role.nodes > 1 else {}
+    return {MASTER: replace(role, nodes=1), **others}
 
 
 def _role(fields: Fields) -> RunRole:
     command = fields.texts("command")
     if not command or not command[0]:
         raise fields.wrong("command", "is missing, as in `python train.py`")
+    nodes = fields.range("nodes", 1, 1, MOST_TASKS)
     return RunRole(
         command=command,
-        nodes=fields.whole("nodes", 1, 1, MOST_TASKS),
+        nodes=nodes if isinstance(nodes, int) else nodes[1],
+        bounds=None if isinstance(nodes, int) else nodes,
         gpus=fields.whole("gpus", 0, 0),
         cpus=fields.number("cpus"),
         memory=_memory(fields),

@@ -36,7 +36,7 @@ class RemoteOptions(TypedDict, total=False):
 
     name: str
     queue: str
-    nodes: int
+    nodes: int | tuple[int, int]
     gpus: int
     cpus: float
     memory: str
@@ -44,6 +44,8 @@ class RemoteOptions(TypedDict, total=False):
     env: Mapping[str, str]
     secret_env: Mapping[str, str]
     folder: str | os.PathLike[str]
+    autoscale: bool
+    checkpoint_seconds: int
     exclude: Iterable[str]
     namespace: str
     priority: int

@@ -20,6 +20,7 @@ from coordinator.runs.run import PreparedRun
 EXAMPLES = """\b
 Examples:
   torchq run --nodes 4 --gpus 8 --queue team-a -- torchrun train.py --lr 3e-4
+  torchq run --nodes 1..8 --checkpoint-seconds 60 -- torchrun train.py
   torchq run -d --image pytorch/pytorch:2.13.0-cpu -- python -m project.train
   torchq run --secret-env WANDB_API_KEY=wandb/key -- python train.py
 """
@@ -34,7 +35,7 @@ _LARGEST_ENV_FILE = 1024 * 1024
     context_settings={"allow_interspersed_args": False},
     short_help="Run this folder over there.",
 )
-@click.option("--nodes", type=int, help="number of pods; each is one node of the job (default: 1)")
+@click.option("--nodes", metavar="N|MIN..MAX", help="pods, each one node of the job (default: 1); a range: elastic")
 @click.option("--gpus", type=int, help="GPUs of each pod")
 @click.option("--cpus", type=float, help="CPUs of each pod")
 @click.option("--memory", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
@@ -49,6 +50,8 @@ _LARGEST_ENV_FILE = 1024 * 1024
 @click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="file of such lines")
 @click.option("--secret-env", multiple=True, metavar="NAME=SECRET/KEY", help="variable with the value of a Secret")
 @click.option("--priority", type=int, help="priority within the queue")
+@click.option("--autoscale/--no-autoscale", default=None, help="ask for MIN nodes; more only while their room is idle")
+@click.option("--checkpoint-seconds", type=int, help="time to save before workers go or restart; 0: not asked")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="files to leave out, as in .torchqignore")
 @click.option("--outputs", metavar="CLAIM", help="claim with the files of torchq.output(), on Kubernetes")
 @click.option("--in-place", is_flag=True, help="run in the folder itself, not in a copy; one machine only")

@@ -135,7 +135,7 @@ def test_variables_come_from_options_files_and_secrets(
         ((), 2, "the command is missing, as in: torchq run -- python train.py"),
         (("--nodes", "0", *IMAGE, "--", "true"), 1, "nodes: must be 1 or more, not 0"),
         (("--gpus", "-1", *IMAGE, "--", "true"), 1, "gpus: must be 0 or more, not -1"),
-        (("--nodes", "two", "--", "true"), 2, "'two' is not a valid integer"),
+        (("--nodes", "two", "--", "true"), 1, "nodes: must be a whole number, or a range as in 1..3, not 'two'"),
         (("--", "true"), 1, "image: is missing, and this cluster runs images: give --image NAME"),
         (("--in-place", *IMAGE, "--", "true"), 1, "in_place: only a local cluster runs in the folder itself"),
         (("--env", "HF_TOKEN=hf_abc", *IMAGE, "--", "true"), 1, "give --secret-env HF_TOKEN=NAME/hf_token"),
