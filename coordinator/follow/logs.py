@@ -127,6 +127,9 @@ class _Following:
         self._lock = threading.Lock()
         self._member = member
         self._told = ""
+        """Why the job waits, as it was said last."""
+        self._problems: set[tuple[str, str]] = set()
+        """The problems of pods that were said, by task."""
         self._earlier: set[str] = set()
         """The uids of pods that were gone before."""
         self._changes = feed.changes(key)
@@ -202,6 +205,9 @@ class _Following:
     def _tell(self, item: Manifest) -> None:
         """Say why the job waits. Raise NoOutput if it can never run."""
         if not wait_reasons.is_waiting(item):
+            if self._told:
+                self._told = ""
+                self._emit([LogLine("", "admitted: its pods start")])
             return
         if wait_reasons.never_runs(item) and not self._has_read():
             raise NoOutput(f"job {_name(item)} can never run: {wait_reasons.explain(item)}")
@@ -248,6 +254,7 @@ class _Following:
         if not _is_selected(pod, self._member):
             return
         with self._lock:
+            self._tell_problem(pod)
             reader = self._readers.get(pod.label)
             if reader is None:
                 if len(self._readers) >= MOST_MEMBERS:
@@ -257,6 +264,13 @@ class _Following:
                 self._readers[pod.label] = reader
                 reader.thread.start()
         reader.update(pod, first=first)
+
+    def _tell_problem(self, pod: PodRuns) -> None:
+        """Say what keeps a pod from starting. What holds for all pods of a task is said once."""
+        problem = (pod.task, pod.problem.replace(pod.name, ""))
+        if pod.problem and not pod.is_gone and problem not in self._problems:
+            self._problems.add(problem)
+            self._emit([LogLine("", f"{pod.label} does not start: {pod.problem}")])
 
 
 def _name(item: Manifest) -> str:
