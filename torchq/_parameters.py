@@ -58,7 +58,7 @@ def expected(call: Call) -> Iterator[Parameter]:
 def _check_kind(parameter: Parameter, value: Any) -> None:
     kind = PARAMETER_KINDS[parameter.kind]
     is_right = isinstance(value, kind.json) and not (isinstance(value, bool) and bool not in kind.json)
-    if is_right and kind.items:
+    if is_right and kind.items and isinstance(value, (list, dict)):
         items = value.values() if isinstance(value, dict) else value
         is_right = all(isinstance(each, kind.items) for each in items)
     if not is_right:

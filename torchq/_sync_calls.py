@@ -185,14 +185,16 @@ class Client(SyncCalls):
         roles: Mapping[str, Role] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        nodes: int | None = None,
+        nodes: int | tuple[int, int] | None = None,
         gpus: int | None = None,
-        cpus: float | None = None,
+        cpus: float | str | None = None,
         memory: str | None = None,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
         secret_env: Mapping[str, str] | None = None,
         folder: str | os.PathLike[str] = ".",
+        autoscale: bool | None = None,
+        checkpoint_seconds: int | None = None,
         exclude: Iterable[str] | None = None,
         namespace: str | None = None,
         priority: int | None = None,
@@ -211,13 +213,15 @@ class Client(SyncCalls):
         The job does not depend on this program: it goes on when this program ends. What is not given comes from
         [tool.torchq] in the folder's pyproject.toml. Raises Invalid for a wrong value, AlreadyExists for a name that is
         taken, and Refused for a job that could never run. `command` is a list of words. `roles` takes the place of a
-        command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod. `memory`
-        of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
-        {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
-        attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
-        on Kubernetes. `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or
-        master (rank 0 has). `retries` restarts the pods this often after any failure. `time` is how long the job may
-        run, as in 2h or 1h30m. `ttl_seconds` is how long the job stays after its end.
+        command in a job with several. `nodes` is the number of pods; (1, 3) makes an elastic job of 1 to 3. `gpus` of
+        each pod. `cpus` of each pod, as in 4 or "100m". `memory` of each pod, as in 16Gi. `env` are variables; a secret
+        is refused here. `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the
+        least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
+        or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
+        runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
+        `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
+        has). `retries` restarts the pods this often after any failure. `time` is how long the job may run, as in 2h or
+        1h30m. `ttl_seconds` is how long the job stays after its end.
         """
         answer: Job = self._call("run", given(locals()))
         return answer
@@ -229,14 +233,16 @@ class Client(SyncCalls):
         roles: Mapping[str, Role] | None = None,
         name: str | None = None,
         queue: str | None = None,
-        nodes: int | None = None,
+        nodes: int | tuple[int, int] | None = None,
         gpus: int | None = None,
-        cpus: float | None = None,
+        cpus: float | str | None = None,
         memory: str | None = None,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
         secret_env: Mapping[str, str] | None = None,
         folder: str | os.PathLike[str] = ".",
+        autoscale: bool | None = None,
+        checkpoint_seconds: int | None = None,
         exclude: Iterable[str] | None = None,
         namespace: str | None = None,
         priority: int | None = None,
@@ -253,13 +259,15 @@ class Client(SyncCalls):
         """Return what `run` would submit: the ConfigMaps with the code, then the TorchJob. Nothing is made.
 
         `submit` takes all of them, and gives the same run. `command` is a list of words. `roles` takes the place of a
-        command in a job with several. `nodes` is the number of pods. `gpus` of each pod. `cpus` of each pod. `memory`
-        of each pod, as in 16Gi. `env` are variables; a secret is refused here. `secret_env` has values of Secrets:
-        {"WANDB_API_KEY": "SECRET/KEY"}. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or
-        attach. `in_place` runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`,
-        on Kubernetes. `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or
-        master (rank 0 has). `retries` restarts the pods this often after any failure. `time` is how long the job may
-        run, as in 2h or 1h30m. `ttl_seconds` is how long the job stays after its end.
+        command in a job with several. `nodes` is the number of pods; (1, 3) makes an elastic job of 1 to 3. `gpus` of
+        each pod. `cpus` of each pod, as in 4 or "100m". `memory` of each pod, as in 16Gi. `env` are variables; a secret
+        is refused here. `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the
+        least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
+        or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
+        runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
+        `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
+        has). `retries` restarts the pods this often after any failure. `time` is how long the job may run, as in 2h or
+        1h30m. `ttl_seconds` is how long the job stays after its end.
         """
         answer: list[dict[str, Any]] = self._call("dry_run", given(locals()))
         return answer

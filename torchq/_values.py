@@ -20,11 +20,11 @@ class Role:
     """One task of a job that has several: its command, and what each of its pods gets."""
 
     command: Sequence[str]
-    nodes: int = 1
-    """How many pods; each is one node of the job."""
+    nodes: int | tuple[int, int] = 1
+    """How many pods; each is one node of the job. The role Worker may have a range, as (1, 3)."""
     gpus: int = 0
     """GPUs of each pod."""
-    cpus: float | None = None
+    cpus: float | str | None = None
     """CPUs of each pod."""
     memory: str | None = None
     """Memory of each pod, as in `16Gi`."""

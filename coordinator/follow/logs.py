@@ -127,6 +127,10 @@ class _Following:
         self._lock = threading.Lock()
         self._member = member
         self._told = ""
+        self._noted = ""
+        """Why the job waits, as it was said last."""
+        self._problems: set[tuple[str, str]] = set()
+        """The problems of pods that were said, by task."""
         self._earlier: set[str] = set()
         """The uids of pods that were gone before."""
         self._changes = feed.changes(key)
@@ -202,8 +206,11 @@ class _Following:
     def _tell(self, item: Manifest) -> None:
         """Say why the job waits, also for the last of its pods. Raise NoOutput if it can never run."""
         if not wait_reasons.is_waiting(item):
-            if (note := wait_reasons.for_ranks(item)) and note != self._told:
-                self._told = note
+            if self._told:
+                self._told = ""
+                self._emit([LogLine("", "admitted: its pods start")])
+            if (note := wait_reasons.for_ranks(item)) and note != self._noted:
+                self._noted = note
                 self._emit([LogLine("", note)])
             return
         if wait_reasons.never_runs(item) and not self._has_read():
@@ -251,6 +258,7 @@ class _Following:
         if not _is_selected(pod, self._member):
             return
         with self._lock:
+            self._tell_problem(pod)
             reader = self._readers.get(pod.label)
             if reader is None:
                 if len(self._readers) >= MOST_MEMBERS:
@@ -260,6 +268,13 @@ class _Following:
                 self._readers[pod.label] = reader
                 reader.thread.start()
         reader.update(pod, first=first)
+
+    def _tell_problem(self, pod: PodRuns) -> None:
+        """Say what keeps a pod from starting. What holds for all pods of a task is said once."""
+        problem = (pod.task, pod.problem.replace(pod.name, ""))
+        if pod.problem and not pod.is_gone and problem not in self._problems:
+            self._problems.add(problem)
+            self._emit([LogLine("", f"{pod.label} does not start: {pod.problem}")])
 
 
 def _name(item: Manifest) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 from crds import labels
 from crds.torchjob import processes
 from kube.api import Manifest
-from reconcilers.views import containers
+from reconcilers.views import containers, pod_problems
 
 _COUNTED = ("CrashLoopBackOff", "Restarting")
 """Reasons of a waiting container whose restartCount is that of the run that ended; else it counts the run to come."""
 FINISHED = ("Succeeded", "Failed")
+_ORDINARY = (*pod_problems.STARTUP_REASONS, *_COUNTED, "Pending", "StartGate", "Terminating")
+"""Reasons of a pod that does not run, about which nobody has to do anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class PodRuns:
     init: tuple[str, ...] = ()
     terminating: bool = False
     is_gone: bool = False
+    problem: str = ""
+    """Why a pod that has not started does not start, in words; empty if that takes only its time."""
 
     @property
     def label(self) -> str:
@@ -104,7 +108,13 @@ def read(pod: Manifest) -> PodRuns:
             name for each in spec.get("initContainers") or () if (name := each["name"]) != containers.RESTART_AGENT
         ),
         terminating="deletionTimestamp" in metadata,
+        problem=_problem(pod),
     )
+
+
+def _problem(pod: Manifest) -> str:
+    problem = pod_problems.find_problem(pod) if (pod.get("status") or {}).get("phase") == "Pending" else None
+    return str(problem) if problem is not None and problem.reason not in _ORDINARY else ""
 
 
 def gone(pod: PodRuns) -> PodRuns:

@@ -49,7 +49,7 @@ CHANGE_SECONDS = 30.0
 changes constantly."""
 REFUSED_SECONDS = 30.0
 """How long nothing is written after the API server has refused a write because a permission is missing."""
-PASSING = frozenset({"Next", "BehindOthers", "QueueNotFound"})
+PASSING = frozenset({"Next", "BehindOthers", "New"})
 """The codes that change too soon to be read; they are not written."""
 NOW_TOO_LARGE = ("WaitingForPool", "the pool has no room for the job")
 """The reason of a job that is larger than the pool is now. Routing reports it if the job can never fit."""

@@ -4,12 +4,15 @@ One rule: pure. Whatever is wrong becomes an InvalidRun that begins with the pat
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.runs.errors import InvalidRun
+from crds.resources import quantities
 
 LARGEST_WHOLE = 2**31 - 1
+_RANGE = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?", re.ASCII)
 
 
 class Fields:
@@ -50,19 +53,40 @@ class Fields:
         value = self._values.get(name, default)
         if type(value) is not int:
             raise self.wrong(name, f"must be a whole number, not {value!r}")
+        return self._within(name, value, least, most)
+
+    def _within(self, name: str, value: int, least: int, most: int) -> int:
         if not least <= value <= most:
             bound = f"{least} or more" if value < least else f"{most} or less"
             raise self.wrong(name, f"must be {bound}, not {value}")
         return value
 
-    def number(self, name: str) -> float | None:
-        """Return a number greater than 0."""
+    def range(self, name: str, default: int, least: int, most: int) -> tuple[int, int] | int:
+        """Return a whole number within bounds; or two, the lower one first, written as 1..3 or as a list."""
+        value = self._values.get(name, default)
+        if isinstance(value, str) and (found := _RANGE.fullmatch(value.strip())):
+            value = [int(found[1]), int(found[2])] if found[2] else int(found[1])
+        if type(value) is int:
+            return self._within(name, value, least, most)
+        match value:
+            case [int(), int()] if bool not in map(type, value):
+                low, high = (self._within(name, each, least, most) for each in value)
+                if low <= high:
+                    return low, high
+        raise self.wrong(name, f"must be a whole number, or a range as in 1..3, not {value!r}")
+
+    def quantity(self, name: str, resource: str, example: str) -> str | None:
+        """Return an amount of a resource, given as a number or as a quantity of Kubernetes."""
         value = self._values.get(name)
-        if value is None:
+        if value is None or value == "":
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST_WHOLE:
-            raise self.wrong(name, f"must be a number greater than 0, not {value!r}")
-        return float(value)
+        try:
+            amount = quantities.parse(resource, value)
+        except ValueError as error:
+            raise self.wrong(name, f"{error}; write it as in {example}") from error
+        if amount <= 0:
+            raise self.wrong(name, f"must be more than nothing, not {value!r}")
+        return str(value) if isinstance(value, str) else quantities.format_amount(resource, amount)
 
     def flag(self, name: str) -> bool:
         """Return a truth value, false if it is missing."""

@@ -13,6 +13,7 @@ from coordinator.runs import variables
 from coordinator.runs.request import RunRequest, RunRole
 from crds import labels
 from crds.api_resources import TORCHJOBS
+from crds.torchjob.tasks import WORKER
 from kube.api import Manifest
 
 CONTAINER = "torch"
@@ -21,6 +22,7 @@ UNPACKER = "torchq-code"
 CLIENT_FOLDER = ".torchq"
 """The folder of the code with the package `torchq`, which comes last on the path of Python."""
 GPU = "nvidia.com/gpu"
+_TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _CODE = Mount({"name": CODE_VOLUME, "emptyDir": {}}, CODE_PATH, read_only=False)
 
 
@@ -44,22 +46,23 @@ def build(request: RunRequest, name: str, code: RunCode | None, python_folder: s
         metadata["labels"] = all_labels
     if annotations:
         metadata["annotations"] = annotations
-    spec: dict[str, Any] = {
-        "torchTaskSpecs": {task: _task(role, request, code) for task, role in request.roles.items()}
-    }
-    if policy := _scheduling_policy(request):
-        spec["schedulingPolicy"] = policy
-    if request.outputs:
-        spec["outputs"] = {"claimName": request.outputs}
-    if request.ttl_seconds is not None:
-        spec["ttlSecondsAfterFinished"] = request.ttl_seconds
-    if request.success != "AllTasks":
-        spec["successPolicy"] = request.success
-    if request.retries is not None:
-        spec["backoffLimit"] = request.retries
-    if request.time_limit is not None:
-        spec["activeDeadlineSeconds"] = request.time_limit
+    tasks = {task: _task(role, request, code) for task, role in request.roles.items()}
+    spec = {"torchTaskSpecs": tasks, **_options(request)}
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "metadata": metadata, "spec": spec}
+
+
+def _options(request: RunRequest) -> dict[str, Any]:
+    """Return the other fields of the spec, without those that have their defaults."""
+    fields = {
+        "schedulingPolicy": _scheduling_policy(request) or None,
+        "torchElasticPolicy": _elastic_policy(request) or None,
+        "outputs": {"claimName": request.outputs} if request.outputs else None,
+        "ttlSecondsAfterFinished": request.ttl_seconds,
+        "successPolicy": request.success if request.success != "AllTasks" else None,
+        "backoffLimit": request.retries,
+        "activeDeadlineSeconds": request.time_limit,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _scheduling_policy(request: RunRequest) -> dict[str, Any]:
@@ -68,7 +71,28 @@ def _scheduling_policy(request: RunRequest) -> dict[str, Any]:
         policy["queue"] = request.queue
     if request.priority:
         policy["priority"] = request.priority
+    if request.checkpoint_seconds:
+        policy["checkpointSeconds"] = request.checkpoint_seconds
     return policy
+
+
+def _elastic_policy(request: RunRequest) -> dict[str, Any]:
+    """Return the bounds of the workers. Those of torchrun agree on their number at the job's store; other programs get
+    their ranks when they start, so they are restarted in place."""
+    worker = request.roles.get(WORKER)
+    if worker is None or worker.bounds is None:
+        return {}
+    least, most = worker.bounds
+    policy = {"numMinReplicas": least, "numMaxReplicas": most}
+    return {
+        **policy,
+        **({} if _is_torchrun(worker.command) else {"mode": "InPlaceRestart"}),
+        **({"autoscale": "Idle"} if request.autoscale else {}),
+    }
+
+
+def _is_torchrun(command: Sequence[str]) -> bool:
+    return any(word.rpartition("/")[2] == "torchrun" or word in _TORCHRUN_MODULES for word in command)
 
 
 def _task(role: RunRole, request: RunRequest, code: RunCode | None) -> Manifest:
@@ -159,7 +183,7 @@ def _resources(role: RunRole) -> dict[str, dict[str, str]]:
     """Return requests and limits: memory is limited, since a pod that takes more harms others; CPUs are not."""
     requests, limits = {}, {}
     if role.cpus is not None:
-        requests["cpu"] = f"{round(role.cpus * 1000)}m" if role.cpus % 1 else str(int(role.cpus))
+        requests["cpu"] = role.cpus
     if role.memory is not None:
         requests["memory"] = limits["memory"] = role.memory
     if role.gpus:

@@ -10,11 +10,12 @@ from typing import Any
 
 from coordinator.runs.errors import InvalidRun
 from coordinator.runs.fields import Fields
+from crds.torchjob.tasks import MOST_TASKS
 
 FILE = "pyproject.toml"
 TABLE = "tool.torchq"
-_FIELDS = ("image", "queue", "nodes", "gpus", "exclude")
-_OF_ONE_ROLE = ("nodes", "gpus")
+_FIELDS = ("image", "queue", "nodes", "gpus", "exclude", "checkpoint_seconds", "autoscale")
+_OF_ONE_ROLE = ("nodes", "gpus", "autoscale")
 
 
 def with_defaults(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -24,11 +25,12 @@ def with_defaults(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def merge(document: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with defaults where it has no value."""
-    merged = {name: value for name, value in document.items() if value is not None}
+    document = {name: value for name, value in document.items() if value is not None}
+    merged = dict(document)
     for name, value in defaults.items():
         if name == "exclude":
             merged[name] = [*value, *merged.get(name, ())]
-        elif not (name in _OF_ONE_ROLE and "roles" in merged):
+        elif not ((name in _OF_ONE_ROLE and "roles" in document) or (name == "autoscale" and "nodes" in document)):
             merged.setdefault(name, value)
     return merged
 
@@ -52,8 +54,11 @@ def read(folder: Path) -> dict[str, Any]:
 def _check(declared: Any, path: Path) -> dict[str, Any]:
     fields = Fields(declared, _FIELDS, f"{path}: {TABLE}")
     found: dict[str, Any] = {name: fields.text(name) for name in ("image", "queue") if name in fields}
-    least = {"nodes": 1, "gpus": 0}
-    found |= {name: fields.whole(name, 0, least[name]) for name in _OF_ONE_ROLE if name in fields}
+    found |= {name: fields.whole(name, 0, 0) for name in ("gpus", "checkpoint_seconds") if name in fields}
+    if "nodes" in fields:
+        found["nodes"] = fields.range("nodes", 1, 1, MOST_TASKS)
+    if "autoscale" in fields:
+        found["autoscale"] = fields.flag("autoscale")
     if "exclude" in fields:
         found["exclude"] = list(fields.texts("exclude"))
     return found

@@ -4,13 +4,12 @@ One rule: pure. A request is parsed once, from a document of plain values, and i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from coordinator.runs import durations, variables
 from coordinator.runs.fields import LARGEST_WHOLE, Fields
 from coordinator.runs.variables import SecretKey
-from crds.resources import quantities
 from crds.torchjob.jobspec import MAX_BACKOFF_LIMIT, MAX_PRIORITY
 from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
 
@@ -34,6 +33,8 @@ _RUN_FIELDS = (
     "retries",
     "time",
     "exclude",
+    "checkpoint_seconds",
+    "autoscale",
 )
 FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *_RUN_FIELDS)))
 """The fields of a document: those of a run, and those of its only role."""
@@ -53,14 +54,17 @@ class RunRole:
 
     command: tuple[str, ...]
     nodes: int = 1
+    """The pods that the job asks for."""
     gpus: int = 0
     """The GPUs of each pod."""
-    cpus: float | None = None
+    cpus: str | None = None
     memory: str | None = None
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
     after: Upstream | None = None
+    bounds: tuple[int, int] | None = None
+    """The least and the largest number of pods between which an elastic role may change; None: it is not elastic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class RunRequest:
     time_limit: int | None = None
     """The seconds that the job may run, from its admission."""
     exclude: tuple[str, ...] = ()
+    checkpoint_seconds: int = 0
+    """How long the job has to save before it is restarted or loses workers; 0: it is not asked."""
+    autoscale: bool = False
+    """Whether an elastic job asks for its least number of pods, and has more only while their room is idle."""
 
 
 def parse(document: Mapping[str, Any]) -> RunRequest:
@@ -105,7 +113,7 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
     if if_exists != "fail" and not fields.text("name"):
         raise fields.wrong("if_exists", f"{if_exists} needs a name")
     return RunRequest(
-        roles=_roles(fields),
+        roles=_sized(_roles(fields), fields),
         folder=fields.text("folder"),
         namespace=fields.text("namespace"),
         name=fields.text("name"),
@@ -121,6 +129,8 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         retries=fields.whole("retries", 0, 0, MAX_BACKOFF_LIMIT) if "retries" in fields else None,
         time_limit=_time_limit(fields),
         exclude=fields.texts("exclude"),
+        checkpoint_seconds=fields.whole("checkpoint_seconds", 0, 0),
+        autoscale=fields.flag("autoscale"),
     )
 
 
@@ -156,43 +166,44 @@ def _roles(fields: Fields) -> dict[str, RunRole]:
     return roles
 
 
+def _sized(roles: dict[str, RunRole], fields: Fields) -> dict[str, RunRole]:
+    """Return the roles; one that grows into idle room asks for its least number of pods."""
+    for name, role in roles.items():
+        if role.bounds is not None and name != WORKER:
+            raise fields.wrong(f"roles.{name}.nodes", f"only the role {WORKER} may have a range of nodes")
+    worker = roles.get(WORKER)
+    if not fields.flag("autoscale"):
+        return roles
+    if worker is None or worker.bounds is None:
+        raise fields.wrong("autoscale", "needs a range of nodes, as in 1..3")
+    return {**roles, WORKER: replace(worker, nodes=worker.bounds[0])}
+
+
 def _master_and_workers(role: RunRole) -> dict[str, RunRole]:
-    """Return the tasks of equal pods: rank 0 is the Master."""
-    alone = RunRole(role.command, 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env)
-    if role.nodes == 1:
-        return {MASTER: alone}
-    others = RunRole(
-        role.command, role.nodes - 1, role.gpus, role.cpus, role.memory, role.image, role.env, role.secret_env
-    )
-    return {MASTER: alone, WORKER: others}
+    """Return the tasks of equal pods. Rank 0 is the Master; the pods of an elastic run are all workers."""
+    if role.bounds is not None:
+        return {WORKER: role}
+    others = {WORKER: replace(role, nodes=role.nodes - 1)} if role.nodes > 1 else {}
+    return {MASTER: replace(role, nodes=1), **others}
 
 
 def _role(fields: Fields) -> RunRole:
     command = fields.texts("command")
     if not command or not command[0]:
         raise fields.wrong("command", "is missing, as in `python train.py`")
+    nodes = fields.range("nodes", 1, 1, MOST_TASKS)
     return RunRole(
         command=command,
-        nodes=fields.whole("nodes", 1, 1, MOST_TASKS),
+        nodes=nodes if isinstance(nodes, int) else nodes[1],
+        bounds=None if isinstance(nodes, int) else nodes,
         gpus=fields.whole("gpus", 0, 0),
-        cpus=fields.number("cpus"),
-        memory=_memory(fields),
+        cpus=fields.quantity("cpus", "cpu", "2, 0.5 or 100m"),
+        memory=fields.quantity("memory", "memory", "16Gi"),
         image=fields.text("image"),
         env=variables.check_plain(fields.map("env"), fields.path("env")),
         secret_env=variables.parse_secrets(fields.map("secret_env"), fields.path("secret_env")),
         after=_after(fields),
     )
-
-
-def _memory(fields: Fields) -> str | None:
-    text = fields.text("memory")
-    try:
-        amount = quantities.parse("memory", text) if text else 1
-    except ValueError as error:
-        raise fields.wrong("memory", f"{error}; write it as in 16Gi") from error
-    if amount <= 0:
-        raise fields.wrong("memory", f"must be more than nothing, not {text!r}")
-    return text or None
 
 
 def _after(fields: Fields) -> Upstream | None:

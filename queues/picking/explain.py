@@ -16,7 +16,7 @@ from queues.picking.queue_state import QueueState
 from queues.values import Entry, QueuePosition
 
 Code = Literal[
-    "QueueNotFound",
+    "New",
     "ExceedsQuota",
     "QueueHeld",
     "BehindOthers",
@@ -61,7 +61,8 @@ def too_large_message(queue: str, demand: Amounts, ceiling: Amounts) -> str:
 def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> tuple[Code, str]:
     name, demand = place.entry.queue, place.entry.demand
     if queue is None:
-        return "QueueNotFound", f"queue {name} does not exist"
+        # A job is put into the order only if its queue exists or is implied, so its queue comes with the next round.
+        return "New", f"queue {name} is being set up"
     # To open a closed queue would not help a job that is larger than its quota. The pool may have room by then.
     quota = quotas.ceiling(queue.spec, picker.cohort(queue.spec.cohort), NOTHING)
     for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):

@@ -52,8 +52,14 @@ def test_jobs_are_sent_as_their_handles() -> None:
             r"command: must be a list of texts, as in .*, not .python train.py",
         ),
         (lambda client: client.run(["python", 3]), "command: must be a list of texts"),
-        (lambda client: client.run(["x"], nodes="4"), "nodes: must be a whole number, not '4'"),
-        (lambda client: client.run(["x"], nodes=True), "nodes: must be a whole number, not True"),
+        (
+            lambda client: client.run(["x"], nodes="4"),
+            "nodes: must be a whole number, or the least and the most, not '4'",
+        ),
+        (
+            lambda client: client.run(["x"], nodes=True),
+            "nodes: must be a whole number, or the least and the most, not True",
+        ),
         (lambda client: client.run(["x"], env={"A": 1}), "env: must be a map of texts, not dict"),
         (lambda client: client.run(["x"], env={"A": object()}), r"env\.A: object cannot be sent"),
         (lambda client: client.wait("a/b/c"), "jobs: must be a list of jobs or handles"),

@@ -36,14 +36,16 @@ class RemoteOptions(TypedDict, total=False):
 
     name: str
     queue: str
-    nodes: int
+    nodes: int | tuple[int, int]
     gpus: int
-    cpus: float
+    cpus: float | str
     memory: str
     image: str
     env: Mapping[str, str]
     secret_env: Mapping[str, str]
     folder: str | os.PathLike[str]
+    autoscale: bool
+    checkpoint_seconds: int
     exclude: Iterable[str]
     namespace: str
     priority: int

@@ -15,11 +15,13 @@ from coordinator.cli.jobs import completion
 from coordinator.cli.runs import code_summary, following, printed_manifests
 from coordinator.cli.session import Session, pass_session
 from coordinator.runs import caller_python, project, request, run, variables
+from coordinator.runs.errors import InvalidRun
 from coordinator.runs.run import PreparedRun
 
 EXAMPLES = """\b
 Examples:
   torchq run --nodes 4 --gpus 8 --queue team-a -- torchrun train.py --lr 3e-4
+  torchq run --nodes 1..8 --checkpoint-seconds 60 -- torchrun train.py
   torchq run -d --image pytorch/pytorch:2.13.0-cpu -- python -m project.train
   torchq run --secret-env WANDB_API_KEY=wandb/key -- python train.py
 """
@@ -34,10 +36,10 @@ _LARGEST_ENV_FILE = 1024 * 1024
     context_settings={"allow_interspersed_args": False},
     short_help="Run this folder over there.",
 )
-@click.option("--nodes", type=int, help="number of pods; each is one node of the job (default: 1)")
+@click.option("--nodes", metavar="N|MIN..MAX", help="pods, each one node of the job (default: 1); a range: elastic")
 @click.option("--gpus", type=int, help="GPUs of each pod")
-@click.option("--cpus", type=float, help="CPUs of each pod")
-@click.option("--memory", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
+@click.option("--cpus", metavar="QUANTITY", help="CPUs of each pod, as in 4 or 100m")
+@click.option("--memory", metavar="QUANTITY", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
 @click.option(
     "--queue",
     shell_complete=completion.queues,
@@ -56,6 +58,8 @@ _LARGEST_ENV_FILE = 1024 * 1024
     type=click.Choice(["all", "master"]),
     help="succeed once all pods have ended with 0, or once the Master (rank 0) has (default: all)",
 )
+@click.option("--autoscale/--no-autoscale", default=None, help="ask for MIN nodes; more only while their room is idle")
+@click.option("--checkpoint-seconds", type=int, help="time to save before workers go or restart; 0: not asked")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="files to leave out, as in .torchqignore")
 @click.option("--outputs", metavar="CLAIM", help="claim with the files of torchq.output(), on Kubernetes")
 @click.option("--in-place", is_flag=True, help="run in the folder itself, not in a copy; one machine only")
@@ -92,7 +96,11 @@ def run_command(
             anyway=anyway,
             tell=partial(click.echo, err=True),
         )
-        key = submit()
+        try:
+            key = submit()
+        except run.RunNameTaken as error:
+            hint = "give another --name, or delete that job first with --replace"
+            raise click.ClickException(f"{error}: {hint}") from error
         if key is None:
             _print_dry_run(session, prepared, form)
             return
@@ -109,8 +117,7 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         **{name: value for name, value in options.items() if name not in ("env", "env_files", "secret_env", "replace")},
         "command": list(options["command"]),
         "exclude": list(options["exclude"]),
-        "env": _variables(options),
-        "secret_env": variables.parse_assignments(_places("--secret-env", options["secret_env"]), _SECRET),
+        **_variables(options),
         "if_exists": "replace" if options["replace"] else "fail",
         "folder": folder,
         "namespace": session.namespace,
@@ -119,21 +126,39 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         raise click.UsageError("the command is missing, as in: torchq run -- python train.py")
     if options["replace"] and not options["name"]:
         raise click.UsageError("--replace needs --name: a job without one gets a new name each time")
-    return run.prepare(
-        session.cluster,
-        request.parse(project.with_defaults(document, Path(folder))),
-        embedded=session.target.data is not None,
-        python_folder=caller_python.find_folder(session.environ),
-        code_store=session.settings.code_store,
-    )
+    document = project.with_defaults(document, Path(folder))
+    try:
+        return run.prepare(
+            session.cluster,
+            request.parse(document),
+            embedded=session.target.data is not None,
+            python_folder=caller_python.find_folder(session.environ),
+            code_store=session.settings.code_store,
+        )
+    except InvalidRun as error:
+        raise _wrong_option(error) from error
 
 
-def _variables(options: dict[str, Any]) -> dict[str, str]:
+def _wrong_option(error: InvalidRun) -> click.UsageError:
+    """Return the error about a field as one about the option that gives it."""
+    field, _, message = str(error).partition(": ")
+    name, _, key = field.partition(".")
+    options = {each.name: each.opts[0] for each in run_command.params if isinstance(each, click.Option)}
+    option = options.get(name)
+    return click.UsageError(f"{' '.join(filter(None, (option, key)))}: {message}" if option else str(error))
+
+
+def _variables(options: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the variables of files and options; options come first."""
     found: dict[str, str] = {}
     for path in options["env_files"]:
         found |= variables.parse_file(manifest_files.text(path, _LARGEST_ENV_FILE), path)
-    return found | variables.parse_assignments(_places("--env", options["env"]), _ASSIGNMENT)
+    try:
+        given = variables.parse_assignments(_places("--env", options["env"]), _ASSIGNMENT)
+        secrets = variables.parse_assignments(_places("--secret-env", options["secret_env"]), _SECRET)
+    except InvalidRun as error:
+        raise click.UsageError(str(error)) from error
+    return {"env": found | given, "secret_env": secrets}
 
 
 def _places(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -17,6 +17,8 @@ def explain(session: Session, item: Manifest) -> str:
         place = api_client.find(session).job(job_ref.key(item))
     except USER_ERRORS:
         return reason
+    if place.get("state") == "admitted":
+        return "a worker is about to start it"  # the status, from which the reason comes, is older
     if place.get("state") != "waiting":
         return reason
     if not (item.get("status") or {}).get("queue") and place.get("message"):

@@ -1,5 +1,6 @@
 """`torchq run` on a whole cluster: what was submitted runs, whatever happens to its folder; and it is followed."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -28,6 +29,13 @@ name = f"{pod}-{time.time_ns()}"
 while not gate.exists() or (os.environ["RANK"] == "0" and len(list(records.iterdir())) < 4):
     time.sleep(0.02)
 """
+WORLD = """
+import os, pathlib, sys, time
+print("world-" + os.environ["WORLD_SIZE"], flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+"""
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
 def torchq(stack: Stack, folder: Path, *arguments: str, python: Path | None = None) -> CommandResult:
@@ -139,6 +147,24 @@ def test_ctrl_c_lets_go_of_a_run_which_goes_on(stack: Stack, project: Path, tmp_
     assert process.returncode == 130
     assert "Traceback" not in err
     stack.reach(name, "Running")
+    gate.touch()
+    stack.reach(name, "Succeeded")
+
+
+@pytest.mark.parametrize(
+    "command", ["python", pytest.param("torchrun", marks=pytest.mark.skipif(not HAS_TORCH, reason="torch is missing"))]
+)
+def test_a_range_of_nodes_changes_its_size_while_it_runs(
+    stack: Stack, project: Path, tmp_path: Path, command: str
+) -> None:
+    name, gate = fresh("run"), tmp_path / "gate"
+    (project / "train.py").write_text(WORLD)
+    options = ("--name", name, "--nodes", "1..3", "--cpus", "0.1", "--checkpoint-seconds", "1")
+    assert torchq(stack, project, "run", "-d", *options, "--", command, "train.py", str(gate)).code == 0
+    worlds = lambda: set(stack.try_run("job", "logs", "--all", name).out.split())  # noqa: E731
+    until(worlds, lambda seen: "world-3" in seen)
+    stack.torchq("job", "scale", name, "2")
+    until(worlds, lambda seen: "world-2" in seen)
     gate.touch()
     stack.reach(name, "Succeeded")
 

@@ -72,7 +72,9 @@ class Scene:
         self.cluster = cluster
         self.folder = folder
 
-    def pod(self, member: str, command: list[str], policy: str = "OnFailure", attempt: int = 1) -> None:
+    def pod(
+        self, member: str, command: list[str], policy: str = "OnFailure", attempt: int = 1, secret: str = ""
+    ) -> None:
         """Make the pod of a member, such as master-0."""
         kind, _, index = member.partition("-")
         marks = {labels.JOB_UID: self.key.uid, labels.TASK_TYPE: kind, labels.TASK_INDEX: index}
@@ -91,6 +93,9 @@ class Scene:
                 "containers": [{"name": "torch", "image": "any", "command": command}],
             },
         }
+        if secret:
+            source = {"secretKeyRef": {"name": secret, "key": "key"}}
+            body["spec"]["containers"][0]["env"] = [{"name": "A", "valueFrom": source}]
         self.cluster.create(PODS, body, NAMESPACE)
 
     def python(self, code: str, *arguments: str) -> list[str]:
@@ -311,6 +316,27 @@ def test_a_job_that_fails_before_it_has_pods_says_why(
         list(logs.follow(cluster, feed, scene.key, LogSelection(follow=True), threading.Event()))
     with pytest.raises(NoSuchPod, match=r"has no ps 0; it has Master 0\.\.0, Worker 0\.\.0"):
         list(logs.follow(cluster, feed, scene.key, LogSelection(task="ps"), threading.Event()))
+
+
+def test_a_follower_is_told_that_a_job_waits_no_longer_and_why_its_pods_do_not_start(
+    cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
+) -> None:
+    scene = Scene(cluster, "newest", tmp_path, workers=2)
+    scene.phase("Queued", queue={"name": "a", "reason": "QueueHeld", "message": "queue a is on hold"})
+    follower = Follower(cluster, feed, scene.key, all=True)
+    until(lambda: follower.of("") == ["waiting: queue a is on hold (QueueHeld)"])
+    scene.admit("Admitted")
+    until(lambda: follower.of("")[1:] == ["admitted: its pods start"])
+    for member in ("worker-0", "worker-1"):
+        scene.pod(member, ["true"], secret="missing")
+    until(lambda: follower.of("")[2:])
+    scene.pod("master-0", scene.python("print(1)"))
+    until(lambda: follower.of("master-0") == ["1"])
+    follower.stop.set()
+    follower.end()
+    [problem] = follower.of("")[2:]
+    assert problem.startswith("worker-"), "what holds for all pods of a task is said once"
+    assert 'does not start: CreateContainerConfigError: secret "missing" not found' in problem
 
 
 def test_the_following_stops_when_it_is_asked_to_and_leaves_no_thread(

@@ -32,7 +32,7 @@ def pod(job: Manifest, task: str = "Master") -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "resources",
-    [{}, {"gpus": 8}, {"cpus": 1.5}, {"memory": "3Gi"}, {"gpus": 2, "cpus": 4, "memory": "500M"}],
+    [{}, {"gpus": 8}, {"cpus": 1.5}, {"cpus": "100m"}, {"memory": "3Gi"}, {"gpus": 2, "cpus": 4, "memory": "500M"}],
     ids=str,
 )
 def test_the_container_that_unpacks_does_not_change_the_charge(resources: dict[str, Any]) -> None:
@@ -81,6 +81,21 @@ def test_variables_of_the_user_are_literal_and_their_python_path_comes_first() -
         {"name": "PYTHONPATH", "value": "src:$(TORCHQ_VOLUME_TORCHQ_CODE)/.torchq"},
         {"name": "T", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "mode"),
+    [(["torchrun", "a.py"], "Rendezvous"), (["/opt/bin/torchrun", "a.py"], "Rendezvous"),
+     (["python", "-m", "torch.distributed.run", "a.py"], "Rendezvous"), (["python", "a.py"], "InPlaceRestart")],
+)  # fmt: skip
+def test_elastic_workers_meet_as_their_program_can(command: list[str], mode: str) -> None:
+    body = build(command=command, nodes="1..3", checkpoint_seconds=60, autoscale=True)
+    job = torchjob.parse_submitted(body)
+    policy = job.spec.torch_elastic_policy
+    assert policy is not None
+    assert (policy.num_min_replicas, policy.num_max_replicas, policy.autoscale, policy.mode) == (1, 3, "Idle", mode)
+    assert (job.spec.worker_count, job.spec.scheduling_policy.checkpoint_seconds) == (1, 60)
+    assert body["spec"]["torchTaskSpecs"].keys() == {"Worker"}
 
 
 def test_what_is_not_given_is_not_in_the_manifest() -> None:

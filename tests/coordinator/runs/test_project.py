@@ -31,6 +31,12 @@ def test_numbers_of_pods_are_no_defaults_of_a_run_with_roles() -> None:
     assert project.merge({"roles": roles}, defaults) == {"roles": roles, "image": "a"}
 
 
+def test_a_range_of_nodes_is_a_default_and_autoscale_belongs_to_it(tmp_path: Path) -> None:
+    write(tmp_path, '[tool.torchq]\nnodes = "1..3"\nautoscale = true\ncheckpoint_seconds = 60\n')
+    assert project.with_defaults({}, tmp_path) == {"nodes": (1, 3), "autoscale": True, "checkpoint_seconds": 60}
+    assert project.with_defaults({"nodes": "2"}, tmp_path) == {"nodes": "2", "checkpoint_seconds": 60}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -14,11 +14,19 @@ RUN = {"command": ["python", "train.py"], "folder": "/home/me", "namespace": "te
 
 def test_a_command_for_several_nodes_becomes_a_master_and_workers() -> None:
     parsed = request.parse({**RUN, "nodes": 4, "gpus": 8, "cpus": 2, "memory": "1Gi", "env": {"A": "1"}})
-    master = RunRole(("python", "train.py"), 1, 8, 2.0, "1Gi", env={"A": "1"})
+    master = RunRole(("python", "train.py"), 1, 8, "2", "1Gi", env={"A": "1"})
     assert parsed.roles["Master"] == master
     assert parsed.roles["Worker"].nodes == 3
     assert {parsed.roles["Worker"].gpus, parsed.roles["Worker"].memory} == {8, "1Gi"}
     assert request.parse(RUN).roles.keys() == {"Master"}
+
+
+@pytest.mark.parametrize("nodes", ["1..3", [1, 3], (1, 3)])
+def test_a_range_of_nodes_becomes_elastic_workers(nodes: Any) -> None:
+    [(name, worker)] = request.parse({**RUN, "nodes": nodes}).roles.items()
+    assert (name, worker.nodes, worker.bounds) == ("Worker", 3, (1, 3)), "it asks for all, and begins with the least"
+    idle = request.parse({**RUN, "nodes": nodes, "autoscale": True})
+    assert idle.roles["Worker"].nodes == 1, "what comes above the least is idle room"
 
 
 def test_roles_have_their_own_commands_and_wait_for_each_other() -> None:
@@ -49,12 +57,21 @@ def test_null_is_as_good_as_a_missing_field() -> None:
     ("changes", "message"),
     [
         ({"nodes": 0}, "nodes: must be 1 or more, not 0"),
-        ({"nodes": 1.5}, "nodes: must be a whole number, not 1.5"),
-        ({"nodes": True}, "nodes: must be a whole number, not True"),
+        ({"nodes": 1.5}, "nodes: must be a whole number, or a range as in 1..3, not 1.5"),
+        ({"nodes": True}, "nodes: must be a whole number, or a range as in 1..3, not True"),
+        ({"nodes": [True, 2]}, "nodes: must be a whole number, or a range"),
+        ({"nodes": "3..1"}, r"nodes: must be a whole number, or a range as in 1..3, not \[3, 1\]"),
+        ({"nodes": "0..3"}, "nodes: must be 1 or more, not 0"),
+        ({"nodes": 3, "autoscale": True}, "autoscale: needs a range of nodes, as in 1..3"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds: must be 0 or more"),
+        (
+            {"command": None, "roles": {"Data": {"command": ["a"], "nodes": [1, 3]}}},
+            "roles.Data.nodes: only the role Worker may have a range",
+        ),
         ({"nodes": 10_001}, "nodes: must be 10000 or less, not 10001"),
         ({"gpus": -1}, "gpus: must be 0 or more, not -1"),
-        ({"cpus": 0}, "cpus: must be a number greater than 0, not 0"),
-        ({"cpus": "2"}, "cpus: must be a number greater than 0, not '2'"),
+        ({"cpus": 0}, "cpus: must be more than nothing, not 0"),
+        ({"cpus": "few"}, "cpus: 'few' is not a quantity"),
         ({"memory": "1x"}, "memory: '1x' is not a quantity"),
         ({"memory": "0"}, "memory: must be more than nothing, not '0'"),
         ({"memory": "-1Gi"}, "memory: "),

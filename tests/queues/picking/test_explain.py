@@ -43,7 +43,7 @@ def test_a_payment_for_idle_workers_says_that_it_needs_no_room() -> None:
     ("code", "queues", "job", "held", "pool"),
     [
         ("Next", [spec("a")], entry("job", gpu=1), [], None),
-        ("QueueNotFound", [spec("b")], entry("job", gpu=1), [], None),
+        ("New", [spec("b")], entry("job", gpu=1), [], None),
         ("QueueHeld", [replace(spec("a"), open=False)], entry("job", gpu=1), [], None),
         ("ExceedsQuota", [spec("a", gpu=2)], entry("job", gpu=3), [], None),
         ("ExceedsQuota", [replace(spec("a", gpu=2), open=False)], entry("job", gpu=3), [], None),
