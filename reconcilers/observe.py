@@ -55,6 +55,32 @@ class PodCache(Protocol):
         """Return the pods with a job's uid."""
 
 
+class GonePods:
+    """The last views of pods whose deletion was announced before they went; safe to share between threads.
+
+    Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch went on, and
+    has seen who asked for it.
+    """
+
+    def __init__(self) -> None:
+        self._views: OrderedDict[str, dict[str, PodView]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def note(self, before: PodView | None, after: PodView | None) -> None:
+        """Note a change of a pod, as an informer reports it."""
+        if after is None and before is not None and before.job_uid and before.deleting:
+            with self._lock:
+                self._views.setdefault(before.job_uid, {})[before.name] = before
+                self._views.move_to_end(before.job_uid)
+                while len(self._views) > REMEMBERED:
+                    self._views.popitem(last=False)
+
+    def of(self, key: JobKey) -> tuple[PodView, ...]:
+        """Return the last view of each pod of a job that has gone; a pod of its name may exist again."""
+        with self._lock:
+            return tuple(pod for pod in self._views.get(key.uid, {}).values() if pod.namespace == key.namespace)
+
+
 def pods_informer(
     cluster: Cluster, on_change: Callable[[PodView | None, PodView | None], None] | None = None
 ) -> Informer[PodView]:
@@ -93,6 +119,8 @@ class Observer:
     reported_saves: Callable[[JobKey], int] | None = None
     """The function that returns the latest request to save that a report of a job answers; None if pods do not
     report."""
+    gone_pods: GonePods | None = None
+    """What was seen of pods that have gone; None if nothing is."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -123,6 +151,7 @@ class Observer:
             other_nodes=self._elsewhere(job, health.dead),
             restart_obstacle=self._restart_obstacle(job, pods),
             reported_save=self._reported_save(job),
+            gone=self.gone_pods.of(task.key) if self.gone_pods is not None else (),
         )
 
     def _restart_obstacle(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> str:

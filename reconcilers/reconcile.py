@@ -23,7 +23,7 @@ from queues.work import RunVersions
 from reconcilers import failure_text, life_events
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.fact_counter import FactCounter
-from reconcilers.observe import Observer, PodCache
+from reconcilers.observe import GonePods, Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.plan.recovery import is_about_requests
 from reconcilers.restart_support import RestartSupport
@@ -56,6 +56,7 @@ class Caches:
     groups: GroupCache | None = None
     requests: RequestCache | None = None
     reported_saves: Callable[[JobKey], int] | None = None
+    gone_pods: GonePods | None = None
 
 
 NO_CACHES = Caches()
@@ -101,6 +102,7 @@ class Reconciler:
             RequestReader(cluster, caches.requests),
             RestartSupport(cluster, caches.nodes, clock),
             caches.reported_saves,
+            caches.gone_pods,
         )
         self._executor = ThreadPoolExecutor(self._settings.parallel_asks, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}

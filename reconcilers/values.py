@@ -78,6 +78,8 @@ class Observation:
     pods: tuple[PodView, ...]
     """The pods with this job's uid, in the order of their names."""
     reservation: Reservation | None
+    gone: tuple[PodView, ...] = ()
+    """The last views of pods of the job that have gone after an announced deletion, of any attempt."""
     draining: bool = False
     """Whether the queue that pays for the job, or is about to pay, is being drained."""
     groups: tuple[GroupView, ...] = ()

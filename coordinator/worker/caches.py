@@ -18,6 +18,7 @@ from kube.api import Cluster
 from kube.informer import Informer
 from kube.process.turns import Turns
 from reconcilers import observe
+from reconcilers.observe import GonePods
 from reconcilers.reconcile import Caches
 from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request, scale_request_view
 from reconcilers.views.recreate_request import RecreateView
@@ -33,7 +34,8 @@ class WorkerCaches:
     """All caches of a worker process. Call `start`, then `wait`, and `stop` at the end."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self.pods = observe.pods_informer(cluster)
+        self.gone_pods = GonePods()
+        self.pods = observe.pods_informer(cluster, self.gone_pods.note)
         self.queues = queue_view.queues_informer(cluster)
         self.nodes = node_view.nodes_informer(cluster, settings.topology)
         makes_pods, may_use_kruise = settings.pods == "make", settings.in_place in ("auto", "kruise")
@@ -65,6 +67,7 @@ class WorkerCaches:
             recreations=self.recreations,
             groups=self.groups,
             requests=self.requests,
+            gone_pods=self.gone_pods,
         )
 
     @property

@@ -162,8 +162,9 @@ def find_faults(
     return sorted(new_faults, key=lambda fault: _blame_order(fault, timed))
 
 
-def missing_pod_fault(job: TorchJob, member: PodMember) -> PodFault:
-    """Return the fault of a pod that existed and was deleted without a trace."""
+def missing_pod_fault(job: TorchJob, member: PodMember, seen: PodView | None) -> PodFault:
+    """Return the fault of a pod that was deleted and has gone. `seen` is its last view if the deletion was announced;
+    else it left no trace."""
     key = job.key
     pod = PodView(
         namespace=key.namespace,
@@ -176,7 +177,8 @@ def missing_pod_fault(job: TorchJob, member: PodMember) -> PodFault:
         restart=0,
         deleting=True,
     )
-    return PodFault(pod, "Disruption", f"pod {member.name} was deleted without a grace period")
+    how = " without a grace period" if seen is None else _deletion_reason(seen)
+    return PodFault(pod, "Disruption", f"pod {member.name} was deleted{how}")
 
 
 def _find_fault_of_task(

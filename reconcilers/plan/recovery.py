@@ -142,7 +142,7 @@ class RecoveryContext:
         dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind and not interruptions.is_uncounted(pod))
         faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
-        return [*faults, *_missing_pod_faults(self.job, self.members, self.pods)]
+        return [*faults, *_missing_pod_faults(self.job, self.members, self.observation)]
 
     def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
@@ -266,11 +266,12 @@ class RecoveryContext:
         return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))
 
 
-def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], pods: tuple[PodView, ...]) -> list[PodFault]:
-    """Return faults for pods of a running job that were deleted without a trace.
+def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], observation: Observation) -> list[PodFault]:
+    """Return faults for pods of a running job that were deleted and have gone.
 
     Only faults that concern the other pods count. Any other missing pod is created again without a report.
     """
+    pods = observation.pods
     if job.status.phase != "Running" or len(pods) == len(members):
         return []
     names = {pod.name for pod in pods}
@@ -281,13 +282,15 @@ def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], pods: t
     replaced = {mark.partition("/")[0] for mark in job.status.replacing} - {pod.uid for pod in pods}
     if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
         return []
-    gone = [
-        failures.missing_pod_fault(job, member)
+    run = (job.admission.attempt if job.admission is not None else 0, job.status.restart_generation)
+    seen = {pod.name: pod for pod in observation.gone if (pod.attempt, pod.restart) == run}
+    lost = [
+        failures.missing_pod_fault(job, member, seen.get(member.name))
         for member in missing
         if status.is_whole(job, member.task_type, job.status.task_statuses.get(member.task_type))
     ]
-    alone = closing.find_tasks(job, pods) if gone else frozenset()
-    faults = [replace(fault, irreplaceable=failures.is_irreplaceable(job, fault.pod, alone)) for fault in gone]
+    alone = closing.find_tasks(job, pods) if lost else frozenset()
+    faults = [replace(fault, irreplaceable=failures.is_irreplaceable(job, fault.pod, alone)) for fault in lost]
     return [fault for fault in faults if fault.irreplaceable or failures.is_whole(job, fault.pod)]
 
 

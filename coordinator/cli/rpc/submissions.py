@@ -57,7 +57,7 @@ def _explained_name() -> Iterator[None]:
     """Say in Python's words what helps against a name that is taken."""
     try:
         yield
-    except runs.NameTaken as error:
+    except runs.RunNameTaken as error:
         raise AlreadyExists(
             f'{error}: give another name, or delete the job with if_exists="replace", or use it with if_exists="attach"'
         ) from error
