@@ -66,9 +66,14 @@ class Layout:
         """
         return self.containers(uid) / container / str(restart)
 
+    @property
+    def outputs(self) -> Path:
+        """The folder with the outputs of TorchJobs; it has a folder for each namespace."""
+        return self.root / "outputs"
+
     def output(self, job: JobKey) -> Path:
         """Return the folder of a TorchJob that outlives its pods and the job itself: nothing here removes it."""
-        return self.root / "outputs" / job.namespace / f"{job.name}-{job.uid}"
+        return self.outputs / job.namespace / f"{job.name}-{job.uid}"
 
     @property
     def job_logs(self) -> Path:

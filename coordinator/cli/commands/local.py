@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,10 +18,13 @@ from click.core import ParameterSource
 from coordinator import settings
 from coordinator.cli import output
 from coordinator.cli.session import USER_ERRORS, Session, pass_session, start_log
+from coordinator.code.largest import size_text
 from coordinator.errors import LocalError, SettingsError
+from coordinator.follow import endings
 from coordinator.local import (
     background_start,
     current_cluster,
+    job_files,
     messages,
     option_checks,
     private_folder,
@@ -38,6 +42,11 @@ from coordinator.local import (
 from coordinator.local.background_start import Channel, ProgressPrinter
 from coordinator.local.stack import StackOptions
 from coordinator.local.stack_state import Files
+from coordinator.runs import durations
+from crds.api_resources import TORCHJOBS
+from embedded.layout import Layout
+from kube import client
+from kube.settings import ConnectionSettings
 from queues.redis import url
 
 
@@ -294,6 +303,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
     if form:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
         document["metrics_url"] = stack_state.metrics_urls(data)
+        document["bytes"] = job_files.sizes(layout)
         output.print_document(document, form)
     elif pids:
         click.echo(
@@ -301,11 +311,45 @@ def status(session: Session, data: Path, form: str | None) -> None:
         )
         click.echo(f"kubeconfig: {layout.kubeconfig}")
         click.echo(f"torchq's commands go to: {session.cluster_name}{' (this cluster)' * is_current}")
+        sizes = {name: size_text(size) for name, size in job_files.sizes(layout).items()}
+        click.echo(f"files of jobs: outputs {sizes['outputs']}, kept logs {sizes['logs']} (torchq local prune)")
     else:
         click.echo(_not_up(data))
         for line in messages.not_here(session.environ, data):
             click.echo(line)
     sys.exit(0 if pids else 1)
+
+
+@local.command()
+@DATA
+@click.option("--older", required=True, metavar="AGE", help="only what nothing was written to for so long, as in 30d")
+@click.option("--yes", is_flag=True, help="remove it; without this option the command only says what it would remove")
+def prune(data: Path, older: str, yes: bool) -> None:
+    """Remove old outputs and kept logs of jobs. Those of jobs that have not finished stay.
+
+    Outputs are what jobs wrote into the folder of TORCHQ_OUTPUT, and outlive their jobs. Kept logs are those of pods
+    that are gone.
+    """
+    try:
+        before = time.time() - durations.parse(older)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--older") from error
+    if not _runs(data):
+        raise LocalError(f"{_not_up(data)}; while it is down, nobody knows which jobs have not finished")
+    layout = Files(data).layout
+    found = job_files.find_old(layout, before, _unfinished(layout))
+    for folder in found:
+        click.echo(f"{size_text(folder.size):>10}  {folder.path}")
+        if yes:
+            job_files.remove(folder)
+    what = f"{len(found)} folder{'s' * (len(found) != 1)}, {size_text(sum(folder.size for folder in found))}"
+    click.echo(f"{what}: removed" if yes else f"{what}: nothing was removed; --yes removes them")
+
+
+def _unfinished(layout: Layout) -> list[str]:
+    """Return the uids of the jobs that have not finished."""
+    with closing(client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))) as cluster:
+        return [str(job["metadata"]["uid"]) for job in cluster.list(TORCHJOBS).items if not endings.is_finished(job)]
 
 
 @local.command()

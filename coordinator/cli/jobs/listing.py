@@ -7,6 +7,7 @@ without places.
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -16,11 +17,16 @@ from coordinator.cli.jobs import completion
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
 from coordinator.follow.inbox import Inbox
 from coordinator.follow.job_feed import JobFeed
+from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
 
 CLEAR = "\x1b[2J\x1b[H"
 PHASES = ("Pending", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
+ENDS = frozenset({"Succeeded", "Failed", "Cancelled"})
+DAY = timedelta(days=1)
+PROGRAMS = ("json", "yaml")
+"""The forms for programs, which are always complete."""
 AGE_SECONDS = 5.0
 """How often a watched list is shown again although no job has changed: ages and places have."""
 SETTLE_SECONDS = 0.5
@@ -38,11 +44,14 @@ SETTLE_SECONDS = 0.5
     help="only jobs in this phase; several times: in one of them",
 )
 @click.option("-l", "--selector", default="", metavar="LABELS", help="only jobs with these labels")
+@click.option("--all-time", is_flag=True, help="also jobs that ended more than a day ago")
 @click.option("-w", "--watch", is_flag=True, help="show the list again with each change, until Ctrl-C")
 @output.table_options
 @pass_session
 def list_jobs(session: Session, /, watch: bool, **options: Any) -> None:
     """List jobs in the order of submission.
+
+    Jobs that ended more than a day ago are left out, unless --all-time or --phase asks for them.
 
     The last column says for a job that waits its place in its queue and the reason, and for one that failed the cause.
 
@@ -54,8 +63,24 @@ def list_jobs(session: Session, /, watch: bool, **options: Any) -> None:
     for number, items in enumerate(screens):
         if watch:
             click.echo(CLEAR if sys.stdout.isatty() else "\n" * bool(number), nl=False)
-        shape = job_columns.job_columns(output.now(), _places(session, items))
-        output.parse_list_options(options).show(shape, items)
+        recent = items if options["all_time"] or options["form"] in PROGRAMS else _recent(items, options["phases"])
+        shape = job_columns.job_columns(output.now(), _places(session, recent))
+        output.parse_list_options(options).show(shape, recent)
+        if len(recent) < len(items) and not watch:
+            click.echo(f"{len(items) - len(recent)} more ended over a day ago: --all-time shows them", err=True)
+
+
+def _recent(items: list[Manifest], phases: tuple[str, ...]) -> list[Manifest]:
+    """Return the jobs without those that ended more than a day ago, unless the phase of an end was asked for."""
+    if ENDS.intersection(phases):
+        return items
+    since = output.now() - DAY
+    return [item for item in items if not _ended_before(item, since)]
+
+
+def _ended_before(item: Manifest, moment: datetime) -> bool:
+    ended = (item.get("status") or {}).get("completionTime")
+    return ended is not None and timestamps.parse(ended) < moment
 
 
 def _read(session: Session, *, all_namespaces: bool, selector: str, **options: Any) -> list[Manifest]:

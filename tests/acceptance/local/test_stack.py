@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crds.keys import JobKey
 from embedded.redis import server
 from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
@@ -35,9 +36,10 @@ def test_a_second_local_up_changes_nothing(shared: Stack) -> None:
 def test_local_status_lists_all_processes(shared: Stack) -> None:
     said = shared.local("status")
     assert said.code == 0
-    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-2]}
+    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-3]}
     assert shown == shared.pids()
-    assert said.out.splitlines()[-1].startswith("torchq's commands go to: ")
+    assert said.out.splitlines()[-2].startswith("torchq's commands go to: ")
+    assert said.out.splitlines()[-1].startswith("files of jobs: outputs ")
     assert shown.keys() == PARTS
     assert all(map(alive, shown.values()))
     document = json.loads(shared.local("status", "-o", "json").out)
@@ -47,6 +49,21 @@ def test_local_status_lists_all_processes(shared: Stack) -> None:
     for url in document["metrics_url"].values():
         assert ask(f"{url}/healthz") == (200, ["ok"])
         assert ask(f"{url}/readyz") == (200, ["ok"])
+
+
+def test_prune_removes_old_outputs_only_when_told_to_and_only_of_a_running_cluster(shared: Stack) -> None:
+    folder = shared.layout.output(JobKey("default", "long-gone", "some-uid"))
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("1234")
+    os.utime(folder / "weights", (0, 0))
+    os.utime(folder, (0, 0))
+    dry = shared.local("prune", "--older", "30d")
+    assert (dry.code, dry.out.splitlines()[-1]) == (0, "1 folder, 4 B: nothing was removed; --yes removes them")
+    assert str(folder) in dry.out
+    assert shared.local("prune", "--older", "30d", "--yes").out.splitlines()[-1] == "1 folder, 4 B: removed"
+    assert not folder.exists()
+    wrong = shared.local("prune", "--older", "30")
+    assert (wrong.code, "must be a duration, as in" in wrong.err) == (2, True)
 
 
 def test_secrets_of_the_cluster_are_readable_only_by_its_user(shared: Stack) -> None:

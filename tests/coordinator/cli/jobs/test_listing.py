@@ -1,5 +1,7 @@
 """`torchq job list`: order, filters, places, reasons."""
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from coordinator.cli import api_client, job_columns, output
 from coordinator.cli.jobs import listing
 from coordinator.errors import CoordinatorError
 from coordinator.follow.inbox import Inbox
+from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from kube.client import KubernetesCluster
 from tests.coordinator.cli.jobs.test_wait import end, make
@@ -99,6 +102,25 @@ def test_phases_and_labels_select(torchq: Torchq, embedded_cluster: KubernetesCl
     assert sorted(names("--phase", "cancelled", "--phase", "Running")) == ["three", "two"]
     assert names("--phase", "Failed") == []
     assert names("-l", "team=a") == ["one"]
+
+
+def test_a_list_leaves_out_what_ended_over_a_day_ago_and_says_how_many(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    make(embedded_cluster, namespace, "old", "older", "new", "waits")
+    for name, ended in (("old", WHEN), ("older", WHEN), ("new", timestamps.format_time(time.time() - 3600))):
+        end(embedded_cluster, namespace, name)
+        status = {"status": {"completionTime": ended}}
+        embedded_cluster.patch(TORCHJOBS, name, status, namespace, subresource="status")
+
+    def names(*options: str) -> list[str]:
+        return sorted(row[1] for row in table(torchq("job", "list", "--no-headers", *options).stdout))
+
+    assert names() == ["new", "waits"]
+    assert torchq("job", "list").stderr == "2 more ended over a day ago: --all-time shows them\n"
+    assert names("--all-time") == ["new", "old", "older", "waits"]
+    assert names("--phase", "Succeeded") == ["new", "old", "older"]
+    assert len(json.loads(torchq("job", "list", "-o", "json").stdout)["items"]) == 4
 
 
 def test_a_watched_list_is_shown_again_after_a_change(
