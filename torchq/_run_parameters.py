@@ -14,7 +14,7 @@ RUN = (
     Parameter("queue", "text", "None"),
     Parameter("nodes", "nodes", "None", note="is the number of pods; (1, 3) makes an elastic job of 1 to 3"),
     Parameter("gpus", "whole", "None", note="of each pod"),
-    Parameter("cpus", "number", "None", note="of each pod"),
+    Parameter("cpus", "quantity", "None", note='of each pod, as in 4 or "100m"'),
     Parameter("memory", "text", "None", note="of each pod, as in 16Gi"),
     Parameter("image", "text", "None"),
     Parameter("env", "map", "None", note="are variables; a secret is refused here"),

@@ -187,7 +187,7 @@ class Client(SyncCalls):
         queue: str | None = None,
         nodes: int | tuple[int, int] | None = None,
         gpus: int | None = None,
-        cpus: float | None = None,
+        cpus: float | str | None = None,
         memory: str | None = None,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -211,12 +211,12 @@ class Client(SyncCalls):
         [tool.torchq] in the folder's pyproject.toml. Raises Invalid for a wrong value, AlreadyExists for a name that is
         taken, and Refused for a job that could never run. `command` is a list of words. `roles` takes the place of a
         command in a job with several. `nodes` is the number of pods; (1, 3) makes an elastic job of 1 to 3. `gpus` of
-        each pod. `cpus` of each pod. `memory` of each pod, as in 16Gi. `env` are variables; a secret is refused here.
-        `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the least number of
-        nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go or restart.
-        `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place` runs in the
-        folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes. `anyway`
-        submits a job that can never run, too. `ttl_seconds` is how long the job stays after its end.
+        each pod. `cpus` of each pod, as in 4 or "100m". `memory` of each pod, as in 16Gi. `env` are variables; a secret
+        is refused here. `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the
+        least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
+        or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
+        runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
+        `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its end.
         """
         answer: Job = self._call("run", given(locals()))
         return answer
@@ -230,7 +230,7 @@ class Client(SyncCalls):
         queue: str | None = None,
         nodes: int | tuple[int, int] | None = None,
         gpus: int | None = None,
-        cpus: float | None = None,
+        cpus: float | str | None = None,
         memory: str | None = None,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -252,12 +252,12 @@ class Client(SyncCalls):
 
         `submit` takes all of them, and gives the same run. `command` is a list of words. `roles` takes the place of a
         command in a job with several. `nodes` is the number of pods; (1, 3) makes an elastic job of 1 to 3. `gpus` of
-        each pod. `cpus` of each pod. `memory` of each pod, as in 16Gi. `env` are variables; a secret is refused here.
-        `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the least number of
-        nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go or restart.
-        `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place` runs in the
-        folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes. `anyway`
-        submits a job that can never run, too. `ttl_seconds` is how long the job stays after its end.
+        each pod. `cpus` of each pod, as in 4 or "100m". `memory` of each pod, as in 16Gi. `env` are variables; a secret
+        is refused here. `secret_env` has values of Secrets: {"WANDB_API_KEY": "SECRET/KEY"}. `autoscale` asks for the
+        least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
+        or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
+        runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
+        `anyway` submits a job that can never run, too. `ttl_seconds` is how long the job stays after its end.
         """
         answer: list[dict[str, Any]] = self._call("dry_run", given(locals()))
         return answer

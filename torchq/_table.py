@@ -27,6 +27,7 @@ PARAMETER_KINDS: Mapping[str, Kind] = {
     "flag": Kind("bool", (bool,), words="true or false"),
     "whole": Kind("int", (int,), words="a whole number"),
     "nodes": Kind("int | tuple[int, int]", (int, list), (int,), words="a whole number, or the least and the most"),
+    "quantity": Kind("float | str", (int, float, str), words="a number, or a quantity as in 100m"),
     "number": Kind("float", (int, float), words="a number"),
     "words": Kind("str", (list,), (str,), words="a list of texts"),
     "texts": Kind("Iterable[str]", (list,), (str,), words="a list of texts"),

@@ -24,7 +24,7 @@ class Role:
     """How many pods; each is one node of the job. The role Worker may have a range, as (1, 3)."""
     gpus: int = 0
     """GPUs of each pod."""
-    cpus: float | None = None
+    cpus: float | str | None = None
     """CPUs of each pod."""
     memory: str | None = None
     """Memory of each pod, as in `16Gi`."""

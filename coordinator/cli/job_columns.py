@@ -12,6 +12,7 @@ from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings
 from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED
+from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
 
 LONGEST_CAUSE = 100
 """The most characters of the cause of a failure."""
@@ -53,12 +54,24 @@ def _status(job: Document) -> dict[str, Any]:
     return job.get("status") or {}
 
 
+def _ranked(job: Document) -> dict[str, int]:
+    """Return the tasks whose pods have ranks, each with the number of pods that it has or is to have; all tasks if none
+    has ranks."""
+    tasks = {name: task or {} for name, task in job["spec"]["torchTaskSpecs"].items()}
+    granted = (_status(job).get("admission") or {}).get("workers") or 0
+    counts = {name: max(task.get("numTasks", 1), granted * (name == WORKER)) for name, task in tasks.items()}
+    helpers = [name for name, task in tasks.items() if task.get("auxiliary", name in (AI_MASTER, RENDEZVOUS))]
+    return {name: count for name, count in counts.items() if name not in helpers} or counts
+
+
 def _active(job: Document) -> int:
-    return sum((task or {}).get("active", 0) for task in (_status(job).get("taskStatuses") or {}).values())
+    ranked = _ranked(job)
+    statuses = (_status(job).get("taskStatuses") or {}).items()
+    return sum((task or {}).get("active", 0) for name, task in statuses if name in ranked)
 
 
 def _pods(job: Document) -> str:
-    return f"{_active(job)}/{sum(task.get('numTasks', 1) for task in job['spec']['torchTaskSpecs'].values())}"
+    return f"{_active(job)}/{sum(_ranked(job).values())}"
 
 
 def _runtime(job: Document, now: datetime) -> float | None:

@@ -152,13 +152,14 @@ def format_why(document: Document) -> str:
             [
                 *lines,
                 *(f"  {format_blocker(blocker['task'], blocker)}" for blocker in more),
+                *_too_small(document),
                 *_backoff(document),
                 *_rest(document),
             ]
         )
     if document["state"] in ("finished", "suspended", "admitted", "deleting"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
-        return "\n".join([*lines, *_backoff(document), *_if_resumed(document), *_rest(document)])
+        return "\n".join([*lines, *_too_small(document), *_backoff(document), *_if_resumed(document), *_rest(document)])
     lines = [
         f"job {document['job']} waits in queue {document['queue']}: {document['code']}",
         f"  {document['message']}",
@@ -184,6 +185,11 @@ def _if_resumed(document: Document) -> list[str]:
     verdict = "it would fit" if would["fits"] else f"{otherwise}: {would['code']}"
     numbers = [f"  {would['numbers']}"] if would.get("numbers") else []
     return [f"  {when}, {verdict}: {would['message']}", *numbers]
+
+
+def _too_small(document: Document) -> list[str]:
+    """Format why the nodes of now can no longer hold an admitted job."""
+    return [f"  the nodes no longer hold it: {message}" for message in document.get("tooSmall", ())]
 
 
 def _rest(document: Document) -> list[str]:

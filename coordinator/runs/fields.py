@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.runs.errors import InvalidRun
+from crds.resources import quantities
 
 LARGEST_WHOLE = 2**31 - 1
 _RANGE = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?", re.ASCII)
@@ -74,14 +75,18 @@ class Fields:
                     return low, high
         raise self.wrong(name, f"must be a whole number, or a range as in 1..3, not {value!r}")
 
-    def number(self, name: str) -> float | None:
-        """Return a number greater than 0."""
+    def quantity(self, name: str, resource: str, example: str) -> str | None:
+        """Return an amount of a resource, given as a number or as a quantity of Kubernetes."""
         value = self._values.get(name)
-        if value is None:
+        if value is None or value == "":
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST_WHOLE:
-            raise self.wrong(name, f"must be a number greater than 0, not {value!r}")
-        return float(value)
+        try:
+            amount = quantities.parse(resource, value)
+        except ValueError as error:
+            raise self.wrong(name, f"{error}; write it as in {example}") from error
+        if amount <= 0:
+            raise self.wrong(name, f"must be more than nothing, not {value!r}")
+        return str(value) if isinstance(value, str) else quantities.format_amount(resource, amount)
 
     def flag(self, name: str) -> bool:
         """Return a truth value, false if it is missing."""

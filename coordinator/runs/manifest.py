@@ -176,7 +176,7 @@ def _resources(role: RunRole) -> dict[str, dict[str, str]]:
     """Return requests and limits: memory is limited, since a pod that takes more harms others; CPUs are not."""
     requests, limits = {}, {}
     if role.cpus is not None:
-        requests["cpu"] = f"{round(role.cpus * 1000)}m" if role.cpus % 1 else str(int(role.cpus))
+        requests["cpu"] = role.cpus
     if role.memory is not None:
         requests["memory"] = limits["memory"] = role.memory
     if role.gpus:

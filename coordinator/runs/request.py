@@ -10,7 +10,6 @@ from typing import Any, Literal
 from coordinator.runs import variables
 from coordinator.runs.fields import Fields
 from coordinator.runs.variables import SecretKey
-from crds.resources import quantities
 from crds.torchjob.jobspec import MAX_PRIORITY
 from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
 
@@ -53,7 +52,7 @@ class RunRole:
     """The pods that the job asks for."""
     gpus: int = 0
     """The GPUs of each pod."""
-    cpus: float | None = None
+    cpus: str | None = None
     memory: str | None = None
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -173,24 +172,13 @@ def _role(fields: Fields) -> RunRole:
         nodes=nodes if isinstance(nodes, int) else nodes[1],
         bounds=None if isinstance(nodes, int) else nodes,
         gpus=fields.whole("gpus", 0, 0),
-        cpus=fields.number("cpus"),
-        memory=_memory(fields),
+        cpus=fields.quantity("cpus", "cpu", "2, 0.5 or 100m"),
+        memory=fields.quantity("memory", "memory", "16Gi"),
         image=fields.text("image"),
         env=variables.check_plain(fields.map("env"), fields.path("env")),
         secret_env=variables.parse_secrets(fields.map("secret_env"), fields.path("secret_env")),
         after=_after(fields),
     )
-
-
-def _memory(fields: Fields) -> str | None:
-    text = fields.text("memory")
-    try:
-        amount = quantities.parse("memory", text) if text else 1
-    except ValueError as error:
-        raise fields.wrong("memory", f"{error}; write it as in 16Gi") from error
-    if amount <= 0:
-        raise fields.wrong("memory", f"must be more than nothing, not {text!r}")
-    return text or None
 
 
 def _after(fields: Fields) -> Upstream | None:

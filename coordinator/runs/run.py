@@ -31,6 +31,10 @@ NO_IMAGE = "python"
 _RANDOM = random.SystemRandom()
 
 
+class RunNameTaken(errors.AlreadyExists):
+    """Another job has the name of the run. What to do about it depends on who asked for the run, who adds it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CodeSummary:
     """What was packed, for people."""
@@ -143,11 +147,8 @@ def _validate(cluster: Cluster, document: Submission) -> validation.ValidatedJob
         raise _taken(f"{document.namespace}/{document.body['metadata']['name']}") from error
 
 
-def _taken(name: str) -> errors.AlreadyExists:
-    return errors.AlreadyExists(
-        f"job {name} already exists: give another name, or delete it first with --replace "
-        '(if_exists="replace"), or use it with if_exists="attach"'
-    )
+def _taken(name: str) -> RunNameTaken:
+    return RunNameTaken(f"job {name} already exists")
 
 
 def start(

@@ -38,7 +38,9 @@ def count_failure(
     )
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _count_node_failure(after.node_failures, verdict.node)
-    avoided = (node for node, times in failures.items() if times >= settings.node_failures)
+    # Where the node itself restarts containers, it is the only one, so no pod could go elsewhere.
+    most = settings.node_failures if settings.in_place != "local" else integers.LARGEST
+    avoided = (node for node, times in failures.items() if times >= most)
     return after.model_copy(
         update={
             field: getattr(after, field) + 1,

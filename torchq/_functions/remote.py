@@ -38,7 +38,7 @@ class RemoteOptions(TypedDict, total=False):
     queue: str
     nodes: int | tuple[int, int]
     gpus: int
-    cpus: float
+    cpus: float | str
     memory: str
     image: str
     env: Mapping[str, str]

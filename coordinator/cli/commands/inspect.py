@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, output, text
+from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, outlook, output, text
 from coordinator.cli.job_details import JobContext
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import USER_ERRORS, Session, pass_session
@@ -19,7 +19,10 @@ from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.documents import Document
 from coordinator.query.queries import MOST_FORECAST_PICKS, Queries
 from coordinator.rbac.permissions import LEASE
+from coordinator.runs.findings import CheckUnavailable
 from crds.api_resources import LEASES
+from crds.errors import InvalidObject
+from crds.torchjob import torchjob
 from kube import errors
 from kube.api import Manifest
 
@@ -65,8 +68,18 @@ def _locate(session: Session, item: Manifest) -> Document:
         settled = text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
         )
-        return settled | ({"rest": rest} if rest else {})
+        return settled | ({"rest": rest} if rest else {}) | (_too_small(session, item) if short else {})
     return text.describe_waiting(item, api_client.find(session).job(job_ref.key(item)))
+
+
+def _too_small(session: Session, item: Manifest) -> Document:
+    """Return why the nodes no longer hold an admitted job; empty if they do, or if no coordinator says so."""
+    try:
+        (found,) = outlook.FeasibilityCheck(session)([torchjob.parse(item)])
+    except (CheckUnavailable, InvalidObject):
+        return {}
+    beyond = [each.message for each in found if each.code in ("ExceedsNodes", "ExceedsPool")]
+    return {"tooSmall": beyond} if beyond else {}
 
 
 def _if_resumed(session: Session, item: Manifest) -> Document | None:

@@ -66,8 +66,7 @@ DATA = click.option(
 )
 COMMAND = (sys.executable, "-m", "coordinator.cli.main")
 NEXT = """next:
-  torchq queue create team-a --weight 3
-  torchq submit JOB.yaml
+  torchq run -- python train.py    # this folder, as it is now
   torchq job list
   export KUBECONFIG={kubeconfig}    # for kubectl"""
 

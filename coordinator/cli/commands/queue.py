@@ -39,8 +39,15 @@ def queue(context: click.Context) -> None:
 @output.table_options
 @pass_session
 def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
-    """List queues with shares and usage. Without NAME, all queues are listed."""
-    items = _queues_with_figures(session, names)
+    """List queues with shares and usage. Without NAME, all queues are listed; where this account may not read them,
+    the queue of the namespace."""
+    try:
+        items = _queues_with_figures(session, names)
+    except errors.Forbidden:
+        if names:
+            raise
+        items = _queues_with_figures(session, (session.namespace,))
+        click.echo(f"note: the queue of namespace {session.namespace} alone; other queues by their names", err=True)
     output.parse_list_options(options).show(columns.queue_columns(output.now()), items)
 
 

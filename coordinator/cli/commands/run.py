@@ -15,6 +15,7 @@ from coordinator.cli.jobs import completion
 from coordinator.cli.runs import code_summary, following, printed_manifests
 from coordinator.cli.session import Session, pass_session
 from coordinator.runs import caller_python, project, request, run, variables
+from coordinator.runs.errors import InvalidRun
 from coordinator.runs.run import PreparedRun
 
 EXAMPLES = """\b
@@ -37,8 +38,8 @@ _LARGEST_ENV_FILE = 1024 * 1024
 )
 @click.option("--nodes", metavar="N|MIN..MAX", help="pods, each one node of the job (default: 1); a range: elastic")
 @click.option("--gpus", type=int, help="GPUs of each pod")
-@click.option("--cpus", type=float, help="CPUs of each pod")
-@click.option("--memory", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
+@click.option("--cpus", metavar="QUANTITY", help="CPUs of each pod, as in 4 or 100m")
+@click.option("--memory", metavar="QUANTITY", help="memory of each pod, as in 16Gi; a pod that takes more is killed")
 @click.option(
     "--queue",
     shell_complete=completion.queues,
@@ -88,7 +89,11 @@ def run_command(
             anyway=anyway,
             tell=partial(click.echo, err=True),
         )
-        key = submit()
+        try:
+            key = submit()
+        except run.RunNameTaken as error:
+            hint = "give another --name, or delete that job first with --replace"
+            raise click.ClickException(f"{error}: {hint}") from error
         if key is None:
             _print_dry_run(session, prepared, form)
             return
@@ -105,8 +110,7 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         **{name: value for name, value in options.items() if name not in ("env", "env_files", "secret_env", "replace")},
         "command": list(options["command"]),
         "exclude": list(options["exclude"]),
-        "env": _variables(options),
-        "secret_env": variables.parse_assignments(_places("--secret-env", options["secret_env"]), _SECRET),
+        **_variables(options),
         "if_exists": "replace" if options["replace"] else "fail",
         "folder": folder,
         "namespace": session.namespace,
@@ -115,21 +119,39 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         raise click.UsageError("the command is missing, as in: torchq run -- python train.py")
     if options["replace"] and not options["name"]:
         raise click.UsageError("--replace needs --name: a job without one gets a new name each time")
-    return run.prepare(
-        session.cluster,
-        request.parse(project.with_defaults(document, Path(folder))),
-        embedded=session.target.data is not None,
-        python_folder=caller_python.find_folder(session.environ),
-        code_store=session.settings.code_store,
-    )
+    document = project.with_defaults(document, Path(folder))
+    try:
+        return run.prepare(
+            session.cluster,
+            request.parse(document),
+            embedded=session.target.data is not None,
+            python_folder=caller_python.find_folder(session.environ),
+            code_store=session.settings.code_store,
+        )
+    except InvalidRun as error:
+        raise _wrong_option(error) from error
 
 
-def _variables(options: dict[str, Any]) -> dict[str, str]:
+def _wrong_option(error: InvalidRun) -> click.UsageError:
+    """Return the error about a field as one about the option that gives it."""
+    field, _, message = str(error).partition(": ")
+    name, _, key = field.partition(".")
+    options = {each.name: each.opts[0] for each in run_command.params if isinstance(each, click.Option)}
+    option = options.get(name)
+    return click.UsageError(f"{' '.join(filter(None, (option, key)))}: {message}" if option else str(error))
+
+
+def _variables(options: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the variables of files and options; options come first."""
     found: dict[str, str] = {}
     for path in options["env_files"]:
         found |= variables.parse_file(manifest_files.text(path, _LARGEST_ENV_FILE), path)
-    return found | variables.parse_assignments(_places("--env", options["env"]), _ASSIGNMENT)
+    try:
+        given = variables.parse_assignments(_places("--env", options["env"]), _ASSIGNMENT)
+        secrets = variables.parse_assignments(_places("--secret-env", options["secret_env"]), _SECRET)
+    except InvalidRun as error:
+        raise click.UsageError(str(error)) from error
+    return {"env": found | given, "secret_env": secrets}
 
 
 def _places(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 One rule: the same checks as those of the commands; all jobs of a call are made or none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from coordinator.code.selection import SECRET
 from coordinator.runs import caller_python, project, request
 from coordinator.runs import run as runs
 from coordinator.runs.run import CodeSummary, PreparedRun
+from kube.errors import AlreadyExists
 
 Params = Mapping[str, Any]
 
@@ -39,26 +41,39 @@ def submit(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]:
 def run(access: ClusterAccess, params: Params, call: OpenCall) -> str:
     """Submit a command with the present content of a folder, and return the handle of its job."""
     prepared = _prepare(access, params, call)
-    key = runs.start(
-        access.session.cluster,
-        prepared,
-        check_jobs=outlook.FeasibilityCheck(access.session),
-        anyway=params.get("anyway", False),
-        tell=partial(_warn, call),
-    )
+    with _explained_name():
+        key = runs.start(
+            access.session.cluster,
+            prepared,
+            check_jobs=outlook.FeasibilityCheck(access.session),
+            anyway=params.get("anyway", False),
+            tell=partial(_warn, call),
+        )
     return str(key)
+
+
+@contextmanager
+def _explained_name() -> Iterator[None]:
+    """Say in Python's words what helps against a name that is taken."""
+    try:
+        yield
+    except runs.RunNameTaken as error:
+        raise AlreadyExists(
+            f'{error}: give another name, or delete the job with if_exists="replace", or use it with if_exists="attach"'
+        ) from error
 
 
 def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
     """Return what `run` would submit, after the same checks."""
     prepared = _prepare(access, params, call)
-    runs.dry_run(
-        access.session.cluster,
-        prepared,
-        check_jobs=outlook.FeasibilityCheck(access.session),
-        anyway=params.get("anyway", False),
-        tell=partial(_warn, call),
-    )
+    with _explained_name():
+        runs.dry_run(
+            access.session.cluster,
+            prepared,
+            check_jobs=outlook.FeasibilityCheck(access.session),
+            anyway=params.get("anyway", False),
+            tell=partial(_warn, call),
+        )
     return [*prepared.objects, prepared.manifest]
 
 

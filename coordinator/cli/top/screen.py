@@ -130,8 +130,19 @@ def _pool_line(pool: Document | None) -> list[Text]:
     for name, amount in ((name, capacity[name]) for name in SHOWN if name in capacity):
         used = pool["used"].get(name, "0")
         line.append_text(bar(_part(used, amount)))
-        line.append(f" {used}/{amount} {name}{GAP}")
+        line.append(f" {_readable(name, used)}/{_readable(name, amount)} {name}{GAP}")
     return [line]
+
+
+def _readable(name: str, quantity: str) -> str:
+    """Return an amount for people: memory in the largest unit, with one digit after the point."""
+    if name != "memory":
+        return quantity
+    amount = float(quantities.exact(quantity))
+    for power, suffix in reversed(list(enumerate("KMGTPE", start=1))):
+        if amount >= 2 ** (10 * power):
+            return f"{amount / 2 ** (10 * power):.1f}".removesuffix(".0") + f"{suffix}i"
+    return quantity
 
 
 def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:

@@ -12,6 +12,7 @@ from coordinator.settings import Settings
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
+from kube import errors
 from kube.client import KubernetesCluster
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, owner, task
@@ -122,6 +123,21 @@ def test_queue_delete_rejects_a_queue_with_unfinished_jobs(
     assert f"{namespace}/train" in refusal
     embedded_cluster.patch(TORCHJOBS, "train", {"status": {"phase": "Succeeded"}}, namespace, subresource="status")
     torchq("queue", "delete", "a")
+
+
+def test_a_tenant_who_may_not_list_queues_sees_that_of_the_namespace(
+    torchq: Torchq, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torchq("queue", "create", namespace)
+    torchq("queue", "create", "other")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise errors.Forbidden("queues cannot be listed: ask for the role queue-admin")
+
+    monkeypatch.setattr(KubernetesCluster, "list", refuse)
+    said = torchq("queue", "list", "--no-headers")
+    assert [row[0] for row in table(said.stdout)] == [namespace]
+    assert "admin" not in said.stderr
 
 
 def test_a_job_is_submitted_listed_suspended_resumed_and_cancelled(

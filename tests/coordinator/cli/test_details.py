@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import job_details, job_growth, job_text
+from coordinator.cli import api_client, job_details, job_growth, job_text
 from coordinator.cli import text as cli_text
 from coordinator.cli.job_details import JobContext
 from crds import labels
@@ -234,6 +234,17 @@ def test_job_show_and_why_print_restarts_gang_tasks_and_events(
     why = torchq("job", "why", "train").output
     assert "holds its room, but does not run: ImagePullBackOff" in why
     assert "  Worker: 1 PodGroupPending: Volcano has not let the group in yet\n" in why
+
+
+def test_why_says_that_the_nodes_no_longer_hold_an_admitted_job(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)
+    body = {"status": {"phase": "Admitted", "admission": ADMISSION}}
+    embedded_cluster.patch(TORCHJOBS, "train", body, namespace, subresource="status")
+    findings = [{"code": "ExceedsNodes", "field": "f", "message": "a pod asks for 8 of cpu", "firm": False}]
+    monkeypatch.setattr(api_client, "coordinator", lambda _: lambda _path: {"findings": findings})
+    assert "  the nodes no longer hold it: a pod asks for 8 of cpu\n" in torchq("job", "why", "train").output
 
 
 @pytest.mark.parametrize(("phase", "reason"), [("Pending", "GangQueueClosed"), ("Running", "")])

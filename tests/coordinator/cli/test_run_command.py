@@ -133,17 +133,19 @@ def test_variables_come_from_options_files_and_secrets(
     ("options", "code", "message"),
     [
         ((), 2, "the command is missing, as in: torchq run -- python train.py"),
-        (("--nodes", "0", *IMAGE, "--", "true"), 1, "nodes: must be 1 or more, not 0"),
-        (("--gpus", "-1", *IMAGE, "--", "true"), 1, "gpus: must be 0 or more, not -1"),
-        (("--nodes", "two", "--", "true"), 1, "nodes: must be a whole number, or a range as in 1..3, not 'two'"),
-        (("--", "true"), 1, "image: is missing, and this cluster runs images: give --image NAME"),
-        (("--in-place", *IMAGE, "--", "true"), 1, "in_place: only a local cluster runs in the folder itself"),
-        (("--env", "HF_TOKEN=hf_abc", *IMAGE, "--", "true"), 1, "give --secret-env HF_TOKEN=NAME/hf_token"),
-        (("--env", "A", *IMAGE, "--", "true"), 1, "--env: 'A' is not NAME=VALUE"),
-        (("--env", "A=1", "--env", "B", *IMAGE, "--", "true"), 1, "--env 2: 'B' is not NAME=VALUE"),
-        (("--secret-env", "T=x", *IMAGE, "--", "true"), 1, "secret_env.T: must be SECRET/KEY"),
+        (("--nodes", "0", *IMAGE, "--", "true"), 2, "--nodes: must be 1 or more, not 0"),
+        (("--gpus", "-1", *IMAGE, "--", "true"), 2, "--gpus: must be 0 or more, not -1"),
+        (("--nodes", "two", "--", "true"), 2, "--nodes: must be a whole number, or a range as in 1..3, not 'two'"),
+        (("--checkpoint-seconds", "-1", *IMAGE, "--", "true"), 2, "--checkpoint-seconds: must be 0 or more"),
+        (("--cpus", "few", *IMAGE, "--", "true"), 2, "--cpus: 'few' is not a quantity"),
+        (("--", "true"), 2, "--image: is missing, and this cluster runs images: give --image NAME"),
+        (("--in-place", *IMAGE, "--", "true"), 2, "--in-place: only a local cluster runs in the folder itself"),
+        (("--env", "HF_TOKEN=hf_abc", *IMAGE, "--", "true"), 2, "give --secret-env HF_TOKEN=NAME/hf_token"),
+        (("--env", "A", *IMAGE, "--", "true"), 2, "--env: 'A' is not NAME=VALUE"),
+        (("--env", "A=1", "--env", "B", *IMAGE, "--", "true"), 2, "--env 2: 'B' is not NAME=VALUE"),
+        (("--secret-env", "T=x", *IMAGE, "--", "true"), 2, "--secret-env T: must be SECRET/KEY"),
         (("--env-file", "none", *IMAGE, "--", "true"), 1, "none: No such file or directory"),
-        (("--memory", "lots", *IMAGE, "--", "true"), 1, "memory: 'lots' is not a quantity"),
+        (("--memory", "lots", *IMAGE, "--", "true"), 2, "--memory: 'lots' is not a quantity"),
         (("--replace", *IMAGE, "--", "true"), 2, "--replace needs --name"),
         (("-o", "yaml", *IMAGE, "--", "true"), 2, "-o: this option belongs to --dry-run"),
         (("--name", "Bad_Name", *IMAGE, "--", "true"), 1, "metadata.name"),
@@ -172,7 +174,9 @@ def test_a_name_that_is_taken_gets_the_option_that_helps(
 ) -> None:
     command = ("--name", "train", *IMAGE, "--", "true")
     first = torchq("run", "-d", *command).stdout
-    assert f"job {namespace}/train already exists" in torchq("run", "-d", *command, code=1).stderr
+    said = torchq("run", "-d", *command, code=1).stderr
+    hint = "give another --name, or delete that job first with --replace"
+    assert said.endswith(f"Error: job {namespace}/train already exists: {hint}\n")
     assert torchq("run", "-d", "--replace", *command).stdout != first
     assert len(embedded_cluster.list(TORCHJOBS, namespace).items) == 1
 

@@ -32,7 +32,7 @@ def pod(job: Manifest, task: str = "Master") -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "resources",
-    [{}, {"gpus": 8}, {"cpus": 1.5}, {"memory": "3Gi"}, {"gpus": 2, "cpus": 4, "memory": "500M"}],
+    [{}, {"gpus": 8}, {"cpus": 1.5}, {"cpus": "100m"}, {"memory": "3Gi"}, {"gpus": 2, "cpus": 4, "memory": "500M"}],
     ids=str,
 )
 def test_the_container_that_unpacks_does_not_change_the_charge(resources: dict[str, Any]) -> None:

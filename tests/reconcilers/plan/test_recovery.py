@@ -226,11 +226,18 @@ class TestNodes:
 
     def test_node_with_repeated_failures_is_excluded(self) -> None:
         twice = job(status=status("Running", nodeFailures={"n1": 2, "n2": 1}))
-        found = decide(twice, MASTER, replace(self.ON, phase="Failed", exit_code=137), OTHER)
+        failed = replace(self.ON, phase="Failed", exit_code=137)
+        found = decide(twice, MASTER, failed, OTHER, settings=ReconcileSettings())
         assert written(found)["excludedNodes"] == ["n1"]
         assert told(found) == ["Restarting", "NodeExcluded"]
         before = restart_counts.new_exclusions(twice.status, twice.status)
         assert before == ()
+
+    def test_the_only_node_is_not_excluded(self) -> None:
+        twice = job(status=status("Running", nodeFailures={"n1": 2}))
+        found = decide(twice, MASTER, replace(self.ON, phase="Failed", exit_code=137), OTHER, settings=LOCAL)
+        assert "excludedNodes" not in written(found)
+        assert written(found)["nodeFailures"] == {"n1": 3}
 
     def test_new_admission_clears_node_failures(self) -> None:
         again = job(status=status("Queued", attempt=0, nodeFailures={"n1": 3}, excludedNodes=["n1"], replacing=["x"]))

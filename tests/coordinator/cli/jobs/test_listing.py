@@ -52,6 +52,28 @@ def test_a_list_shows_places_and_causes_for_one_question(
     assert wide[-4:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "REASON"]
 
 
+@pytest.mark.parametrize(
+    ("workers", "granted", "active", "expected"),
+    [
+        (2, 2, {"Worker": 2, "Rendezvous": 1}, "2/2"),
+        (2, 4, {"Worker": 4, "Rendezvous": 1}, "4/4"),
+        (4, 2, {"Worker": 2}, "2/4"),
+    ],
+    ids=["the store has no rank", "idle growth", "some are missing"],
+)
+def test_pods_are_those_with_ranks(workers: int, granted: int, active: dict[str, int], expected: str) -> None:
+    job = {
+        "metadata": {"name": "a"},
+        "spec": {"torchTaskSpecs": {"Worker": {"numTasks": workers}, "Sidekick": {"auxiliary": True}}},
+        "status": {
+            "admission": {"workers": granted},
+            "taskStatuses": {name: {"active": count} for name, count in active.items()},
+        },
+    }
+    [pods] = [each for each in job_columns.job_columns(output.now(), {}) if each.title == "PODS"]
+    assert pods.text(job) == expected
+
+
 def test_a_list_without_a_coordinator_has_the_reasons_alone(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

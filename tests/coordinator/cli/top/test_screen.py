@@ -52,6 +52,12 @@ def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> R
     )
 
 
+def test_memory_of_the_pool_is_readable() -> None:
+    pool = {"capacity": {"memory": "131891908Ki"}, "used": {"memory": "320Mi"}}
+    text = "\n".join(line.plain for line in screen.lines(Reading(status=STATUS, pool=pool), NOW, 120, 24))
+    assert " 320Mi/125.8Gi memory" in text
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 30), (200, 60)])
 def test_200_queues_and_the_next_picks_fit_into_the_terminal(width: int, height: int) -> None:
     lines = screen.lines(reading(200, 5), NOW, width, height)

@@ -178,7 +178,7 @@ class TestOnePodToBlame:
 
     def test_node_on_which_pods_hang_repeatedly_is_avoided(self) -> None:
         fields = {"nodeFailures": {"node-worker-1": 2}}
-        found = decide(hanging("Restart", "digits-worker-1", fields), settings=replace(LOCAL, node_failures=3))
+        found = decide(hanging("Restart", "digits-worker-1", fields), settings=ReconcileSettings(node_failures=3))
         assert written(found)["excludedNodes"] == ["node-worker-1"]
         assert [reason for reason, _ in told(found)] == ["Hanging", "Restarting", "NodeExcluded"]
 
