@@ -169,7 +169,8 @@ class Reflector:
         self.restarts += not self._stopping.is_set()
         previous, self.failing = self.failing, reason
         if reason != previous and not self._stopping.is_set():
-            logger.warning("the cache of %s may be behind: %s", self._source.resource.plural, reason)
+            level = logging.DEBUG if self._settings.quiet else logging.WARNING
+            logger.log(level, "the cache of %s may be behind: %s", self._source.resource.plural, reason)
 
     def _pages(self) -> Iterator[Listing]:
         for page in self._source.pages():

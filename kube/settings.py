@@ -85,6 +85,8 @@ class InformerSettings:
     """The longest wait between two failures."""
     healthy_seconds: float = 5.0
     """A watch of this length ends a run of failures. A shorter watch without an object counts as another failure."""
+    quiet: bool = False
+    """Whether failures are not worth a warning in the log, because `on_failure` says what has to be said."""
 
     def __post_init__(self) -> None:
         for name in ("watch_seconds", "backoff_base", "backoff_cap", "healthy_seconds"):

@@ -161,6 +161,7 @@ _OF_JOB = (
             Parameter("container", "text", "None"),
             Parameter("tail", "whole", "None", note="is the number of lines of each pod to begin with"),
             Parameter("previous", "flag", "False", note="gives the run before the last restart"),
+            Parameter("run", "whole", "None", note="is the number of the run to give, from 1; without one, all come"),
         ),
         "log line",
         "Yield the lines that the pods of the job print.",

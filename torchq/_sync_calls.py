@@ -55,13 +55,15 @@ class Job(SyncJob):
         container: str | None = None,
         tail: int | None = None,
         previous: bool = False,
+        run: int | None = None,
     ) -> Iterator[LogLine]:
         """Yield the lines that the pods of the job print.
 
         Every line comes once, with its pod; a line without a pod is a note of torchq. The stream ends when the caller
         leaves the loop. Raises Refused, which says why, for a job that has no output. `follow` goes on to the end of
         the job, through restarts. `task` is a task type; without one, the lines of all pods come. `tail` is the number
-        of lines of each pod to begin with. `previous` gives the run before the last restart.
+        of lines of each pod to begin with. `previous` gives the run before the last restart. `run` is the number of the
+        run to give, from 1; without one, all come.
         """
         return self._stream("job.logs", given(locals()))
 

@@ -19,8 +19,9 @@ from kube.api import Cluster, Listing, Manifest, WatchEvent
 from kube.reflector import ListWatch, Reflector
 from kube.settings import InformerSettings
 
-SETTINGS = InformerSettings(backoff_cap=5.0)
-"""A person waits for the news, so a lost connection is tried again every 5 s at least."""
+SETTINGS = InformerSettings(backoff_cap=5.0, quiet=True)
+"""A person waits for the news, so a lost connection is tried again every 5 s at least, and warnings of a log are for
+nobody."""
 STOP_SECONDS = 1.0
 """The longest wait for the thread of a watch that ends. A request in progress may take longer; nobody waits for it."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -11,6 +11,10 @@ LONGEST = 64 * 1024
 """The most bytes that are shown of one line."""
 _PREFIX = re.compile(rb"(?:@(\d{1,18}) )?(?:(\d{4}-\d\d-\d\dT\S{8,30}) )?")
 _LONGEST_PREFIX = 64
+_OF_KUBELET = re.compile(
+    rb"unable to retrieve container logs for |failed to (?:try resolving symlinks in path|watch file|create fsnotify) "
+)
+"""The errors of a kubelet that its API sends as if they were output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +29,12 @@ class LogSelection:
     all: bool = False
     """Whether to read all pods; `task` and `index` have no effect then."""
     tail: int | None = None
-    """The number of last lines of each pod to begin with; None for all of its present run."""
+    """The number of last lines of each pod to begin with, of its last run; None for all lines."""
     previous: bool = False
     """Whether to read the run before the last restart."""
+    run: int | None = None
+    """The number of the run to read, from 1; None for all runs, or, with `follow`, for the present one and the later
+    ones."""
     follow: bool = False
     """Whether to go on until the job ends, through restarts and with new pods."""
 
@@ -57,6 +64,11 @@ class RawLine:
     time: str | None = None
     ended: bool = True
     """Whether the line has its end. The last line of an answer may lack it."""
+
+    @property
+    def is_of_kubelet(self) -> bool:
+        """Whether the kubelet has written the line in place of output that it cannot read. Output has its time."""
+        return self.time is None and self.position is None and _OF_KUBELET.match(self.content) is not None
 
     @property
     def end(self) -> int:

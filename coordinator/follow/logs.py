@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow import endings, log_source, pod_runs, present_logs, restart_notes, wait_reasons
+from coordinator.follow import endings, job_feed, log_source, pod_runs, present_logs, restart_notes, wait_reasons
 from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.log_source import LogSource
@@ -24,7 +24,6 @@ from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
-from kube.settings import InformerSettings
 
 MOST_MEMBERS = 512
 """The most pods that are followed at once; each takes a connection and a thread."""
@@ -33,7 +32,6 @@ _BUFFERED = 16
 _LOOK_SECONDS = 0.2
 """How often a reader looks whether it is to stop; no request is made for that."""
 _STOP_SECONDS = 1.0
-_SETTINGS = InformerSettings(backoff_cap=5.0)
 
 Explain = Callable[[Manifest], str]
 """A function that says why a job waits, in words."""
@@ -83,6 +81,8 @@ def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member:
     what = f"pod {member.pod}" if member is not None else f"job {key.namespace}/{key.name}"
     if selection.previous:
         return f"{what} has no output of an earlier run"
+    if selection.run is not None:
+        return f"{what} has no run {selection.run}"
     job = torchjob.parse(item)
     if job.is_finished and job.status.attempt:
         return f"the output of {what} is gone with its pods: {_why_gone(job)}; the job is {_state(item)}"
@@ -129,6 +129,8 @@ class _Following:
         self._told = ""
         self._noted = ""
         """Why the job waits, as it was said last."""
+        self._is_cut = False
+        """Whether it was said last that the API server does not answer."""
         self._problems: set[tuple[str, str]] = set()
         """The problems of pods that were said, by task."""
         self._earlier: set[str] = set()
@@ -142,7 +144,7 @@ class _Following:
             namespace=key.namespace,
             label_selector=self._source.selector,
             on_failure=self._on_failure,
-            settings=_SETTINGS,
+            settings=job_feed.SETTINGS,
         )
         self._director = threading.Thread(target=self._direct, name="log-job", daemon=True)
 
@@ -245,6 +247,9 @@ class _Following:
         return any(reader.has_read for reader in self._readers.values())
 
     def _on_pod(self, before: PodRuns | None, after: PodRuns | None) -> None:
+        if self._is_cut:
+            self._is_cut = False
+            self._emit([LogLine("", "the API server answers again")])
         if after is not None:
             self._take(after, first=not self._pods.synced)
         elif before is not None:
@@ -253,6 +258,9 @@ class _Following:
     def _on_failure(self, error: errors.ClusterError) -> None:
         if not self._pods.synced or isinstance(error, errors.Forbidden | errors.Unauthorized | errors.Misconfigured):
             self._emit(error)
+        elif isinstance(error, errors.Unreachable) and not self._is_cut:
+            self._is_cut = True
+            self._emit([LogLine("", "the API server does not answer; this goes on as soon as it does")])
 
     def _take(self, pod: PodRuns, *, first: bool = False) -> None:
         if not _is_selected(pod, self._member):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow.log_lines import LogLine, LogSelection
+from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
 from coordinator.follow.log_source import LogSource, NotKept
 from coordinator.follow.pod_runs import PodRuns
 from crds.torchjob import grant
@@ -42,6 +42,8 @@ class PodRun(NamedTuple):
     pod: PodRuns
     container: str
     number: int
+    place: int = 0
+    """Its number among the runs of the member, over all of its pods, from 1; 0 for an init container."""
 
 
 def find_member(job: TorchJob, selection: LogSelection) -> JobMember:
@@ -69,13 +71,15 @@ def _indexes(job: TorchJob, task_type: str) -> frozenset[int]:
 
 
 def select(pods: Sequence[PodRuns], selection: LogSelection) -> dict[str, list[PodRun]]:
-    """Return the runs to read, by the short name of the member: of each member the last run, or the one before."""
+    """Return the runs to read, in order, by the short name of the member."""
     found: dict[str, list[PodRun]] = {}
     for pod in pods:
-        for container in pod.selected(selection.container):
-            runs = [PodRun(pod, container, number) for number in range(pod.of(container).last + 1)]
-            found.setdefault(pod.label, []).extend(runs)
-    chosen = {label: _choose(runs, previous=selection.previous) for label, runs in found.items()}
+        runs = found.setdefault(pod.label, [])
+        *before, last = pod.selected(selection.container)
+        runs += [PodRun(pod, each, pod.of(each).last) for each in before]
+        begun = sum(1 for run in runs if run.place)
+        runs += [PodRun(pod, last, number, begun + number + 1) for number in range(pod.of(last).last + 1)]
+    chosen = {label: _choose(runs, selection) for label, runs in found.items()}
     return {label: runs for label, runs in sorted(chosen.items(), key=_order) if runs}
 
 
@@ -84,20 +88,28 @@ def _order(slot: tuple[str, list[PodRun]]) -> tuple[str, int]:
     return task, int(index)
 
 
-def _choose(runs: list[PodRun], *, previous: bool) -> list[PodRun]:
-    """Return the last run with its pod's init containers that failed, or the run before it."""
-    if previous:
-        before = [run for run in runs if run.container == runs[-1].container]
-        return before[-2:-1]
-    return [run for run in runs if run.pod is runs[-1].pod and run.number == run.pod.of(run.container).last]
+def _choose(runs: list[PodRun], selection: LogSelection) -> list[PodRun]:
+    """Return all runs, with the init containers that failed, or those that are selected of them."""
+    main = [run for run in runs if run.place]
+    if selection.previous:
+        return main[-2:-1]
+    if selection.run is not None:
+        return [run for run in main if run.place == selection.run]
+    if selection.tail is not None:
+        return [run for run in runs if run.pod is runs[-1].pod and run.number == run.pod.of(run.container).last]
+    return runs
 
 
 def read(
     source: LogSource, chosen: dict[str, list[PodRun]], selection: LogSelection, stop: threading.Event
 ) -> Iterator[LogLine]:
-    """Yield the lines of some runs, member by member. Raise NoOutput if the only one cannot be read."""
+    """Yield the lines of some runs, member by member, with a note between the runs of one member. Raise NoOutput if the
+    only one cannot be read."""
     runs = [run for of_member in chosen.values() for run in of_member]
-    for pod, container, number in runs:
+    several = {label for label, of_member in chosen.items() if len(of_member) > 1}
+    for pod, container, number, place in runs:
+        if place and pod.label in several:
+            yield LogLine("", f"{pod.label}: run {place}, in pod {pod.name}")
         try:
             lines = source.open(pod, container, number, follow=False, tail=selection.tail)
         except (NotKept, errors.NotFound, errors.Invalid) as error:
@@ -106,13 +118,18 @@ def read(
             yield LogLine("", f"{pod.label}: {error}")
             continue
         try:
-            for several in lines:
-                for line in several:
-                    yield LogLine(pod.label, line.text, line.time)
+            for piece in lines:
+                for line in piece:
+                    yield _line(pod, line)
                 if stop.is_set():
                     return
             rest = lines.rest()
             if rest is not None:
-                yield LogLine(pod.label, rest.text, rest.time)
+                yield _line(pod, rest)
         finally:
             lines.close()
+
+
+def _line(pod: PodRuns, line: RawLine) -> LogLine:
+    """Return a line of output, or the note that the kubelet cannot read it."""
+    return LogLine("", f"{pod.label}: {line.text}") if line.is_of_kubelet else LogLine(pod.label, line.text, line.time)

@@ -1,6 +1,6 @@
-"""The line about a restart of a job, for a person who follows its output.
+"""The line about a restart or a resize of a job, for a person who follows its output.
 
-One rule: pure. The words are those that the workers have written; a restart is told once.
+One rule: pure. The words are those that the workers have written; a restart or a resize is told once.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,20 @@ LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class RestartCounts:
-    """How often a job was restarted, and for whose fault."""
+    """How often a job was restarted, for whose fault, and how many workers it has or is about to have."""
 
     counted: int = 0
     disruptions: int = 0
+    workers: int = 0
+    """0 if the job holds no room."""
 
 
 def read(item: Manifest) -> RestartCounts:
     """Return the counts of a job."""
     status = item.get("status") or {}
-    return RestartCounts(status.get("restartCount", 0), status.get("disruptions", 0))
+    granted = (status.get("admission") or {}).get("workers") or 0
+    workers = min(granted, (status.get("scaling") or {}).get("to") or granted)
+    return RestartCounts(status.get("restartCount", 0), status.get("disruptions", 0), workers)
 
 
 def describe(before: RestartCounts, item: Manifest, now: float) -> str:
@@ -36,6 +40,8 @@ def describe(before: RestartCounts, item: Manifest, now: float) -> str:
         what = f"restart {after.counted} of {item['spec'].get('backoffLimit', 6)}"
     elif after.disruptions > before.disruptions:
         what = f"restart that is not the job's fault, number {after.disruptions}"
+    elif before.workers and after.workers and before.workers != after.workers:
+        return f"resize from {before.workers} to {after.workers} workers"
     else:
         return ""
     due = timestamps.seconds_or_none(status.get("restartNotBefore"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
 from coordinator.follow.log_source import LogAnswer, LogSource, NotKept, OtherRun
 from coordinator.follow.pod_runs import PodRuns
+from coordinator.follow.shutdown_traces import ShutdownTraces
 from kube import errors, retries
 
 LOOK_SECONDS = 1.0
@@ -47,6 +48,7 @@ class SlotReader:
         self._lines: LogAnswer | None = None
         self._delivered = False
         """Whether the present answer has brought a new line."""
+        self._traces = ShutdownTraces()
         self.has_read = False
         """Whether any output was there to read."""
         self.thread = threading.Thread(target=self._run, name=f"log-{label}", daemon=True)
@@ -159,6 +161,7 @@ class SlotReader:
                     self._note_loss(error, pod, overlap)
                     break
             self._wait_for_change(uid, pod, failures)
+        self._show(self._traces.rest())
         self._begin[uid, container] = number + 1
 
     def _read_answer(
@@ -179,19 +182,23 @@ class SlotReader:
         try:
             overlap.begin_answer()
             for several in lines:
-                self._deliver(several, overlap)
+                self._deliver(several, overlap, is_last=not follow)
             rest = None if follow or lines.closed else lines.rest()
             if rest is not None:
-                self._deliver([rest], overlap)
+                self._deliver([rest], overlap, is_last=True)
             return not lines.closed
         finally:
             self._lines = None
             lines.close()
 
-    def _deliver(self, lines: Sequence[RawLine], overlap: Overlap) -> None:
-        """Deliver the lines that are new, and say where output is missing."""
+    def _deliver(self, lines: Sequence[RawLine], overlap: Overlap, *, is_last: bool) -> None:
+        """Deliver the lines that are new, and say where output is missing. The error of a kubelet is no output; it is
+        told if the run is not read again."""
         found: list[LogLine] = []
         for line in lines:
+            if line.is_of_kubelet:
+                found += [LogLine("", f"{self.label}: {line.text}")] if is_last else []
+                continue
             is_new, removed = overlap.admit(line)
             if removed:
                 found.append(LogLine(self.label, f"[torchq: {removed} bytes of output were removed here]"))
@@ -199,7 +206,11 @@ class SlotReader:
                 found.append(LogLine(self.label, line.text, line.time))
         if found:
             self._delivered = True
-            self._emit(found)
+            self._show(self._traces.drop(found))
+
+    def _show(self, lines: Sequence[LogLine]) -> None:
+        if lines:
+            self._emit(lines)
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
         """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""

@@ -34,6 +34,9 @@ _BUFFERED = 1_000
 @click.option("-c", "--container", default="", help="container (default: the main one)")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="begin with the last lines of each pod")
 @click.option("-p", "--previous", is_flag=True, help="the run before the last restart")
+@click.option(
+    "--run", type=click.IntRange(min=1), metavar="N", help="the N-th run of each pod alone (default: all runs)"
+)
 @pass_session
 def logs(
     session: Session,
@@ -46,6 +49,7 @@ def logs(
 ) -> None:
     """Print the logs of jobs.
 
+    All runs of a pod are printed, with a line between them; with --tail, the end of the last one.
     With -f, a job that waits says why, and the log follows it to its end: through restarts, replaced pods and lost
     connections. Long lines are cut and marked. Exit code 1: there is nothing to print, and the message says why.
 
@@ -53,8 +57,8 @@ def logs(
     torchq job logs train-x7k2p -f --all
     torchq job logs train-x7k2p --task Worker --index 2 --tail 50
     """
-    if is_followed and options["previous"]:
-        raise click.UsageError("--previous shows a run that has ended, so that there is nothing to follow")
+    if is_followed and (options["previous"] or options["run"]):
+        raise click.UsageError("--previous and --run show one run, so that there is nothing to follow")
     selection = LogSelection(all=all_pods, follow=is_followed, **options)
     items = selected.all_of(session, names, selector)
     with JobFeeds(session.cluster) as feeds:

@@ -32,6 +32,7 @@ def logs(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[dict
         all="task" not in params and "index" not in params,
         tail=params.get("tail"),
         previous=params.get("previous", False),
+        run=params.get("run"),
         follow=params.get("follow", False),
     )
     for line in _lines(access, params, selection, call):

@@ -88,7 +88,9 @@ def test_the_code_of_a_waiting_job_and_of_its_restart_is_what_was_submitted(
     gate.touch()
     stack.reach(name, "Succeeded")
     assert {path.read_text() for path in records.iterdir()} == {"submitted with this file and a secret"}
-    assert stack.torchq("job", "logs", name) == "submitted with this file and a secret\n"
+    said = stack.try_run("job", "logs", name)
+    assert said.out == "submitted with this file and a secret\n" * 2
+    assert [line.partition(",")[0] for line in said.err.splitlines()] == ["master-0: run 1", "master-0: run 2"]
     stack.torchq("job", "delete", name)
     until(lambda: stack.api.list(CONFIG_MAPS, "default").items, lambda items: not items)
     stack.api.delete(SECRETS, "words", "default")

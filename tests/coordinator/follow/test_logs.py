@@ -1,5 +1,6 @@
 """Logs of jobs on an embedded node with real processes, held against the files that the containers write themselves."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.present_logs import NoOutput, NoSuchPod
 from crds import generate, labels
-from crds.api_resources import CRDS, PODS, TORCHJOBS
+from crds.api_resources import CRDS, PODS, TORCHJOBS, Resource
 from crds.keys import JobKey
 from embedded.apiserver import server as apiserver
 from embedded.layout import Layout
@@ -208,6 +209,51 @@ class Cutting(KubernetesCluster):
         return stream
 
 
+class Losing(KubernetesCluster):
+    """A client whose first watch of pods ends at once, and whose answers begin with an error of the kubelet."""
+
+    ERROR = b"unable to retrieve container logs for containerd://3f9c1a70\n"
+
+    def __init__(self, cluster: KubernetesCluster) -> None:
+        super().__init__(cluster._transport, cluster._settings)
+        self.watches = 0
+
+    def watch(self, resource: Resource, *arguments: Any, **options: Any) -> Any:
+        self.watches += resource == PODS
+        if resource == PODS and self.watches == 1:
+            raise errors.Unreachable("Connection refused")
+        return super().watch(resource, *arguments, **options)
+
+    def job_runs(self, *_: str) -> list[Any]:
+        raise errors.Forbidden("no such path")
+
+    def logs(self, *arguments: Any, **options: Any) -> Stream[bytes]:
+        stream = super().logs(*arguments, **options)
+        stream._values = itertools.chain([self.ERROR], stream._values)
+        return stream
+
+
+def test_errors_of_servers_are_no_output_and_a_lost_connection_is_told_once(
+    cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(cluster, "losing", tmp_path)
+    scene.admit()
+    client = Losing(cluster)
+    follower = Follower(client, feed, scene.key)
+    until(lambda: client.watches > 1)
+    scene.pod("master-0", scene.python("print('here')"), policy="Never")
+    until(lambda: follower.of("master-0") == ["here"])
+    scene.phase("Succeeded", "Succeeded")
+    follower.end()
+    assert follower.of("master-0") == ["here"]
+    lost, again, kubelet = follower.of("")
+    assert lost.startswith("the API server does not answer;")
+    assert (again, kubelet) == ("the API server answers again", f"master-0: {client.ERROR.decode().strip()}")
+    assert [record for record in caplog.records if record.levelname != "DEBUG"] == []
+    present = logs.follow(client, feed, scene.key, LogSelection(), threading.Event())
+    assert [(line.pod, line.text) for line in present] == [("", kubelet), ("master-0", "here")]
+
+
 @pytest.mark.parametrize(
     ("lists", "cut"), [(True, True), (False, False), (False, True)], ids=["listed-cut", "plain", "plain-cut"]
 )
@@ -359,7 +405,7 @@ def test_the_following_stops_when_it_is_asked_to_and_leaves_no_thread(
     scene.replace("master-0")
 
 
-def test_the_last_and_the_previous_run_are_read_also_of_a_pod_that_is_gone(
+def test_all_runs_and_single_ones_are_read_also_of_a_pod_that_is_gone(
     cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
 ) -> None:
     scene = Scene(cluster, "again", tmp_path)
@@ -368,17 +414,22 @@ def test_the_last_and_the_previous_run_are_read_also_of_a_pod_that_is_gone(
     scene.admit()
     scene.wait_pod("master-0", lambda status: status.get("phase") == "Succeeded")
 
-    def read(client: KubernetesCluster, previous: bool) -> list[str]:
-        selection = LogSelection(previous=previous)
-        return [line.text for line in logs.follow(client, feed, scene.key, selection, threading.Event())]
+    def read(client: KubernetesCluster, **selection: Any) -> list[str]:
+        chosen = LogSelection(**selection)
+        return [line.text for line in logs.follow(client, feed, scene.key, chosen, threading.Event())]
 
+    note = "master-0: run {}, in pod again-master-0"
+    everything = [note.format(1), "run 1", note.format(2), "run 2"]
     for each in (cluster, Cutting(cluster, cuts=False, lists=False)):
-        assert (read(each, False), read(each, True)) == (["run 2"], ["run 1"])
+        assert read(each) == everything
+        assert (read(each, tail=5), read(each, run=1), read(each, previous=True)) == (["run 2"], ["run 1"], ["run 1"])
     scene.replace("master-0")
-    assert (read(cluster, False), read(cluster, True)) == (["run 2"], ["run 1"])
+    assert (read(cluster), read(cluster, run=2)) == (everything, ["run 2"])
+    with pytest.raises(NoOutput, match="pod again-master-0 has no run 3"):
+        read(cluster, run=3)
     with pytest.raises(NoOutput, match="pod again-master-0 has no output yet"):
-        read(Cutting(cluster, cuts=False, lists=False), False)
+        read(Cutting(cluster, cuts=False, lists=False))
     scene.phase("Succeeded", "Succeeded", "all is done", attempt=1)
     gone = "the output of pod again-master-0 is gone with its pods: .* or a person has deleted; the job is Succeeded"
     with pytest.raises(NoOutput, match=gone):
-        read(Cutting(cluster, cuts=False, lists=False), False)
+        read(Cutting(cluster, cuts=False, lists=False))

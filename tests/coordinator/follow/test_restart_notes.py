@@ -33,6 +33,10 @@ def job(reason: str = "Restarting", **status: Any) -> dict[str, Any]:
             "restart 1 of 4: pod train-worker-1 failed with exit code 3 (Error): RuntimeError: no more",
         ),
         (RestartCounts(), job("Running", restartCount=1), "restart 1 of 4"),
+        (RestartCounts(workers=4), job(admission={"workers": 4}, scaling={"to": 2}), "resize from 4 to 2 workers"),
+        (RestartCounts(workers=2), job(admission={"workers": 2}, scaling={"to": 4}), ""),
+        (RestartCounts(workers=2), job(admission={"workers": 4}), "resize from 2 to 4 workers"),
+        (RestartCounts(workers=2), job(), ""),
         (
             RestartCounts(2),
             job(restartCount=2, disruptions=1, restartNotBefore="2026-01-02T03:04:46Z"),
