@@ -127,8 +127,9 @@ class _Following:
         self._lock = threading.Lock()
         self._member = member
         self._told = ""
-        self._noted = ""
         """Why the job waits, as it was said last."""
+        self._noted = ""
+        """For which ranks it waits, as it was said last."""
         self._is_cut = False
         """Whether it was said last that the API server does not answer."""
         self._problems: set[tuple[str, str]] = set()

@@ -5,11 +5,9 @@ One rule: nothing of a job that has not finished is removed, and nothing that wa
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from embedded.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +21,16 @@ class JobFolder:
     """When something in it was last written, in seconds since the epoch."""
 
 
-def sizes(layout: Layout) -> dict[str, int]:
-    """Return the bytes of all outputs and of all kept logs."""
-    return {
-        name: sum(folder.size for folder in _folders(root))
-        for name, root in (("outputs", layout.outputs), ("logs", layout.job_logs))
-    }
+def measure(root: Path) -> int:
+    """Return the bytes of all folders below one that has a folder for each namespace."""
+    return sum(folder.size for folder in _folders(root))
 
 
-def find_old(layout: Layout, before: float, unfinished: Collection[str]) -> list[JobFolder]:
+def find_old(roots: Iterable[Path], before: float, unfinished: Collection[str]) -> list[JobFolder]:
     """Return the folders in which nothing was written since a time, without those of unfinished jobs, given by uid."""
     return [
         folder
-        for root in (layout.outputs, layout.job_logs)
+        for root in roots
         for folder in _folders(root)
         if folder.newest < before and not folder.path.name.endswith(tuple(f"-{uid}" for uid in unfinished))
     ]

@@ -44,7 +44,6 @@ from coordinator.local.stack import StackOptions
 from coordinator.local.stack_state import Files
 from coordinator.runs import durations
 from crds.api_resources import TORCHJOBS
-from embedded.layout import Layout
 from kube import client
 from kube.settings import ConnectionSettings
 from queues.redis import url
@@ -303,7 +302,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
     if form:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
         document["metrics_url"] = stack_state.metrics_urls(data)
-        document["bytes"] = job_files.sizes(layout)
+        document["bytes"] = {name: job_files.measure(root) for name, root in _job_files(data).items()}
         output.print_document(document, form)
     elif pids:
         click.echo(
@@ -311,8 +310,8 @@ def status(session: Session, data: Path, form: str | None) -> None:
         )
         click.echo(f"kubeconfig: {layout.kubeconfig}")
         click.echo(f"torchq's commands go to: {session.cluster_name}{' (this cluster)' * is_current}")
-        sizes = {name: size_text(size) for name, size in job_files.sizes(layout).items()}
-        click.echo(f"files of jobs: outputs {sizes['outputs']}, kept logs {sizes['logs']} (torchq local prune)")
+        sizes = (f"{name} {size_text(job_files.measure(root))}" for name, root in _job_files(data).items())
+        click.echo(f"files of jobs: {', '.join(sizes)} (torchq local prune)")
     else:
         click.echo(_not_up(data))
         for line in messages.not_here(session.environ, data):
@@ -337,7 +336,7 @@ def prune(data: Path, older: str, yes: bool) -> None:
     if not _runs(data):
         raise LocalError(f"{_not_up(data)}; while it is down, nobody knows which jobs have not finished")
     layout = Files(data).layout
-    found = job_files.find_old(layout, before, _unfinished(layout))
+    found = job_files.find_old(_job_files(data).values(), before, _unfinished(layout.kubeconfig))
     for folder in found:
         click.echo(f"{size_text(folder.size):>10}  {folder.path}")
         if yes:
@@ -346,9 +345,14 @@ def prune(data: Path, older: str, yes: bool) -> None:
     click.echo(f"{what}: removed" if yes else f"{what}: nothing was removed; --yes removes them")
 
 
-def _unfinished(layout: Layout) -> list[str]:
+def _job_files(data: Path) -> dict[str, Path]:
+    layout = Files(data).layout
+    return {"outputs": layout.outputs, "logs": layout.job_logs}
+
+
+def _unfinished(kubeconfig: Path) -> list[str]:
     """Return the uids of the jobs that have not finished."""
-    with closing(client.connect(ConnectionSettings(kubeconfig=str(layout.kubeconfig)))) as cluster:
+    with closing(client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))) as cluster:
         return [str(job["metadata"]["uid"]) for job in cluster.list(TORCHJOBS).items if not endings.is_finished(job)]
 
 

@@ -21,18 +21,19 @@ def write(folder: Path, days: float, text: str = "12345") -> None:
 
 def test_old_folders_are_found_but_those_of_unfinished_jobs_and_with_newer_files(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
+    roots = (layout.outputs, layout.job_logs)
     jobs = {name: JobKey("team", name, f"uid-{name}") for name in ("old", "new", "waits", "touched")}
     for name, days in (("old", 40), ("new", 3), ("waits", 40), ("touched", 40)):
         write(layout.output(jobs[name]), days)
     os.utime(layout.output(jobs["touched"]) / "deep" / "file", (NOW - DAY,) * 2)
     write(layout.logs_of_job(jobs["old"]), 40, "123")
-    found = job_files.find_old(layout, NOW - 30 * DAY, ["uid-waits"])
+    found = job_files.find_old(roots, NOW - 30 * DAY, ["uid-waits"])
     assert [(folder.path, folder.size) for folder in found] == [
         (layout.output(jobs["old"]), 5),
         (layout.logs_of_job(jobs["old"]), 3),
     ]
-    assert job_files.sizes(layout) == {"outputs": 20, "logs": 3}
+    assert [job_files.measure(root) for root in roots] == [20, 3]
     for folder in found:
         job_files.remove(folder)
-    assert not job_files.find_old(layout, NOW - 30 * DAY, ["uid-waits"])
-    assert job_files.sizes(layout) == {"outputs": 15, "logs": 0}
+    assert not job_files.find_old(roots, NOW - 30 * DAY, ["uid-waits"])
+    assert [job_files.measure(root) for root in roots] == [15, 0]
