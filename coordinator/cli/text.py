@@ -166,8 +166,8 @@ def format_why(document: Document) -> str:
     if document["state"] in ("finished", "suspended", "admitted", "deleting"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
         missing = [f"  {format_blocker(each['task'], each)}" for each in document.get("missing", ())]
-        more = (_too_small, _backoff, _if_resumed, _rest, _silence)
-        return "\n".join([*lines, *missing, *(line for part in more for line in part(document))])
+        parts = (_too_small, _backoff, _if_resumed, _rest, _silence)
+        return "\n".join([*lines, *missing, *(line for part in parts for line in part(document))])
     lines = [
         f"job {document['job']} waits in queue {document['queue']}: {document['code']}",
         f"  {document['message']}",

@@ -51,7 +51,9 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
     if job.waits is None or refusal is None or not _pauses(job, now) or _is_over(refusal, quotas):
         return None
     name = f"ResourceQuota {refusal.quota}" if refusal.quota else "A ResourceQuota"
-    sentence = f"{name} of the namespace refused the job's pods, and may refuse them again: {PAUSES}"
+    lacking = [f"{limit} {value}" for limit, value in refusal.hard if value.startswith(resource_quota.UNSPECIFIED)]
+    why = f": they must specify {'; '.join(lacking)} (in the template, or by a LimitRange)" if lacking else ""
+    sentence = f"{name} of the namespace refused the job's pods{why}, and may refuse them again: {PAUSES}"
     return QuotaBlock(sentence, min(job.waits.until, job.waits.retry or job.waits.until))
 
 

@@ -31,6 +31,8 @@ SERVICES = ("services", "count/services")
 LIMITS = "limits."
 COMPUTE = ("cpu", "memory")
 """The resources whose requests distinguish other pods from those of the class BestEffort."""
+UNSPECIFIED = "for: "
+"""How a recorded limit begins for which a pod has to give an amount and does not; the names of containers follow."""
 MOST_LIMITS = 64
 """Maximum number of limits that are read from one ResourceQuota."""
 MOST_SCOPES = 16

@@ -19,7 +19,7 @@ from crds.resources.amounts import Amounts
 from kube import errors
 from kube.api import Cluster, Manifest
 from queues.values import Refusal
-from reconcilers.apply import object_writer
+from reconcilers.apply import object_writer, webhook_changes
 from reconcilers.apply.interruptions import (
     Blocked,
     ChargeRefused,
@@ -272,6 +272,8 @@ class Application:
     def _create_pod(self, manifest: Manifest) -> None:
         try:
             pod = self._objects.make(PODS, manifest)
+            if changed := webhook_changes.event(manifest, pod):
+                self._objects.emit_event(changed, self.clock())
         except errors.AlreadyExists:
             pod = self._same_pod(manifest)
         except errors.Invalid as error:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from crds.torchjob.resource_quota import UNSPECIFIED
 from crds.torchjob.status import QueueStatus, QuotaRefusal, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import progress, status
@@ -16,6 +17,8 @@ from reconcilers.views.pod_view import PodView
 
 PAUSE = 5.0
 """The seconds of the first pause after a refusal: the coordinator sees the ResourceQuota a moment later."""
+UNSPECIFIED_PAUSE = 60.0
+"""The seconds of the first pause of a job whose template lacks what a ResourceQuota demands: only a person helps it."""
 LONGEST_PAUSE = 600.0
 MOST_LIMITS, LONGEST_LIMIT, LONGEST_NAME = 64, 64, 253
 """The limits of what a status stores of a refusal."""
@@ -24,7 +27,7 @@ _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: .*?, used: .*?, lim
 _UNSPECIFIED = re.compile(r"failed quota: ([^:]+): must specify (.*)")
 _UNKNOWN = re.compile(r"status unknown for quota: ([^,]+), resources: ([^;\s]*)")
 _SCOPES = re.compile(r"insufficient quota to (?:match these scopes|consume): ")
-_SPECIFY = re.compile(r"([^;:\s]+) for: [^;]*")
+_SPECIFY = re.compile(r"([^;:\s]+) for: ([^;]*)")
 
 
 def parse_refusal(message: str) -> OverQuota | None:
@@ -33,9 +36,8 @@ def parse_refusal(message: str) -> OverQuota | None:
         limits = (limit.partition("=") for limit in refusal[2].split(","))
         return _over_quota(refusal[1], [(name, hard) for name, _, hard in limits], message[refusal.start() :])
     if refusal := _UNSPECIFIED.search(message):
-        return _over_quota(
-            refusal[1], [(name, "") for name in _SPECIFY.findall(refusal[2])], message[refusal.start() :]
-        )
+        lacking = [(name, UNSPECIFIED + containers.strip()) for name, containers in _SPECIFY.findall(refusal[2])]
+        return _over_quota(refusal[1], lacking, message[refusal.start() :])
     if refusal := _UNKNOWN.search(message):
         return _over_quota(refusal[1], [(name, "") for name in refusal[2].split(",")], message[refusal.start() :])
     refusal = _SCOPES.search(message)
@@ -99,7 +101,9 @@ def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
     pods is not known in advance.
     """
     times = refusal.times if refusal is not None else 1
-    seconds = min(LONGEST_PAUSE, PAUSE * 2.0 ** min(times - 1, 64)) * (1.0 - status.jitter(job, times))
+    is_lacking = refusal is not None and any(hard.startswith(UNSPECIFIED) for hard in (refusal.hard or {}).values())
+    first = UNSPECIFIED_PAUSE if is_lacking else PAUSE
+    seconds = min(LONGEST_PAUSE, first * 2.0 ** min(times - 1, 64)) * (1.0 - status.jitter(job, times))
     queue = QueueStatus(
         name=job.queue,
         since=now,

@@ -164,6 +164,9 @@ def _refuse_early(item: Manifest, wish: Wish) -> None:
     name, spec = job_ref.display_name(item), item["spec"]
     if job_ref.is_finished(item):
         raise errors.Conflict(f"job {name} has finished: submit a new job")
+    if WORKER not in spec["torchTaskSpecs"]:
+        # The API server has no words for it: its scale subresource reads a field that is not there.
+        raise errors.Conflict(f"job {name} has no task Worker, whose number of pods is the size of a job")
     policy = spec.get("torchElasticPolicy") or {}
     for field, is_beyond in (("numMaxReplicas", int.__gt__), ("numMinReplicas", int.__lt__)):
         bound = policy.get(field)
@@ -172,8 +175,8 @@ def _refuse_early(item: Manifest, wish: Wish) -> None:
             raise errors.Conflict(f"job {name} cannot have {wish.workers} workers: {bounds}")
     if wish.request is None:
         return
-    if WORKER not in spec["torchTaskSpecs"] or spec.get("torchElasticPolicy") is None:
-        raise errors.Conflict(f"job {name} is not elastic: it has no spec.torchElasticPolicy, or no Worker")
+    if spec.get("torchElasticPolicy") is None:
+        raise errors.Conflict(f"job {name} is not elastic: it has no spec.torchElasticPolicy")
     if _may_have_no_workers(item):
         which = "is suspended" if spec.get("suspend") else "waits, and has no pods"
         raise errors.Conflict(f"job {name} {which}: torchq job scale {name} N sets its size for later")

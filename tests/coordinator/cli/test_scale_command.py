@@ -196,6 +196,15 @@ def test_job_that_cannot_be_changed_is_named_with_the_reason(
     assert requests(embedded_cluster, namespace) == []
 
 
+def test_job_without_workers_has_no_size_to_change(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    embedded_cluster.create(TORCHJOBS, manifest("alone", "a", {"Master": task()}), namespace)
+    for size in ("4", "+1"):
+        said = torchq("job", "scale", "alone", size, code=1).output
+        assert "job alone has no task Worker" in said.replace(f"{namespace}/", "")
+
+
 @pytest.fixture
 def worker(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[dict[str, Any]]:
     """Give the first request the yielded status as soon as it exists, as a worker does."""

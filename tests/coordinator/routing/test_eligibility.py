@@ -85,6 +85,13 @@ def test_every_code_has_a_row_and_a_sentence_that_fits_into_a_status() -> None:
         assert len(sentence) <= 1024
 
 
+def test_what_a_quota_demands_and_the_template_lacks_is_quoted() -> None:
+    waiting = job(waits=refused(until=NOW + 1, hard=(("limits.cpu", "for: torch"),)))
+    sentence = eligibility.of(waiting, rules(quotas={"team": (quota(limits_cpu=(9000, 0)),)}), NOW).sentence
+    assert "ResourceQuota compute" in sentence
+    assert "must specify limits.cpu for: torch" in sentence
+
+
 def test_a_reason_is_written_once_and_removed_when_it_no_longer_holds() -> None:
     assert route.route(KEY, job(held=True, reason="Held"), JobPods(), rules(), NOW).reason is None
     over = route.route(KEY, job(reason="Held"), JobPods(), rules(), NOW).reason

@@ -140,10 +140,11 @@ def test_a_job_refused_for_an_unpredictable_reason_pauses_until_a_change(
         desk.until(lambda: kept_out(desk, key) and desk.job(key).status.attempt == attempt)  # noqa: B023
         assert "must specify limits.memory" in desk.job(key).status.conditions[0].message
         if attempt < 3:
-            clock.step(0.7 * 5 * 2 ** (attempt - 1))
+            assert "must specify limits.memory for: " in waits(desk, key).message
+            clock.step(0.7 * 60 * 2 ** (attempt - 1))
             desk.until(lambda: not desk.term.step())
             assert kept_out(desk, key)
-            clock.step(5 * 2 ** (attempt - 1))
+            clock.step(60 * 2 ** (attempt - 1))
     if how == "deleted":
         quota.delete()
     elif how == "raised":

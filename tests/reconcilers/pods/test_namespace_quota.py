@@ -122,7 +122,7 @@ def test_quota_that_requires_missing_limits_sends_job_back(bench: Bench) -> None
     waits = bench.job.status.queue
     assert waits is not None
     assert waits.refused_by is not None
-    assert waits.refused_by.hard == {"limits.memory": ""}
+    assert waits.refused_by.hard == {"limits.memory": "for: torch"}
 
 
 def test_running_job_is_sent_back_when_quota_refuses_a_replacement_pod(bench: Bench) -> None:

@@ -24,7 +24,7 @@ WORDS = [
     (
         "failed quota: compute: must specify limits.cpu for: torch,side; limits.memory for: side",
         "compute",
-        {"limits.cpu": "", "limits.memory": ""},
+        {"limits.cpu": "for: torch,side", "limits.memory": "for: side"},
     ),
     ("status unknown for quota: new, resources: count/pods,pods", "new", {"count/pods": "", "pods": ""}),
     ("insufficient quota to match these scopes: [{PriorityClass In [high]}]", "", {}),
@@ -91,6 +91,17 @@ def test_pauses_grow_up_to_the_longest_pause(times: int) -> None:
     seconds = (after.not_before - NOW).total_seconds()
     most = min(over_quota.LONGEST_PAUSE, over_quota.PAUSE * 2.0 ** (times - 1 if times < 64 else 64))
     assert 0.75 * most - 1 <= seconds <= most
+
+
+def test_a_job_that_lacks_what_the_quota_demands_is_not_tried_again_within_seconds() -> None:
+    lacking = over_quota.parse_refusal(BEGIN + "failed quota: compute: must specify limits.cpu for: torch")
+    assert lacking is not None
+    after = over_quota.send_back(
+        parse(manifest()), over_quota.count_refusal(parse(manifest()), lacking).refused_by, "said", NOW
+    ).queue
+    assert after is not None
+    assert after.not_before is not None
+    assert (after.not_before - NOW).total_seconds() >= 0.75 * over_quota.UNSPECIFIED_PAUSE
 
 
 def test_job_may_run_with_its_minimum_of_pods() -> None:
