@@ -96,11 +96,18 @@ def queue_state(queue: Document) -> str:
 
 
 def usage(queue: Document) -> str:
-    """Format the usage of each limited resource, and of every other resource in use."""
+    """Format the usage of each limited resource, with a mark if it is above its limit, and of every other resource in
+    use."""
     limits, used = queue["spec"].get("quota") or {}, _status(queue).get("usage") or {}
     limits = {quantities.canonical(name): most for name, most in limits.items()}
-    limited = [f"{name}={amount}{f'/{limits[name]}' if name in limits else ''}" for name, amount in used.items()]
+    limited = [f"{name}={amount}{_limit(amount, limits.get(name))}" for name, amount in used.items()]
     return ",".join(limited + [f"{name}=0/{most}" for name, most in limits.items() if name not in used]) or "-"
+
+
+def _limit(amount: Any, most: Any) -> str:
+    if most is None:
+        return ""
+    return f"/{most}" + ("(above)" if quantities.exact(amount) > quantities.exact(most) else "")
 
 
 def _status(item: Document) -> dict[str, Any]:

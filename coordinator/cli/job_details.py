@@ -145,8 +145,9 @@ def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     minimum = min(job.spec.members(task_type), granted)
     pods = [pod for pod in job_context.pods if _labels(pod).get(labels.TASK_TYPE) == task_type.lower()]
     counts = Counter(_phase(pod) for pod in pods)
-    short = job.status.admission is not None and not job.is_finished
-    short = short and counts["Running"] + counts["Succeeded"] < minimum
+    is_active = job.status.admission is not None and not job.is_finished
+    present = counts["Running"] + counts["Succeeded"]
+    blockers = [*_blockers(pods), *_missing_pods(job, task_type, granted - len(pods), job_context)]
     return {
         "task": task_type,
         **_workload(job, task_type, job_context),
@@ -156,8 +157,8 @@ def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
         "ready": sum(map(_ready, pods)),
         "succeeded": counts["Succeeded"],
         "failed": counts["Failed"],
-        "short": short,
-        "why": [*_blockers(pods), *_missing_pods(job, task_type, granted - len(pods), job_context)] if short else [],
+        "short": is_active and present < minimum,
+        "why": blockers if is_active and present < granted else [],
     }
 
 

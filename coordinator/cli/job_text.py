@@ -49,7 +49,7 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
     if document.get("workers"):
         yield "More" if document.get("size") else "Workers", job_growth.format_rest(document["workers"])
     if training := _training(document.get("training") or {}):
-        yield "Training", training
+        yield "Training", "; ".join(filter(None, (training, document.get("silence"))))
     yield "Submitted", metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"

@@ -68,5 +68,6 @@ def question(job: TorchJob) -> JobRequest:
         priority_class=views.priority_class(job),
         claims=job.spec.claims,
         charge=dict(job.least_charge),
+        largest=dict(job.charge) if job.charge != job.least_charge else {},
         pods={task: dict(requests) for task, requests in job.shares.items()},
     )

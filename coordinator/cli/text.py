@@ -18,6 +18,8 @@ from kube.api import Manifest
 from reconcilers.plan.health import finding
 
 LABEL = 14
+SILENT_SECONDS, SILENT_STEPS = 120.0, 10
+"""How long a job that reports is silent before it is worth a hint: seconds, and the time of steps."""
 
 
 def is_waiting(item: Manifest) -> bool:
@@ -51,9 +53,9 @@ def describe_settled(
         message = f"spec.suspend is true; to continue: torchq job resume{pending}"
         would = {"ifResumed": if_resumed} if if_resumed else {}
         return document | {"state": "suspended", "code": "Suspended", "message": message} | would
-    blockers = (
-        [{"task": task["task"], **blocker} for task in tasks for blocker in task["why"]] if phase != "Running" else []
-    )
+    found = [(task["short"] and phase != "Running", task["task"], each) for task in tasks for each in task["why"]]
+    blockers = [{"task": task, **blocker} for blocks, task, blocker in found if blocks]
+    missing = [{"task": task, **blocker} for blocks, task, blocker in found if not blocks]
     since = admission.get("admittedAt") or "-"
     reason = _condition(status, "Admitted") or "the job holds room"
     message = f"admitted at {since}, attempt {admission.get('attempt')}: {reason}"
@@ -61,7 +63,8 @@ def describe_settled(
     if phase == "Running" and status.get("hang"):
         code, message = "Hanging", f"{message}; {describe_hang(status['hang'])}"
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
-    return document | {"state": "admitted", "code": code, "message": message, "against": blockers, **backoff}
+    pods = {"against": blockers, **({"missing": missing} if missing else {})}
+    return document | {"state": "admitted", "code": code, "message": message, **pods, **backoff}
 
 
 def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:
@@ -159,7 +162,9 @@ def format_why(document: Document) -> str:
         )
     if document["state"] in ("finished", "suspended", "admitted", "deleting"):
         lines = [f"job {document['job']} does not wait: {document['code']}", f"  {document['message']}"]
-        return "\n".join([*lines, *_too_small(document), *_backoff(document), *_if_resumed(document), *_rest(document)])
+        missing = [f"  {format_blocker(each['task'], each)}" for each in document.get("missing", ())]
+        parts = (_too_small, _backoff, _if_resumed, _rest, _silence)
+        return "\n".join([*lines, *missing, *(line for part in parts for line in part(document))])
     lines = [
         f"job {document['job']} waits in queue {document['queue']}: {document['code']}",
         f"  {document['message']}",
@@ -190,6 +195,24 @@ def _if_resumed(document: Document) -> list[str]:
 def _too_small(document: Document) -> list[str]:
     """Format why the nodes of now can no longer hold an admitted job."""
     return [f"  the nodes no longer hold it: {message}" for message in document.get("tooSmall", ())]
+
+
+def _silence(document: Document) -> list[str]:
+    return [f"  {document['silence']}"] if document.get("silence") else []
+
+
+def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
+    """Return the hint that a running job has stopped to report, which nobody watches; empty if there is none."""
+    status, spec = item.get("status") or {}, item["spec"]
+    if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
+        return ""
+    silent, pace = seconds_since(training.get("reportedAt"), now), training.get("stepsPerSecond")
+    if silent is None or silent < max(SILENT_SECONDS, SILENT_STEPS / pace if pace else 0.0):
+        return ""
+    return (
+        f"no report for {output.duration(silent)}: if the training hangs, torchq job restart helps; "
+        "spec.health finds that by itself"
+    )
 
 
 def _rest(document: Document) -> list[str]:

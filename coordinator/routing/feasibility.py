@@ -65,6 +65,9 @@ class JobRequest(pydantic.BaseModel):
     claims: str = ""
     """The field with resource claims; empty if there is none."""
     charge: dict[str, int]
+    """What it takes with its least number of workers."""
+    largest: dict[str, int] = {}
+    """What it takes with all workers; empty if that is the same."""
     pods: dict[str, dict[str, int]] = {}
     """By task type, the amounts that one pod requests."""
 
@@ -108,7 +111,7 @@ def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
     findings = list(_blocked(request, limits.rules))
     spec = limits.specs.get(request.queue)
     if spec is not None and not any(finding.field == QUEUE for finding in findings):
-        findings += _beyond_quota(request.charge, spec, limits.specs.values())
+        findings += _beyond_quota(request, spec, limits.specs.values())
     return [*findings, *_beyond_pool(request, limits)]
 
 
@@ -134,13 +137,21 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
             yield Obstacle(job_eligibility.code, field, f"{sentence}: {remedy}")
 
 
-def _beyond_quota(charge: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Obstacle]:
+def _asked(request: JobRequest, name: str, demand: str) -> str:
+    """Return the beginning of a sentence about what a job asks for at least, with what all of its workers need."""
+    if not request.largest:
+        return f"the job asks for {demand} of {name}"
+    most = quantities.format_amount(name, request.largest.get(name, 0))
+    return f"the job asks for {demand} of {name} with its least number of workers ({most} with all)"
+
+
+def _beyond_quota(request: JobRequest, spec: QueueSpec, specs: Iterable[QueueSpec]) -> Iterator[Obstacle]:
     cohort = quotas.cohorts(specs).get(spec.cohort)
     ceiling = quotas.ceiling(spec, cohort, NOTHING)
     source = f"its quota, and what cohort {spec.cohort} may lend to it" if cohort else "its quota"
     remedy = f"{LESS}, or have an admin raise the quota (torchq queue set-quota)"
-    for name, numbers in _over(charge, ceiling):
-        problem = f"the job asks for {numbers[0]} of {name}, queue {spec.name} can give {numbers[1]} at most ({source})"
+    for name, (demand, limit) in _over(request.charge, ceiling):
+        problem = f"{_asked(request, name, demand)}, queue {spec.name} can give {limit} at most ({source})"
         yield Obstacle("ExceedsQuota", TASKS, f"{problem}: {remedy}")
 
 
@@ -148,7 +159,7 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
     room = pool_capacity.largest(limits.setting, limits.nodes) or NOTHING
     if limits.setting != "nodes":
         for name, (demand, limit) in _over(request.charge, room):
-            problem = f"the job asks for {demand} of {name}, all queues together have {limit} (the setting pool)"
+            problem = f"{_asked(request, name, demand)}, all queues together have {limit} (the setting pool)"
             yield Obstacle("ExceedsPool", TASKS, f"{problem}: {LESS}")
         return
     firm = any(node.embedded for node in limits.nodes)
@@ -158,7 +169,7 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
     reported = set()
     for name, (demand, limit) in _over(request.charge, room):
         reported.add(name)
-        yield _nodes(TASKS, f"the job asks for {demand} of {name}, all nodes together have {limit}", firm=firm)
+        yield _nodes(TASKS, f"{_asked(request, name, demand)}, all nodes together have {limit}", firm=firm)
     for task, pod in request.pods.items():
         for problem in _too_large(task, pod, limits.nodes, reported):
             yield _nodes(f"{TASKS}.{task}", problem, firm=firm)

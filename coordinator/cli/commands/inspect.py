@@ -61,14 +61,18 @@ def _locate(session: Session, item: Manifest) -> Document:
     if deletion.is_deleting(item):
         return text.describe_deletion(item, job_context.read(session.cluster, item).pods)
     if not text.is_waiting(item):
-        short = job_ref.is_admitted(item) and item["status"].get("phase") != "Running"
-        context = job_context.read(session.cluster, item) if short else JobContext(now=output.now())
+        is_active = job_ref.is_admitted(item) and not job_ref.is_finished(item)
+        context = job_context.read(session.cluster, item) if is_active else JobContext(now=output.now())
         document = job_details.describe(item, context)
         rest = job_growth.read(session, item)
         settled = text.describe_settled(
             item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
         )
-        return settled | ({"rest": rest} if rest else {}) | (_too_small(session, item) if short else {})
+        if is_active and item["status"].get("phase") != "Running":
+            settled |= _too_small(session, item)
+        training = job_context.read_reports(session, item, context.pods)
+        silence = text.describe_silence(item, training, output.now())
+        return settled | ({"rest": rest} if rest else {}) | ({"silence": silence} if silence else {})
     return text.describe_waiting(item, api_client.find(session).job(job_ref.key(item)))
 
 

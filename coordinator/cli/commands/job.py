@@ -18,6 +18,7 @@ from coordinator.cli import (
     outlook,
     output,
     submission,
+    text,
 )
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker, ReplacingMaker
@@ -106,10 +107,12 @@ def show(session: Session, names: tuple[str, ...], selector: str, form: str | No
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
     job_context = surroundings.read(session.cluster, item, embedded=session.target.data is not None)
+    training = surroundings.read_reports(session, item, job_context.pods)
     document = job_details.describe(item, job_context) | {
         "workers": job_growth.read(session, item),
         "size": job_growth.size_of(item),
-        "training": surroundings.read_reports(session, item, job_context.pods),
+        "training": training,
+        "silence": text.describe_silence(item, training, output.now()),
     }
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)

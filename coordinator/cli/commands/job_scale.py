@@ -133,7 +133,7 @@ def _scale(session: Session, item: Manifest, wanted: ScaleRequest) -> None:
     named = f" ({request['kind']} {request['metadata'].get('name', '')})" if request and not dry_run else ""
     audit_events.report(session, item, "JobScaled", f"job {job_ref.display_name(item)} {wish.text}{named}", change)
     if wanted.wait and not dry_run:
-        click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, request))
+        click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, item, request))
 
 
 def _wish(item: Manifest, size: Size | None, names: list[str], timeout: int) -> Wish:
@@ -164,6 +164,12 @@ def _refuse_early(item: Manifest, wish: Wish) -> None:
     name, spec = job_ref.display_name(item), item["spec"]
     if job_ref.is_finished(item):
         raise errors.Conflict(f"job {name} has finished: submit a new job")
+    policy = spec.get("torchElasticPolicy") or {}
+    for field, is_beyond in (("numMaxReplicas", int.__gt__), ("numMinReplicas", int.__lt__)):
+        bound = policy.get(field)
+        if bound is not None and is_beyond(wish.workers, bound):
+            bounds = f"its torchElasticPolicy.{field} is {bound}"
+            raise errors.Conflict(f"job {name} cannot have {wish.workers} workers: {bounds}")
     if wish.request is None:
         return
     if WORKER not in spec["torchTaskSpecs"] or spec.get("torchElasticPolicy") is None:
@@ -227,13 +233,17 @@ def _is_observed(item: Manifest) -> bool:
     return bool(item["status"].get("observedGeneration", 0) >= item["metadata"].get("generation", 0))
 
 
-def _follow(session: Session, request: Manifest) -> str:
+def _follow(session: Session, item: Manifest, request: Manifest) -> str:
     """Wait until a request is over, and return what to say. Raises ScaleFailed if it has failed."""
     metadata, resource = request["metadata"], scale_request.RESOURCES[request["kind"]]
     name = f"{request['kind']} {metadata['namespace']}/{metadata['name']}"
     deadline = time.monotonic() + request["spec"]["timeoutSeconds"] + _SPARE_SECONDS
     while True:
-        status = session.cluster.get(resource, metadata["name"], metadata["namespace"]).get("status") or {}
+        try:
+            status = session.cluster.get(resource, metadata["name"], metadata["namespace"]).get("status") or {}
+        except errors.NotFound as error:
+            job_ref.find(session, str(job_ref.key(item)))  # NotFound says that the job is gone, and the request with it
+            raise ScaleFailed(f"{name} was deleted before it was over") from error
         phase, message = status.get("phase") or "Pending", status.get("message", "")
         if phase == "Succeeded":
             return f"{name} has succeeded: {message}"

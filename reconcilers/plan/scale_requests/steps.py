@@ -77,7 +77,7 @@ def _await_job(request: RequestView, observation: Observation, now: datetime) ->
     if remaining <= 0:
         message = f"no job {request.job} was there within {request.timeout} s"
         return fail(request, Misfit("UnknownJob", message), now)
-    message = f"there is no job {request.job} yet"
+    message = f"there is no job {request.job}: it is gone, or is yet to come"
     return RequestPlan(request_status.write(request, _pending(request, message, now)), remaining)
 
 

@@ -54,6 +54,8 @@ def test_queue_list_shows_usage_against_the_quota(torchq: Torchq, embedded_clust
     embedded_cluster.patch(TENANT_QUEUES, "a", {"status": status}, subresource="status")
     ((_, _, _, *row, _age, _lag, _oldest),) = table(torchq("queue", "list", "--no-headers").output)
     assert row == ["2", "1", "50%", "60%", "cpu=3/4,jobs=1"]
+    embedded_cluster.patch(TENANT_QUEUES, "a", {"status": {"usage": {"cpu": "4050m"}}}, subresource="status")
+    assert "cpu=4050m/4(above),jobs=1" in torchq("queue", "list").output
 
 
 @pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])

@@ -134,8 +134,38 @@ def test_a_task_below_its_minimum_is_short_with_the_reasons() -> None:
 
 
 def test_a_task_with_its_minimum_is_not_short() -> None:
-    found = of_worker(item(), *(pod(index=each, phase="Running") for each in range(2)), pod(index=2, phase="Succeeded"))
+    found = of_worker(item(), *(pod(index=each, phase="Running") for each in range(3)), pod(index=3, phase="Succeeded"))
     assert (found["short"], found["why"]) == (False, [])
+
+
+def test_why_names_the_pods_that_a_running_job_is_short_of() -> None:
+    job = item(phase="Running", admission=ADMISSION | {"workers": 4})
+    runs = [pod(index=each, phase="Running") for each in range(3)]
+    cordoned = pod(index=3, node="", conditions=unscheduled("the node is cordoned"))
+    worker = of_worker(job, *runs, cordoned)
+    told = cli_text.format_why(cli_text.describe_settled(job, [worker])).splitlines()
+    assert told[0] == "job b/train does not wait: Running"
+    assert told[-1] == "  Worker: 1 Unschedulable (train-worker-3): the node is cordoned"
+
+
+@pytest.mark.parametrize(
+    ("training", "health", "hint"),
+    [
+        ({"reportedAt": "2026-01-01T00:00:00Z"}, None, "no report for 5m"),
+        ({"reportedAt": "2026-01-01T00:00:00Z", "stepsPerSecond": 0.02}, None, ""),
+        ({"reportedAt": "2026-01-01T00:00:00Z"}, {"hangTimeoutSeconds": 60}, ""),
+        ({"reportedAt": "2026-01-01T00:04:00Z"}, None, ""),
+        ({}, None, ""),
+    ],
+)
+def test_a_running_job_that_reports_no_more_gets_a_hint(
+    training: dict[str, Any], health: dict[str, int] | None, hint: str
+) -> None:
+    job = item(phase="Running")
+    job["spec"] |= {"health": health} if health else {}
+    said = cli_text.describe_silence(job, training, datetime(2026, 1, 1, 0, 5, tzinfo=UTC))
+    assert said.partition(":")[0] == hint
+    assert cli_text.describe_silence(item(phase="Admitted"), training, datetime(2026, 1, 2, tzinfo=UTC)) == ""
 
 
 def test_a_pod_in_crash_loop_back_off_does_not_count_as_running() -> None:

@@ -1,6 +1,5 @@
 """`torchq job scale`: the arguments, the request that each of them makes, and what cannot be scaled."""
 
-import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -109,12 +108,14 @@ def test_dry_run_changes_nothing(
     assert requests(embedded_cluster, namespace) == []
 
 
-@pytest.mark.parametrize("size", ["6", "+3", "-3", "0"])
-def test_size_beyond_the_bounds_is_refused_in_the_words_of_the_server(
-    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str
+@pytest.mark.parametrize(
+    ("size", "bound"), [("6", "numMaxReplicas is 5"), ("+3", "numMaxReplicas is 5"), ("-3", "numMinReplicas is 1")]
+)
+def test_size_beyond_the_bounds_is_refused_with_the_bound(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str, bound: str
 ) -> None:
     """A request would be stored, so the command must try its size first."""
-    assert re.search(r"Worker\]?\.numTasks: must be ", torchq("job", "scale", job, size, code=1).output)
+    assert torchq("job", "scale", job, size, code=1).output.endswith(f"workers: its torchElasticPolicy.{bound}\n")
     assert workers(embedded_cluster, namespace) == 3
     assert requests(embedded_cluster, namespace) == []
 
@@ -221,6 +222,23 @@ def test_wait_returns_once_the_request_has_succeeded(torchq: Torchq, job: str, w
 def test_wait_reports_why_the_request_has_failed(torchq: Torchq, job: str, worker: dict[str, Any]) -> None:
     worker.update(phase="Failed", reason="TimedOut", message="1 of 2 workers did not join")
     assert "has failed (TimedOut): 1 of 2" in torchq("job", "scale", job, "-1", "--wait", code=1).output
+
+
+def test_wait_for_a_request_says_that_the_job_is_gone(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    def delete() -> None:
+        until(lambda: requests(embedded_cluster, namespace))
+        embedded_cluster.delete(TORCHJOBS, job, namespace)
+        for item in embedded_cluster.list(SCALE_INS, namespace).items:
+            embedded_cluster.delete(SCALE_INS, item["metadata"]["name"], namespace)
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    said = torchq("job", "scale", job, "-1", "--wait", code=1).output
+    thread.join()
+    assert f'"{job}" not found' in said or f"{job} is gone" in said, said
+    assert "scaleins" not in said
 
 
 def test_wait_for_a_number_returns_once_the_job_has_it(

@@ -49,6 +49,18 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
             id="more than its quota",
         ),
         pytest.param(
+            asked(gpu=12).model_copy(update={"largest": {GPU: 16}}),
+            known(spec("a", gpu=8)),
+            [
+                (
+                    "ExceedsQuota",
+                    "spec.torchTaskSpecs",
+                    "the job asks for 12 of nvidia.com/gpu with its least number of workers (16 with all), queue a",
+                )
+            ],
+            id="an elastic job",
+        ),
+        pytest.param(
             asked(gpu=9, cpu=1500),
             known(spec("a", gpu=8, cpu=1000)),
             [
