@@ -6,7 +6,9 @@ One rule: where git and a repository exist, git itself answers. Elsewhere .gitig
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from coordinator.code import ignore_rules, selection
@@ -16,6 +18,9 @@ from coordinator.code.selection import FolderListing
 
 MOST_ENTRIES = 100_000
 """The most files of one folder. A folder with more is no code, and reading it would take minutes."""
+TELL_SECONDS = 2.0
+"""How often whoever waits is told how far a listing is."""
+Tell = Callable[[str], object]
 IGNORE_FILE = ".gitignore"
 _TAKEN = ("--cached", "--others", "--exclude-standard")
 _IGNORED = ("--others", "--ignored", "--exclude-standard", "--directory")
@@ -24,10 +29,13 @@ _UNREADABLE = b"warning: could not open directory '"
 _GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z")
 
 
-def read(folder: Path) -> FolderListing:
-    """Return the entries of a folder. Raises FolderRefused if a folder in it is unreadable."""
-    found = _from_git(folder)
-    return found if found is not None and found.paths else _from_walk(folder)
+def read(folder: Path, tell: Tell = lambda _: None) -> FolderListing:
+    """Return the entries of a folder. `tell` gets a line from time to time if that takes long.
+
+    Raises FolderRefused if a folder in it is unreadable, and CodeTooLarge as soon as it has too many files.
+    """
+    found = _from_git(folder, tell)
+    return found if found is not None and found.paths else _from_walk(folder, tell)
 
 
 def with_ignored_files(folder: Path, listing: FolderListing) -> FolderListing:
@@ -52,12 +60,12 @@ def _refused(folder: Path, path: str, error: OSError) -> FolderRefused:
     return FolderRefused(f"{folder / path}: the folder cannot be read ({error.strerror})")
 
 
-def _from_git(folder: Path) -> FolderListing | None:
+def _from_git(folder: Path, tell: Tell = lambda _: None) -> FolderListing | None:
     """Return what git says; None without git or a repository."""
-    taken = _git(folder, _TAKEN)
+    taken = _git(folder, _TAKEN, tell)
     if taken is None:
         return None
-    ignored = _git(folder, _IGNORED) or []
+    ignored = _git(folder, _IGNORED, tell) or []
     paths: list[str] = []
     inner: list[str] = []
     environments = selection.find_environments(taken)
@@ -76,22 +84,39 @@ def _from_git(folder: Path) -> FolderListing | None:
     return FolderListing([*paths, *_special_files(folder, paths)], [*ignored, *inner])
 
 
-def _git(folder: Path, options: Iterable[str]) -> list[str] | None:
+def _git(folder: Path, options: Iterable[str], tell: Tell) -> list[str] | None:
     """Return the output of `git ls-files`; None if it fails, as it does outside of a repository."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environ |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    command, pipe = [*_GIT, *options], subprocess.PIPE
     try:
-        done = subprocess.run(
-            [*_GIT, *options], cwd=folder, env=environ, capture_output=True, stdin=subprocess.DEVNULL, check=False
-        )
+        with subprocess.Popen(
+            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        ) as process:
+            out, err = _output(process, f"git looks through {folder}", tell)
     except OSError:
         return None
-    if done.returncode:
+    if process.returncode:
         return None
-    if _UNREADABLE in done.stderr:
-        name = done.stderr.partition(_UNREADABLE)[2].partition(b"'")[0].decode(errors="replace")
+    if _UNREADABLE in err:
+        name = err.partition(_UNREADABLE)[2].partition(b"'")[0].decode(errors="replace")
         raise FolderRefused(f"{folder / name}: the folder cannot be read")
-    return list(dict.fromkeys(_decode(name, folder) for name in done.stdout.split(b"\0") if name))
+    return list(dict.fromkeys(_decode(name, folder) for name in out.split(b"\0") if name))
+
+
+def _output(process: "subprocess.Popen[bytes]", what: str, tell: Tell) -> tuple[bytes, bytes]:
+    """Return what a program prints, and tell from time to time that it is at work. Interrupted, it is killed."""
+    seconds = 0.0
+    try:
+        while True:
+            try:
+                return process.communicate(timeout=TELL_SECONDS)
+            except subprocess.TimeoutExpired:
+                seconds += TELL_SECONDS
+                tell(f"{what}, for {seconds:.0f} s; torchq run packs the folder in which it is started")
+    except BaseException:
+        process.kill()
+        raise
 
 
 def _decode(name: bytes, folder: Path) -> str:
@@ -123,14 +148,16 @@ def _special_files(folder: Path, paths: Iterable[str]) -> Iterator[str]:
                     yield _joined(folder, parent, entry.name)
 
 
-def _from_walk(folder: Path) -> FolderListing:
+def _from_walk(folder: Path, tell: Tell) -> FolderListing:
+    told_at = time.monotonic()
     paths: list[str] = []
     ignored: list[str] = []
     ahead: list[tuple[str, tuple[tuple[str, IgnoreRules], ...]]] = [("", ())]
     while ahead:
         parent, outer = ahead.pop()
         entries = _entries(folder, parent)
-        if parent and not {"pyvenv.cfg", "conda-meta"}.isdisjoint(entries):
+        is_cluster = entries.keys() >= {*selection.CLUSTER_FILES}
+        if parent and (is_cluster or not {"pyvenv.cfg", "conda-meta"}.isdisjoint(entries)):
             continue
         rules = (*outer, *_rules_of(folder, parent, entries))
         for name, is_folder in entries.items():
@@ -144,6 +171,9 @@ def _from_walk(folder: Path) -> FolderListing:
             else:
                 paths.append(path)
         _check_count(paths)
+        if time.monotonic() > told_at + TELL_SECONDS:
+            told_at = time.monotonic()
+            tell(f"{len(paths):,} files in {folder} so far; torchq run packs the folder in which it is started")
     return FolderListing(paths, ignored)
 
 
@@ -198,7 +228,8 @@ def _joined(folder: Path, parent: str, name: str) -> str:
 
 def _check_count(found: list[str]) -> None:
     if len(found) > MOST_ENTRIES:
+        [(most, count)] = Counter(path.partition("/")[0] for path in found).most_common(1)
         raise CodeTooLarge(
-            f"the folder has more than {MOST_ENTRIES:,} files: leave out what is no code with .torchqignore, "
-            "or change to the folder of the code"
+            f"the folder has more than {MOST_ENTRIES:,} files, of {len(found):,} so far {count:,} in {most}: leave out "
+            "what is no code with .torchqignore, or change to the folder of the code"
         )

@@ -3,7 +3,7 @@
 One rule: what is packed and what is left out is fixed here, once; nothing reads the folder later.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +37,17 @@ class PackedCode:
     left_out: tuple[LeftOut, ...]
 
 
-def pack(folder: Path, exclude: Iterable[str], *, limit: int) -> PackedCode:
-    """Pack a folder. `exclude` has further patterns as in .torchqignore.
+def pack(
+    folder: Path, exclude: Iterable[str], *, limit: int, tell: Callable[[str], object] = lambda _: None
+) -> PackedCode:
+    """Pack a folder. `exclude` has further patterns as in .torchqignore; `tell` gets lines if it takes long to look
+    through the folder.
 
     Raises FolderRefused for a folder that cannot be packed, and CodeTooLarge with its largest entries.
     """
     listing.require_readable(folder)
     rules = _rules(folder, exclude)
-    found = listing.read(folder)
+    found = listing.read(folder, tell)
     if rules.takes_back:
         found = listing.with_ignored_files(folder, found)
     chosen = selection.select(found, rules)

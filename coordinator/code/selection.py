@@ -37,6 +37,8 @@ NEVER_FILES = frozenset({".git", ".DS_Store", "Thumbs.db"})
 NEVER_SUFFIXES = (".pyc", ".pyo", ".swp")
 ENVIRONMENT_FILES = ("pyvenv.cfg", "conda-meta/history")
 """Files that only the folder of a virtual or a conda environment has."""
+CLUSTER_FILES = ("objects.sqlite", "node.lock")
+"""Files that only the folder of a local cluster of torchq has, both of them."""
 SECRET = "looks like a secret"
 
 
@@ -120,9 +122,17 @@ def _ancestors(path: str) -> Iterator[str]:
 
 
 def find_environments(paths: Iterable[str]) -> frozenset[str]:
-    """Return the folders of environments among paths, each with its slash; never the folder that is packed."""
-    found = (path.removesuffix(marker) for path in paths for marker in ENVIRONMENT_FILES if path.endswith(f"/{marker}"))
-    return frozenset(found)
+    """Return the folders of environments and of local clusters among paths, each with its slash.
+
+    The folder that is packed is never one of them.
+    """
+    found: dict[str, set[str]] = {marker: set() for marker in (*ENVIRONMENT_FILES, *CLUSTER_FILES)}
+    for path in paths:
+        for marker, folders in found.items():
+            if path.endswith(f"/{marker}"):
+                folders.add(path.removesuffix(marker))
+    clusters = set.intersection(*(found[marker] for marker in CLUSTER_FILES))
+    return frozenset(clusters.union(*(found[marker] for marker in ENVIRONMENT_FILES)))
 
 
 def is_inside(path: str, folders: frozenset[str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.errors import CoordinatorError
+from coordinator.follow.code_paths import CodePaths
 from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
 from coordinator.follow.log_source import LogSource, NotKept
 from coordinator.follow.pod_runs import PodRuns
@@ -106,6 +107,7 @@ def read(
     """Yield the lines of some runs, member by member, with a note between the runs of one member. Raise NoOutput if the
     only one cannot be read."""
     runs = [run for of_member in chosen.values() for run in of_member]
+    paths = CodePaths()
     several = {label for label, of_member in chosen.items() if len(of_member) > 1}
     for pod, container, number, place in runs:
         if place and pod.label in several:
@@ -119,8 +121,7 @@ def read(
             continue
         try:
             for piece in lines:
-                for line in piece:
-                    yield _line(pod, line)
+                yield from paths.shorten(_line(pod, line) for line in piece)
                 if stop.is_set():
                     return
             rest = lines.rest()

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
+from coordinator.follow.code_paths import CodePaths
 from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
 from coordinator.follow.log_source import LogAnswer, LogSource, NotKept, OtherRun
 from coordinator.follow.pod_runs import PodRuns
@@ -49,6 +50,7 @@ class SlotReader:
         self._delivered = False
         """Whether the present answer has brought a new line."""
         self._traces = ShutdownTraces()
+        self._paths = CodePaths()
         self.has_read = False
         """Whether any output was there to read."""
         self.thread = threading.Thread(target=self._run, name=f"log-{label}", daemon=True)
@@ -210,7 +212,7 @@ class SlotReader:
 
     def _show(self, lines: Sequence[LogLine]) -> None:
         if lines:
-            self._emit(lines)
+            self._emit([*self._paths.shorten(lines)])
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
         """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""

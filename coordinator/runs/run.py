@@ -61,12 +61,19 @@ class PreparedRun:
 
 
 def prepare(
-    cluster: Cluster, request: RunRequest, *, embedded: bool, python_folder: str, code_store: str
+    cluster: Cluster,
+    request: RunRequest,
+    *,
+    embedded: bool,
+    python_folder: str,
+    code_store: str,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> PreparedRun:
     """Pack the folder of a run and return its job. Nothing is written.
 
     `python_folder` is that of the caller's Python, which counts on an embedded cluster. `code_store` is the setting of
-    that name. Raises InvalidRun, and CodeError for a folder that cannot be packed.
+    that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder that cannot be
+    packed.
     """
     _check(request, embedded=embedded)
     request = _with_image(request, embedded=embedded)
@@ -75,7 +82,7 @@ def prepare(
     if request.in_place:
         return PreparedRun(manifest.build(request, name, None, python), if_exists=request.if_exists)
     store = open_store(cluster, code_store)
-    packed = pack.pack(Path(request.folder), request.exclude, limit=store.limit)
+    packed = pack.pack(Path(request.folder), request.exclude, limit=store.limit, tell=tell)
     archive = packed.archive
     code = RunCode(archive.digest, store.source(archive), _unpack_script())
     return PreparedRun(

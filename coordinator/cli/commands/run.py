@@ -134,6 +134,7 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
             embedded=session.target.data is not None,
             python_folder=caller_python.find_folder(session.environ),
             code_store=session.settings.code_store,
+            tell=partial(click.echo, err=True),
         )
     except InvalidRun as error:
         raise _wrong_option(error) from error

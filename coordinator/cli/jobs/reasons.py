@@ -21,7 +21,7 @@ def explain(session: Session, item: Manifest) -> str:
         return "a worker is about to start it"  # the status, from which the reason comes, is older
     if place.get("state") != "waiting":
         return reason
-    if not (item.get("status") or {}).get("queue") and place.get("message"):
+    if not (item.get("status") or {}).get("queue") and place.get("message") and place["code"] != "New":
         reason = f"{place['message']} ({place['code']})"
     return f"{reason}, number {place['position']} of {place['of']}"
 

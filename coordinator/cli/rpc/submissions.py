@@ -88,6 +88,7 @@ def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedR
         embedded=access.is_embedded,
         python_folder=_python_folder(params["python_folder"], session.environ),
         code_store=session.settings.code_store,
+        tell=lambda line: call.tell(line, "info"),
     )
     if prepared.code is not None:
         _tell_code(prepared.code, call)

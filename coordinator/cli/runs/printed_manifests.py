@@ -12,11 +12,16 @@ from kube.api import Manifest
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
-    """Writes texts of several lines, as programs are, as they are read; and every value in full, wherever it is."""
+LONGEST_REPEATED = 1_000
+"""The most characters of a text that is written again, as the program that unpacks the code is not."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (no value is written as a reference)
-        return True
+
+class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
+    """Writes texts of several lines, as programs are, as they are read. A long text that comes again is a reference to
+    its first place; every other value is written in full."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return not (isinstance(data, str) and len(data) > LONGEST_REPEATED)
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

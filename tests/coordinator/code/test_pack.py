@@ -327,7 +327,28 @@ def test_the_files_of_an_environment_do_not_count(
 
 def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
+    put(tmp_path, "train.py")
     for number in range(4):
         put(tmp_path, f"data/{number}")
-    with pytest.raises(CodeTooLarge, match="more than 3 files"):
+    with pytest.raises(CodeTooLarge, match="more than 3 files, of 5 so far 4 in data: leave out"):
         packed(tmp_path)
+
+
+def test_the_folder_of_a_local_cluster_is_never_packed(tmp_path: Path, begin: Callable[[Path], None]) -> None:
+    for name in ("train.py", "state/objects.sqlite", "state/node.lock", "state/logs/a.log", "mine/objects.sqlite"):
+        put(tmp_path, name)
+    begin(tmp_path)
+    assert names(packed(tmp_path)) == ["mine/objects.sqlite", "train.py"]
+
+
+def test_a_long_look_through_a_folder_is_told(
+    tmp_path: Path, begin: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        put(tmp_path, f"{number}/a.py")
+    begin(tmp_path)
+    monkeypatch.setattr(listing, "TELL_SECONDS", 0.001)
+    told: list[str] = []
+    assert len(listing.read(tmp_path, told.append).paths) == 300
+    assert all(str(tmp_path) in line for line in told)
+    assert told
