@@ -1,11 +1,59 @@
-"""Fixtures for all tests. Tests neither read nor write the configuration and state folders of the user."""
+"""Fixtures and limits for all tests.
 
+One rule: tests neither read nor write the configuration and state folders of the user, and leave no process behind.
+"""
+
+import faulthandler
 import signal
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
+from tests.support import leftovers
 from tests.support.clock import Clock
+from tests.support.waiting import patient
+
+LOOK_AGAIN_SECONDS = 10.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[Any]:
+    """Give a test more than its limit for as long as the machine gives it less than a processor."""
+    made = yield
+    began, expire = time.monotonic(), signal.getsignal(signal.SIGALRM)
+
+    def look(number: int, frame: Any) -> None:
+        if time.monotonic() - began < patient(settings.timeout):
+            signal.setitimer(signal.ITIMER_REAL, LOOK_AGAIN_SECONDS)
+        elif callable(expire):
+            expire(number, frame)
+
+    if settings.method == "signal":
+        signal.signal(signal.SIGALRM, look)
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """End the process if a teardown hangs: the limit of a test ends with its first failure."""
+    seconds = float(item.config.getoption("timeout") or item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(
+        patient(2 * seconds), exit=True, file=item.config.stash[fault_handler_stderr_fd_key]
+    )
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """End what tests have started with the run, also if it is killed."""
+    with leftovers.ended_with_this_process(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,9 +72,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def restored_signals() -> Iterator[None]:
-    """Restore the signal handlers of this process after a test that replaces them; RQ's workers do."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
+def own_signals() -> Iterator[None]:
+    """Give a test that sends signals, or replaces handlers, the dispositions of a shell, and restore the former ones.
+
+    A run in the background, or under nohup, ignores SIGINT and SIGHUP, and so would every program that a test starts.
+    SIGHUP has a handler here, so that the run itself survives one; started programs get the default.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in zip(numbers, (signal.default_int_handler, signal.SIG_DFL, lambda *_: None), strict=True):
         signal.signal(number, handler)
+    yield
+    for number, before in former.items():
+        signal.signal(number, before)

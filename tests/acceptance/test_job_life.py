@@ -12,6 +12,7 @@ from kube.api import Manifest
 from tests.reconcilers.views.test_tracebacks import BEGIN, LOGS, LOST, SHAPES, failure, ranks, report
 from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
+from tests.support.waiting import patient
 
 pytestmark = pytest.mark.acceptance
 
@@ -242,7 +243,7 @@ def test_following_logs_of_a_waiting_job_returns_all_its_output(stack: Stack, tm
             stack.torchq("queue", "resume", queue)
             until((tmp_path / "out").read_text, lambda text: text == "begun\n")  # the log is printed while the job runs
             gate.touch()
-            assert follower.wait(60) == 0
+            assert follower.wait(patient()) == 0
         finally:
             follower.kill()
     assert (tmp_path / "out").read_text() == "begun\ndone\n"

@@ -61,6 +61,7 @@ def test_a_fork_has_a_program_of_its_own_and_does_not_keep_that_of_its_parent(pr
         until(lambda: not alive(of_child))
 
 
+@pytest.mark.usefixtures("own_signals")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_program_ends_with_its_parent_however_that_ends(program: FakeProgram, number: signal.Signals) -> None:
     with start(CALLING, program.environment) as parent:

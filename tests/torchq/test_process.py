@@ -175,6 +175,7 @@ def test_the_options_of_a_client_are_those_of_the_command(plan: Plan) -> None:
     assert program.messages[0]["arguments"] == ["--context", "prod", "--namespace", "team-a", "rpc"]
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_an_interrupted_call_is_cancelled_at_the_other_end(plan: Plan) -> None:
     program = plan({"wait": "hang"})
 

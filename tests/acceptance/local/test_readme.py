@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import patient
+
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
@@ -56,7 +58,7 @@ class Shell:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=patient(240),
         )
 
 

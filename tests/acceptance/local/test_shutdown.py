@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.acceptance.jobs import job
 from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
+from tests.support.waiting import patient
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -124,7 +125,7 @@ def test_jobs_continue_after_local_down_without_failures_or_new_admissions(stack
         for each in trainings:
             each.let("saved")
         assert "the cluster is down" in down.stdout.read()
-        assert down.wait(60) == 0
+        assert down.wait(patient()) == 0
     assert [each.noted("saved") for each in trainings[:4]] == [1, 1, 1, 4]
     assert not stack.pod_processes()
 

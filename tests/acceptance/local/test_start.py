@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.acceptance.stack import Stack, clean_environment, torchq_command, until
+from tests.support.waiting import patient
 
 pytestmark = pytest.mark.acceptance
 
@@ -89,6 +90,7 @@ def test_local_up_names_a_process_that_does_not_start_and_its_log(make_stack: Ma
     assert stack.up().code == 0, "the failed start is in the way"
 
 
+@pytest.mark.usefixtures("own_signals")
 @pytest.mark.parametrize(
     ("options", "number", "words"),
     [
@@ -106,7 +108,7 @@ def test_an_interrupted_local_up_stops_all_that_it_started(
     with held_node(stack):
         assert "the cluster is starting" in stack.local("status").out
         process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patient())
     assert (process.returncode, out) == (1, "")
     assert words in err
     assert "Traceback" not in err
@@ -119,7 +121,7 @@ def test_local_down_during_the_start_ends_the_start(make_stack: Make) -> None:
     with held_node(stack):
         os.kill(stack.supervisor(), signal.SIGTERM)
     assert stack.down().code == 0
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patient())
     assert (process.returncode, out) == (1, "")
     assert "the cluster was stopped while it started" in err
     assert not processes_of(stack)
@@ -128,7 +130,7 @@ def test_local_down_during_the_start_ends_the_start(make_stack: Make) -> None:
 def test_two_concurrent_local_ups_start_one_cluster(make_stack: Make) -> None:
     stack = make_stack()
     both = [start(stack), start(stack)]
-    said = [each.communicate(timeout=120) for each in both]
+    said = [each.communicate(timeout=patient(120)) for each in both]
     assert [each.returncode for each in both] == [0, 0], said
     assert sorted(out.partition(";")[0] for out, _ in said) == ["the cluster is up", "the cluster is up already"]
     assert len([line for line in processes_of(stack) if "embedded.apiserver.server" in line]) == 1
@@ -142,16 +144,17 @@ def test_local_up_and_down_succeed_if_their_output_has_no_reader(make_stack: Mak
     words = torchq_command("local", command, "--data", str(stack.data), *(stack.options if command == "up" else ()))
     with unread(stack, words) as process:
         assert process.stderr is not None
-        assert (process.stderr.read(), process.wait(60)) == ("", 0)
+        assert (process.stderr.read(), process.wait(patient())) == ("", 0)
     assert (stack.local("status").code == 0) == (command == "up")
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_local_up_foreground_keeps_running_if_its_output_has_no_reader(make_stack: Make) -> None:
     stack = make_stack()
     with unread(stack, torchq_command("local", "up", "--foreground", "--data", str(stack.data), *stack.options)) as up:
         until(lambda: stack.local("status").code == 0)
         up.send_signal(signal.SIGINT)
-        assert up.wait(60) == 0
+        assert up.wait(patient()) == 0
     assert not processes_of(stack)
 
 
@@ -168,13 +171,14 @@ def unread(stack: Stack, command: list[str]) -> "subprocess.Popen[str]":
         os.close(writing)
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_local_up_foreground_reports_the_start_and_ends_on_sigint(make_stack: Make) -> None:
     stack = make_stack()
     process = start(stack, "--foreground")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("the cluster is up; ")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=patient())
     assert process.returncode == 0
     assert "torchq's commands go to" in out or "no other cluster is current" in out
     assert not processes_of(stack)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
+from tests.support.waiting import patient
 
 pytestmark = pytest.mark.acceptance
 PAGE = Path(__file__).parents[3] / "docs" / "operators.md"
@@ -52,7 +53,7 @@ def test_a_backup_by_the_commands_of_the_page_can_be_restored(stack: Stack) -> N
             [*backup[:redirection], "--kubeconfig", str(stack.layout.kubeconfig)],
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=patient(),
         )
         file.write_bytes(made.stdout)
     assert restore[0] == "torchq"

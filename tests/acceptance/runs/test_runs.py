@@ -15,6 +15,7 @@ import pytest
 from crds.api_resources import CONFIG_MAPS, SECRETS
 from tests.support.acceptance.stack import Stack, fresh, run, torchq_command, until
 from tests.support.acceptance.warm import CommandResult
+from tests.support.waiting import patient
 
 pytestmark = pytest.mark.acceptance
 PROGRAM = """
@@ -130,6 +131,7 @@ def test_a_run_that_fails_says_why_and_a_result_is_shown(stack: Stack, project: 
     assert json.loads(last.partition("; result ")[2]) == {"accuracy": 0.5}
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_ctrl_c_lets_go_of_a_run_which_goes_on(stack: Stack, project: Path, tmp_path: Path) -> None:
     name, gate = fresh("run"), tmp_path / "gate"
     waits = f"import os, time\nprint('began', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)"
@@ -145,7 +147,7 @@ def test_ctrl_c_lets_go_of_a_run_which_goes_on(stack: Stack, project: Path, tmp_
     assert process.stdout.readline().startswith(f"default/{name}/")
     assert process.stdout.readline() == "[master-0] began\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patient(30))
     assert process.returncode == 130
     assert "Traceback" not in err
     stack.reach(name, "Running")

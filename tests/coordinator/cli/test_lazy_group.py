@@ -7,6 +7,7 @@ from click import Context, Group
 
 from coordinator.cli import main
 from coordinator.cli.lazy_group import LazyGroup
+from tests.support.waiting import patient
 
 HEAVY = "'reconcilers.reconcile' in sys.modules or 'coordinator.doctor.checks' in sys.modules"
 
@@ -34,4 +35,4 @@ def test_load_imports_the_commands_of_groups() -> None:
 
 def test_queue_commands_do_not_import_reconciler_or_doctor() -> None:
     code = f"import sys, coordinator.cli.main, coordinator.cli.commands.queue; sys.exit({HEAVY})"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=patient()).returncode == 0

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import patient
+
 HANGING = """
 import logging, sys, threading
 from types import SimpleNamespace
@@ -45,7 +47,7 @@ def hanging(request: pytest.FixtureRequest) -> "Iterator[subprocess.Popen[str]]"
 
 @pytest.mark.parametrize("hanging", [1], indirect=True)
 def test_a_coordinator_that_hangs_ends_after_its_drain_time(hanging: "subprocess.Popen[str]") -> None:
-    _, log = hanging.communicate(timeout=60)
+    _, log = hanging.communicate(timeout=patient())
     assert log == "a thread hangs 1 s after the stop signal: the process ends without it\n"
     assert hanging.returncode == 1
 
@@ -55,4 +57,4 @@ def test_a_second_signal_ends_a_coordinator_that_hangs(hanging: "subprocess.Pope
     with pytest.raises(subprocess.TimeoutExpired):
         hanging.wait(1.2)  # a signal within a second of the first one does not count
     hanging.terminate()
-    assert hanging.wait(60) == 128 + signal.SIGTERM
+    assert hanging.wait(patient()) == 128 + signal.SIGTERM

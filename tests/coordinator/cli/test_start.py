@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import patient
+
 INTERRUPTED = """
 import importlib.abc, os, signal, sys
 signal.signal(signal.SIGINT, {handler})
@@ -27,6 +29,6 @@ main()
 )
 def test_interrupt_while_the_command_is_imported_is_quiet(handler: str, code: int, said: bytes) -> None:
     command = [sys.executable, "-c", INTERRUPTED.format(handler=handler)]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=patient(), check=False)
     assert (done.returncode, done.stderr) == (code, b"")
     assert done.stdout.startswith(said)

@@ -55,7 +55,7 @@ def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[
 
 
 @pytest.mark.redis_server
-@pytest.mark.usefixtures("restored_signals")
+@pytest.mark.usefixtures("own_signals")
 def test_healthz_of_a_worker_names_each_loop_while_it_hangs(
     embedded_server: Server, embedded_cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

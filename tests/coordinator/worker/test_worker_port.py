@@ -14,7 +14,7 @@ from tests.support import ports, redis_server
 from tests.support.acceptance.stack import clean_environment
 from tests.support.coordinator.hangs import ask, failing
 from tests.support.kube.servers import Server
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 COMMAND = [sys.executable, "-m", "coordinator.cli.main", "worker", "--processes", "2"]
 
@@ -37,7 +37,7 @@ def test_a_supervisor_answers_for_all_its_processes_and_no_second_one_takes_its_
                 names = {line.split()[0].partition("]")[2] for line in ask(f"{url}/healthz?verbose")[1][:-1]}
                 assert {"supervisor", "worker-0/batches", "worker-0/lease-keeper", "worker-1/batches"} < names
                 second = subprocess.run(
-                    COMMAND, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+                    COMMAND, env=environment, capture_output=True, text=True, timeout=patient(SECONDS), check=False
                 )
                 assert second.returncode == 1
                 assert f"Error: metrics_port 127.0.0.1:{port}: Address already in use" in second.stderr
@@ -49,7 +49,7 @@ def test_a_supervisor_answers_for_all_its_processes_and_no_second_one_takes_its_
                 )
             finally:
                 worker.send_signal(signal.SIGTERM)
-            assert worker.wait(SECONDS) == 0
+            assert worker.wait(patient(SECONDS)) == 0
 
 
 def _is_ready(url: str) -> bool:

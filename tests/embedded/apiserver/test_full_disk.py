@@ -24,7 +24,7 @@ from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
 from tests.support.kube.widgets import pod
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 MIB = 1024 * 1024
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -193,7 +193,7 @@ def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
         connected.close()
     finally:
         server.terminate()
-        server.wait(SECONDS)
+        server.wait(patient(SECONDS))
         assert server.stdout is not None
         server.stdout.close()
 
@@ -211,7 +211,7 @@ def fill(cluster: KubernetesCluster, most: int = 400) -> str:
 def test_new_server_on_a_full_disk_exits_with_a_one_line_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(tmp_path / "data")]
     words = [sys.executable, "-c", LIMITED, str(MIB), *command]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=patient(SECONDS), check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"the disk of {tmp_path / 'data'} is full")
     assert "Traceback" not in ended.stderr

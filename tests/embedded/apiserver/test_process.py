@@ -24,7 +24,7 @@ from kube.settings import ConnectionSettings
 from tests.support.kube import servers, widgets
 from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, widget
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -106,7 +106,7 @@ def test_server_with_an_open_watch_stops_on_sigterm(tmp_path: Path) -> None:
         watch = connected.watch(CONFIG_MAPS, "default", resource_version=start, timeout_seconds=60)
         process.terminate()
         assert all(event.kind == "BOOKMARK" for event in watch)
-        assert process.wait(SECONDS) == 0
+        assert process.wait(patient(SECONDS)) == 0
         assert process.stderr
         assert process.stderr.read() == ""
         connected.close()
@@ -118,7 +118,7 @@ def test_start_error_names_the_port_in_use(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         process = _start(tmp_path, port)
-        _, complaint = process.communicate(timeout=20)
+        _, complaint = process.communicate(timeout=patient(20))
     assert process.returncode == 1
     assert complaint.count("\n") == 1
     assert f"port {port}" in complaint
@@ -127,7 +127,7 @@ def test_start_error_names_the_port_in_use(tmp_path: Path) -> None:
 def test_second_server_on_a_data_folder_refuses_to_start(tmp_path: Path) -> None:
     with _process(tmp_path):
         second = _start(tmp_path)
-        _, complaint = second.communicate(timeout=20)
+        _, complaint = second.communicate(timeout=patient(20))
     assert second.returncode == 1
     assert "another API server uses" in complaint
 

@@ -26,7 +26,7 @@ from kube import client
 from kube.settings import ConnectionSettings
 from tests.support.embedded.stage import SETTINGS, Stage, terminated
 from tests.support.kube.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
 
 KIB = 1024
 BOUND = 256 * KIB
@@ -253,7 +253,7 @@ def test_following_a_log_returns_each_line_once_across_rotations(small: Stage) -
     for batch in range(10):
         (small.folder(name) / "volumes" / "v" / str(batch)).touch()
         until(lambda batch=batch: b"line %d of many" % (4000 * batch + 3999) in b"".join(found[-9:]))
-    follower.join(60)
+    follower.join(patient())
     assert not follower.is_alive()
     assert b"".join(found).decode().splitlines() == [f"line {number} of many" for number in range(40_000)]
     assert len(log_files.files(small.folder(name) / "containers" / "c0" / "0")) > 1

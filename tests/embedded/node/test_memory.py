@@ -19,7 +19,7 @@ from embedded.node.runs import processes
 from embedded.node.runs.container_runs import RunKey
 from embedded.node.runs.processes import ContainerProcesses, Process
 from tests.support.embedded.stage import Stage, StartNode, terminated
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 MIB = 1024 * 1024
 UID = f"uid-{os.getpid()}"
@@ -223,7 +223,7 @@ def test_a_restarted_node_enforces_the_limits_of_running_containers(bare: Stage,
     name = bare.make([limited("100Mi", script)], volumes=[{"name": "v", "emptyDir": {}}])
     bare.phase(name, "Running")
     node.kill()
-    node.wait(SECONDS)
+    node.wait(patient(SECONDS))
     (bare.folder(name) / "volumes" / "v" / "go").touch()
     start()
     assert_oom_killed(terminated(bare.phase(name, "Failed")), "100Mi")

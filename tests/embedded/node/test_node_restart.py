@@ -10,7 +10,7 @@ import pytest
 
 from embedded.node.runs import processes
 from tests.support.embedded.stage import Stage, StartNode, terminated
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -64,11 +64,11 @@ def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
         name = bare.run("sleep", "600")
         bare.phase(name, "Running")
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
         assert second.returncode == 1
         assert "another node runs on" in second.stderr
         node.terminate()
-        assert node.wait(SECONDS) == 0
+        assert node.wait(patient(SECONDS)) == 0
     mark = bare.get(name)["metadata"]["uid"] + "/"
     assert processes.members(mark)
     bare.delete(name, grace=0)
@@ -107,7 +107,7 @@ def test_every_pod_runs_exactly_once_while_the_node_is_killed(bare: Stage, start
 
 def test_a_node_without_a_kubeconfig_ends_with_one_message(bare: Stage, tmp_path: object) -> None:
     command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path), "--kubeconfig", "/no/such/file"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
     assert ended.returncode == 1
     assert "/no/such/file" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -119,7 +119,7 @@ def test_an_invalid_option_ends_the_node_with_one_message(
 ) -> None:
     command = [sys.executable, "-m", "embedded.node.node", "--data", str(tmp_path)]
     command += ["--kubeconfig", str(bare.kubeconfig), option, value]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
     assert ended.returncode == 1
     assert value in ended.stderr
     assert "Traceback" not in ended.stderr

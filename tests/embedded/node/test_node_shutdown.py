@@ -18,7 +18,7 @@ from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown_record import EndingPod
 from kube.stop import HURRY
 from tests.support.embedded.stage import Stage, StartNode, first, terminated
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 TRAPS = """
@@ -79,7 +79,7 @@ def ready(stage: Stage) -> tuple[str, str]:
 
 def ended(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> int:
     process.send_signal(number)
-    return process.wait(SECONDS)
+    return process.wait(patient(SECONDS))
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])
@@ -140,7 +140,7 @@ def test_a_pod_keeps_its_deadline_and_gets_one_sigterm_over_a_node_restart(
     node = start("--shut-down")
     assert left(bare).until == until_then
     (folder / "go").touch()
-    assert node.wait(SECONDS) == 0
+    assert node.wait(patient(SECONDS)) == 0
     assert not asked(folder)
     assert shutdown_record.ending_pods(bare.layout) is None
     assert nobodys_failure(bare.status(name))
@@ -208,7 +208,7 @@ def test_a_shutdown_treats_pods_according_to_their_state(bare: Stage, start: Sta
     until(lambda: len(asked(folder)) == 4)
     late = bare.run("true")
     (folder / "go").touch()
-    assert node.wait(SECONDS) == 0
+    assert node.wait(patient(SECONDS)) == 0
 
     assert bare.status(done)["phase"] == "Succeeded"
     assert "reason" not in bare.status(done)
@@ -239,7 +239,7 @@ def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of
     if script is TRAPS:
         until((folder / "ready-all").exists)
     signal_at_once([pid for place in order for pid in groups[place]])
-    assert node.wait(SECONDS) == 0
+    assert node.wait(patient(SECONDS)) == 0
     assert nobodys_failure(bare.status(name))
 
 

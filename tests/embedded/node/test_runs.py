@@ -14,7 +14,7 @@ from embedded.node.resources.devices import Devices, share
 from embedded.node.runs import processes
 from embedded.node.runs.container_runs import ContainerRuns, Order, Run, RunKey, _lock
 from embedded.node.runs.processes import Process
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
 
 UID = f"uid-{os.getpid()}"
 """Unique to this process, because processes are searched by their mark on the whole machine."""
@@ -151,7 +151,7 @@ def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     zygote = runs._fork_server.pid
     runs._fork_server._socket.close()  # has the same effect as the death of this process
-    runs._fork_server._process.wait(60)
+    runs._fork_server._process.wait(patient())
     assert parent(run.process.pid) != zygote
     assert runs.read(KEY) == run
     (layout.root / "gate").touch()

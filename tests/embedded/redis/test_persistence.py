@@ -11,7 +11,7 @@ from embedded.layout import Layout
 from embedded.redis import server
 from embedded.redis.persistence import Persistence
 from tests.support import redis_server
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 LIMITED = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY)); "
@@ -30,7 +30,7 @@ def limited(tmp_path: Path) -> Iterator[tuple[str, int]]:
             yield plan.url, process.pid
         finally:
             process.kill()
-            process.wait(SECONDS)
+            process.wait(patient(SECONDS))
 
 
 def state(url: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from embedded.redis import server
 from embedded.redis.server import RedisCommand
 from queues.redis import connection
 from tests.support import redis_server
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 Start = Callable[[RedisCommand], "subprocess.Popen[bytes]"]
 
@@ -108,11 +108,11 @@ def test_a_client_blocked_on_a_list_wakes_when_a_value_arrives(plan: RedisComman
         thread.start()
         until(lambda: len(giving.client_list()) == 2)
         giving.rpush("list", "value")
-        thread.join(SECONDS)
+        thread.join(patient(SECONDS))
         assert [list(each) for each in got] == [[b"list", b"value"]]
 
 
-@pytest.mark.usefixtures("restored_signals")
+@pytest.mark.usefixtures("own_signals")
 def test_rq_runs_jobs_on_the_embedded_redis(plan: RedisCommand, start: Start) -> None:
     answering(start, plan)
     with connected(plan) as client:
@@ -161,7 +161,7 @@ def answering_with(start: Start, plan: RedisCommand, key: str) -> "subprocess.Po
 
 def end(process: "subprocess.Popen[bytes]") -> int:
     process.terminate()
-    return process.wait(SECONDS)
+    return process.wait(patient(SECONDS))
 
 
 def flip(path: Path) -> None:
@@ -204,7 +204,7 @@ def test_unreadable_files_are_set_aside_and_redis_starts_empty(
     end(written(start, plan))
     [damaged] = (layout.redis / "appendonlydir").glob(pattern)
     damage(damaged)
-    status = start(plan).wait(SECONDS)
+    status = start(plan).wait(patient(SECONDS))
     moved = server.move_unreadable_files(layout, status)
     assert moved == layout.redis / "unreadable"
     assert list(moved.glob("*.manifest"))

@@ -13,7 +13,7 @@ import pytest
 from coordinator.local import supervisor as process_supervisor
 from coordinator.local.supervisor import Command, Supervisor
 from kube.stop import HURRY, PatientStop
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 CHILD = """
 import os, signal, sys, time
@@ -151,7 +151,7 @@ def test_stop_signal_is_forwarded_to_all_children(
     parent, children, output = supervised
     assert len(children) == 4
     parent.send_signal(number)
-    assert parent.wait(SECONDS) == 0
+    assert parent.wait(patient(SECONDS)) == 0
     assert all(map(gone, children))
     assert sorted(lines(output)[2:]) == ["child-0 ends", "child-1 ends"]
 

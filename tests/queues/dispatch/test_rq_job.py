@@ -109,7 +109,7 @@ def test_repeated_dispatch_script_loses_no_key(
     assert len(work.begin(leases)) == 6
 
 
-@pytest.mark.usefixtures("restored_signals")
+@pytest.mark.usefixtures("own_signals")
 def test_stock_rq_worker_runs_a_batch_and_leaves_no_keys(
     client: connection.Connection, work: RedisWork, taken: list[Lease]
 ) -> None:

@@ -18,7 +18,7 @@ from queues.redis import connection
 from tests.support import ports, redis_server
 from tests.support.queues.builders import registration
 from tests.support.queues.work_stage import SETTINGS, Stage
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import SECONDS, patient, until
 
 PROMPT = replace(SETTINGS, dispatched_lease=2.0)
 """Settings with a short lease of dispatched keys, for the case that a worker dies before it begins on a batch."""
@@ -107,7 +107,7 @@ def test_stop_signal_lets_runs_finish_and_takes_no_new_keys(stage: Stage) -> Non
     until(lambda: not stage.client.exists(redis_keys.MEMBERS))
     stage.offer("key-1")
     assert stage.work.dispatch() == 0
-    assert worker.wait(SECONDS) == 0
+    assert worker.wait(patient(SECONDS)) == 0
     assert stage.runs("end") == ["slow-1"]
     assert not stage.client.zcard("torchq:work:leases")
     assert stage.client.scard("rq:workers") == 0
@@ -120,7 +120,7 @@ def test_stop_returns_keys_that_have_not_started(stage: Stage) -> None:
     stage.offer("slow-1", "key-1", "key-2", "key-3")
     stage.until(lambda: stage.runs("begin") and stage.client.llen(redis_keys.RQ_WAITING) < 4)
     worker.send_signal(signal.SIGINT)
-    assert worker.wait(SECONDS) == 0
+    assert worker.wait(patient(SECONDS)) == 0
     stage.start()
     stage.until(stage.settled)
     assert sorted(stage.runs("end")) == ["key-1", "key-2", "key-3", "slow-1"]
@@ -133,7 +133,7 @@ def test_drain_ends_after_its_time_limit(stage: Stage) -> None:
     stage.until(lambda: stage.runs("begin"))
     started = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(SECONDS) == 0
+    assert worker.wait(patient(SECONDS)) == 0
     assert time.monotonic() - started >= 0.5
     assert "stopped with 1 keys still running" in stage.log()[-1]
     stage.start(slow=0.1)

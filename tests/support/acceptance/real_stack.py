@@ -27,6 +27,7 @@ from kube.settings import ConnectionSettings
 from tests.support.acceptance.stack import FINAL, CommandResult, Stack, clean_environment, run, torchq_command, until
 from tests.support.kube.servers import Server
 from tests.support.rbac import access
+from tests.support.waiting import patient
 
 NAMESPACE = "default"
 """The namespace of the user's tenant."""
@@ -147,7 +148,7 @@ class RealStack(Stack):
         if process is None:
             return 0
         process.terminate()
-        return process.wait(_END_SECONDS)
+        return process.wait(patient(_END_SECONDS))
 
     def _accounts(self) -> None:
         assert self.server is not None

@@ -26,6 +26,7 @@ from kube.settings import ConnectionSettings
 from tests.chaos.parts import Part, Parts
 from tests.support.acceptance.stack import FINAL, clean_environment, until
 from tests.support.acceptance.warm import ROOT
+from tests.support.waiting import patient
 
 PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
 LOOK_SECONDS = 0.1
@@ -132,7 +133,7 @@ class Site:
         began, part = time.monotonic(), self.parts.all.pop(name)
         assert part.process is not None
         part.process.terminate()
-        assert part.process.wait(60) == 0, self.log(name)
+        assert part.process.wait(patient()) == 0, self.log(name)
         return time.monotonic() - began
 
     def leads(self, name: str) -> bool:

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,9 +28,11 @@ from embedded.redis import server
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
+from tests.support import waiting
 from tests.support.acceptance.warm import CommandResult, Warm
 
 DEADLINE_SECONDS = 90.0
+PAUSE_SECONDS = 0.05
 COMMAND_SECONDS = 90.0
 FINAL = ("Succeeded", "Failed")
 EVERYWHERE = pytest.mark.parametrize(
@@ -44,15 +45,14 @@ _NUMBERS = itertools.count(1)
 
 def until(look: Callable[[], Any], true: Callable[[Any], Any] = bool, seconds: float = DEADLINE_SECONDS) -> Any:
     """Call `look` until `true` accepts its result, and return that result. Retry while a server does not answer."""
-    deadline = time.monotonic() + seconds
-    seen: Any = None
-    while time.monotonic() < deadline:
-        with contextlib.suppress(errors.Unreachable, errors.ServerError):
-            seen = look()
-            if true(seen):
-                return seen
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s; last seen: {seen}")
+
+    def tried() -> tuple[bool, Any]:
+        try:
+            return True, look()
+        except (errors.Unreachable, errors.ServerError) as error:
+            return False, error
+
+    return waiting.until(tried, lambda found: found[0] and true(found[1]), seconds, pause=PAUSE_SECONDS)[1]
 
 
 def torchq_command(*arguments: str) -> list[str]:
@@ -68,7 +68,9 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 def run(*arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None) -> CommandResult:
     """Run a torchq command to its end and return its result."""
-    return COMMANDS.run(*arguments, cwd=cwd, environment=environment, text=text, seconds=COMMAND_SECONDS)
+    return COMMANDS.run(
+        *arguments, cwd=cwd, environment=environment, text=text, seconds=waiting.patient(COMMAND_SECONDS)
+    )
 
 
 def alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torchq
 import torchq.aio
+from tests.support.waiting import patient
 
 SECONDS = 60.0
 
@@ -73,13 +74,13 @@ class Tasks:
             self.run(items.aclose())
 
     def run(self, awaited: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(awaited, self.loop).result(SECONDS)
+        return asyncio.run_coroutine_threadsafe(awaited, self.loop).result(patient(SECONDS))
 
     def close(self) -> None:
         self.run(self.client.close())
         self.run(self.loop.shutdown_default_executor())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(SECONDS)
+        self._thread.join(patient(SECONDS))
         self.loop.close()
 
 

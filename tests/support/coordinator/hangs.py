@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, patient
 
 Call = tuple[Any, str]
 """A class or module, and the name of its function."""
@@ -31,7 +31,7 @@ class Hangs:
         def wrapped(*args: Any, **options: Any) -> Any:
             if (held := self._held.get(name)) is not None:
                 self._entered[name].set()
-                held.wait(SECONDS)
+                held.wait(patient(SECONDS))
             return call(*args, **options)
 
         return wrapped
@@ -42,7 +42,7 @@ class Hangs:
         self._entered[name], self._held[name] = threading.Event(), threading.Event()
         try:
             poke()
-            assert self._entered[name].wait(SECONDS)
+            assert self._entered[name].wait(patient(SECONDS))
             yield
         finally:
             self._held.pop(name).set()

@@ -15,6 +15,7 @@ import helm_python
 
 from deploy.chart import CHART, ROOT
 from tests.support.acceptance.stack import clean_environment
+from tests.support.waiting import patient
 
 SECONDS = 120.0
 
@@ -58,7 +59,7 @@ class Helm:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=patient(SECONDS),
             check=False,
         )
         if done.returncode:

@@ -11,7 +11,7 @@ from kube import client
 from kube.settings import ConnectionSettings
 from kube.stop import HURRY
 from tests.support.embedded.stage import SETTINGS, Stage, StartNode
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, patient
 
 
 @pytest.fixture(scope="module")
@@ -48,4 +48,4 @@ def start(bare: Stage) -> Iterator[StartNode]:
     yield begin
     for process in started:
         process.send_signal(HURRY)
-        process.wait(SECONDS)
+        process.wait(patient(SECONDS))

@@ -24,7 +24,7 @@ from embedded.apiserver.server import running
 from embedded.layout import Layout
 from kube.api import Manifest
 from tests.support import ports
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
 
 ASSETS = "KUBEBUILDER_ASSETS"
 _SECONDS = 60.0
@@ -54,7 +54,7 @@ class Server:
         for name, value in sent.items():
             request.add_header(name, value)
         try:
-            with urllib.request.urlopen(request, context=self.tls, timeout=30) as answer:
+            with urllib.request.urlopen(request, context=self.tls, timeout=patient(30)) as answer:
                 return answer.status, _parsed(answer.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -137,7 +137,7 @@ def _write_kubeconfig(server: Server, authority: Path) -> None:
 
 
 def _wait_ready(server: Server, log: Path) -> None:
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + patient(_SECONDS)
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if server.send("GET", "/readyz")[0] == 200 and server.send("GET", "/api/v1/namespaces/default")[0] == 200:
@@ -157,7 +157,7 @@ def _process(command: list[Any], log: Path) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(patient(20))
 
 
 def _unverified() -> ssl.SSLContext:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import patient
+
 SECONDS = 90.0
 needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 
@@ -48,7 +50,7 @@ class Kubectl:
             env=self.environment(**variables),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=patient(SECONDS),
             check=False,
         )
         return KubectlResult(done.returncode, done.stdout, done.stderr)

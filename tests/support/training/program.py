@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, patient
 
 OF_JOBS = ("TORCHQ_", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 IMPORTS = """
@@ -36,7 +36,7 @@ def run_command(
     own = {name: value for name, value in os.environ.items() if not name.startswith(OF_JOBS)}
     environment = {**own, **(variables or {})}
     return subprocess.run(
-        words, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+        words, env=environment, cwd=folder, capture_output=True, text=True, timeout=patient(SECONDS), check=False
     )
 
 
