@@ -43,10 +43,13 @@ def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: boo
     the queue of the namespace."""
     try:
         items = _queues_with_figures(session, names)
-    except errors.Forbidden:
+    except errors.Forbidden as refusal:
         if names:
             raise
-        items = _queues_with_figures(session, (session.namespace,))
+        try:
+            items = _queues_with_figures(session, (session.namespace,))
+        except (errors.Forbidden, errors.NotFound, UnknownObject):
+            raise refusal from None
         click.echo(f"note: the queue of namespace {session.namespace} alone; other queues by their names", err=True)
     output.parse_list_options(options).show(columns.queue_columns(output.now()), items)
 
