@@ -9,12 +9,17 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+LOGS, RUNS = "job-logs", "runs"
+"""The folder with logs in the data folder, and that of a pod that is gone, as the node names them."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """A folder with files of one job."""
+    """A folder with files of one job: its outputs, or the logs of one of its pods that is gone."""
 
     path: Path
+    job: str
+    """The name of the job's folder, which ends with the uid of the job."""
     size: int
     """The bytes of its files."""
     newest: float
@@ -32,7 +37,7 @@ def find_old(roots: Iterable[Path], before: float, unfinished: Collection[str]) 
         folder
         for root in roots
         for folder in _folders(root)
-        if folder.newest < before and not folder.path.name.endswith(tuple(f"-{uid}" for uid in unfinished))
+        if folder.newest < before and not folder.job.endswith(tuple(f"-{uid}" for uid in unfinished))
     ]
 
 
@@ -42,12 +47,16 @@ def remove(folder: JobFolder) -> None:
 
 
 def _folders(root: Path) -> Iterator[JobFolder]:
-    for path in sorted(root.glob("*/*")):
-        if path.is_dir() and not path.is_symlink():
-            yield _measure(path)
+    """Yield the folders of jobs; of logs, those of pods. A pod that is not gone has no runs there, only a record by
+    which its log is found."""
+    for job in sorted(root.glob("*/*")):
+        kept = sorted(runs.parent for runs in job.glob(f"*/{RUNS}"))
+        for path in kept if root.name == LOGS else [job]:
+            if path.is_dir() and not job.is_symlink():
+                yield _measure(path, job.name)
 
 
-def _measure(path: Path) -> JobFolder:
+def _measure(path: Path, job: str) -> JobFolder:
     size, newest = 0, path.stat().st_mtime
     for folder, names, files in os.walk(path):
         for name in (*names, *files):
@@ -57,4 +66,4 @@ def _measure(path: Path) -> JobFolder:
                 continue  # its job is writing
             size += found.st_size if name in files else 0
             newest = max(newest, found.st_mtime)
-    return JobFolder(path, size, newest)
+    return JobFolder(path, job, size, newest)

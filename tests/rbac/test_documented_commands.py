@@ -116,7 +116,8 @@ def commands() -> list[tuple[str, ...]]:
     ]
     steps[3:3] = [("job", "scale", "digits", size) for size in ("3", "+1", "-1")]
     return [("job", "list"), ("job", "list", "--queue", TENANT), *looks, ("job", "move", "digits", TENANT), *steps,
-            ("queue", "list"), ("queue", "list", TENANT), ("queue", "show", TENANT), ("next", "-n", "20"), ("status",)]  # fmt: skip
+            ("queue", "list"), ("queue", "list", TENANT), ("queue", "show", TENANT), ("next", "-n", "20"),
+            ("status",)]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

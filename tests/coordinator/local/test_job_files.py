@@ -5,6 +5,7 @@ from pathlib import Path
 
 from coordinator.local import job_files
 from crds.keys import JobKey
+from embedded import job_logs
 from embedded.layout import Layout
 
 NOW = 1_700_000_000.0
@@ -26,14 +27,18 @@ def test_old_folders_are_found_but_those_of_unfinished_jobs_and_with_newer_files
     for name, days in (("old", 40), ("new", 3), ("waits", 40), ("touched", 40)):
         write(layout.output(jobs[name]), days)
     os.utime(layout.output(jobs["touched"]) / "deep" / "file", (NOW - DAY,) * 2)
-    write(layout.logs_of_job(jobs["old"]), 40, "123")
+    gone, present = (layout.logs_of_job(jobs["old"]) / pod for pod in ("pod-1", "pod-2"))
+    write(gone / job_logs.RUNS, 40, "123")
+    write(present, 40, "the record of a pod whose log is elsewhere")
+    os.utime(gone, (NOW - 40 * DAY,) * 2)
     found = job_files.find_old(roots, NOW - 30 * DAY, ["uid-waits"])
     assert [(folder.path, folder.size) for folder in found] == [
         (layout.output(jobs["old"]), 5),
-        (layout.logs_of_job(jobs["old"]), 3),
+        (gone, 3),
     ]
     assert [job_files.measure(root) for root in roots] == [20, 3]
     for folder in found:
         job_files.remove(folder)
     assert not job_files.find_old(roots, NOW - 30 * DAY, ["uid-waits"])
     assert [job_files.measure(root) for root in roots] == [15, 0]
+    assert present.exists()
