@@ -93,6 +93,8 @@ class JobView:
     """None if the job is admitted with all of its workers and never resized."""
     health: JobHealth | None = None
     """None if the steps of the job are not watched."""
+    save_request: int = 0
+    """The number of the request to save before workers are removed or pods end; 0 if there is none."""
 
     @property
     def least_charge(self) -> Amounts:
@@ -239,6 +241,7 @@ def job_view(manifest: Manifest) -> JobView:
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
         workers=worker_counts.of(job),
+        save_request=job.save_request,
         health=job_health.of(job),
     )
 

@@ -43,8 +43,6 @@ class WorkerCounts:
     """None while the job is not admitted, has all the workers that it wants, or gives workers back."""
     autoscaling: Autoscaling | None = None
     """None if the coordinator never changes the number by itself."""
-    save_request: int = 0
-    """The number of the request to save before workers are removed; 0 if there is none."""
 
     def contains(self, workers: int) -> bool:
         """Return whether the job can be admitted with a number of workers."""
@@ -64,7 +62,6 @@ def of(job: TorchJob) -> WorkerCounts | None:
         share=job_waits.shared_charge(job.worker_share),
         growth=_growth(job.status.scaling, job),
         autoscaling=autoscaling.of(job),
-        save_request=job.save_request,
     )
 
 

@@ -51,7 +51,7 @@ def describe_settled(
             if admission
             else ""
         )
-        message = f"spec.suspend is true; to continue: torchq job resume{pending}"
+        message = f"spec.suspend is true; to continue: torchq job resume{pending}{_saving(item)}"
         would = {"ifResumed": if_resumed} if if_resumed else {}
         return document | {"state": "suspended", "code": "Suspended", "message": message} | would
     found = [(task["short"] and phase != "Running", task["task"], each) for task in tasks for each in task["why"]]
@@ -65,9 +65,17 @@ def describe_settled(
         code, message = "Hanging", f"{message}; {describe_hang(status['hang'])}"
     elif ranks := wait_reasons.for_ranks(item):
         code, message = WAITS_FOR_RANKS, f"{message}; {ranks}"
+    message += _saving(item)
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
     pods = {"against": blockers, **({"missing": missing} if missing else {})}
     return document | {"state": "admitted", "code": code, "message": message, **pods, **backoff}
+
+
+def _saving(item: Manifest) -> str:
+    """Return that a job was asked to save before its pods end, and how long that may take; empty if it was not."""
+    saving = (item.get("status") or {}).get("saving")
+    seconds = (item["spec"].get("schedulingPolicy") or {}).get("checkpointSeconds", 0)
+    return f"; it was asked to save at {saving['since']} and has {seconds} s for that" if saving else ""
 
 
 def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:

@@ -72,9 +72,11 @@ class LogSource:
         options = LogOptions(since=_whole_second(since), tail=tail, timestamps=True, positions=True)
         if self._lists_runs:
             run = f"{pod.uid}.{container}.{number}"
-            return LogAnswer(
-                self._cluster.job_log(self._key.namespace, self._key.uid, run, follow=follow, options=options)
-            )
+            try:
+                found = self._cluster.job_log(self._key.namespace, self._key.uid, run, follow=follow, options=options)
+            except errors.NotFound as error:
+                raise NotKept(f"the output of run {number} of container {container} was removed") from error
+            return LogAnswer(found)
         previous = pod.of(container).is_previous(number)
         if previous is None:
             raise NotKept(f"the output of run {number} of container {container} was not kept")

@@ -115,10 +115,9 @@ class ReportApi:
         if not self.has_pod(job.key, report.pod):
             raise _Refused(HTTPStatus.BAD_REQUEST, "pod: the job has no such pod")
         report = replace(report, run=job.health.run if job.health is not None else "")
-        save = job.workers.save_request if job.workers is not None else 0
-        if wait := self.batches.take(job.key, report, save):
+        if wait := self.batches.take(job.key, report, job.save_request):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
-        return _json(HTTPStatus.OK, {"checkpoint": save} if save else {})
+        return _json(HTTPStatus.OK, {"checkpoint": job.save_request} if job.save_request else {})
 
 
 def _is_token_of(job: JobView, uid: str) -> bool:

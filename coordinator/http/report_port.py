@@ -109,8 +109,8 @@ class _SavedJobs:
     def offer(self, saved: Mapping[JobKey, int]) -> None:
         """Mark the jobs as work whose open request is answered. Raises QueueError."""
         watches = self.coordinator.watches
-        jobs = [job for key in saved if (job := watches.job(key)) is not None and job.workers is not None]
-        waiting = [job for job in jobs if job.workers and 0 < job.workers.save_request <= saved[job.key]]
+        jobs = [job for key in saved if (job := watches.job(key)) is not None]
+        waiting = [job for job in jobs if 0 < job.save_request <= saved[job.key]]
         if not waiting:
             return
         rules = replace(watches.rules(), implicit=self.coordinator.settings.implicit_queues)

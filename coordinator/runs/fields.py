@@ -73,6 +73,7 @@ class Fields:
                 low, high = (self._within(name, each, least, most) for each in value)
                 if low <= high:
                     return low, high
+                raise self.wrong(name, f"begins with more than it ends with: {low}..{high}")
         raise self.wrong(name, f"must be a whole number, or a range as in 1..3, not {value!r}")
 
     def quantity(self, name: str, resource: str, example: str) -> str | None:

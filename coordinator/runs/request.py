@@ -109,11 +109,15 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
     for name in ("folder", "namespace"):
         if not fields.text(name):
             raise fields.wrong(name, "is missing")
+    roles = _sized(_roles(fields), fields)
+    success = _SUCCESS[fields.choice("success", tuple(_SUCCESS))]
+    if success == "Master" and MASTER not in roles:
+        raise fields.wrong("success", f"master needs a {MASTER}: the pods of a range of nodes are all workers")
     if_exists: Any = fields.choice("if_exists", ("fail", "replace", "attach"))
     if if_exists != "fail" and not fields.text("name"):
         raise fields.wrong("if_exists", f"{if_exists} needs a name")
     return RunRequest(
-        roles=_sized(_roles(fields), fields),
+        roles=roles,
         folder=fields.text("folder"),
         namespace=fields.text("namespace"),
         name=fields.text("name"),
@@ -125,7 +129,7 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         labels=fields.map("labels"),
         outputs=fields.text("outputs"),
         ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
-        success=_SUCCESS[fields.choice("success", tuple(_SUCCESS))],
+        success=success,
         retries=fields.whole("retries", 0, 0, MAX_BACKOFF_LIMIT) if "retries" in fields else None,
         time_limit=_time_limit(fields),
         exclude=fields.texts("exclude"),
@@ -135,8 +139,9 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
 
 
 def _time_limit(fields: Fields) -> int | None:
-    if not (text := fields.text("time")):
+    if "time" not in fields:
         return None
+    text = fields.text("time")
     try:
         seconds = durations.parse(text)
     except ValueError as error:

@@ -119,10 +119,16 @@ class RecoveryContext:
                 self.now.timestamp(),
                 refused=is_about_requests(self.observation.blocker),
             ),
-            leaving=frozenset(entry.pod.uid for entry in self._leaving),
+            leaving=frozenset(entry.pod.uid for entry in self._leaving) | self._too_early,
             memory=memory.charged(self.job) if outdated else {},
             pause=backoff.job_pause(self.job.status, self.settings, self.now),
         )
+
+    @property
+    def _too_early(self) -> frozenset[str]:
+        """The uids of pods whose stage begins anew after the last restart: they are not restarted with the others."""
+        begun = {name.lower() for stage in progress.begun_stages(self.job) for name in stage.tasks}
+        return frozenset(pod.uid for pod in self.pods if pod.task not in begun)
 
     def _leads(self) -> frozenset[str]:
         """Return the names of the pods that count as restarted before those that connect to them. Pods that meet at the
@@ -222,6 +228,8 @@ class RecoveryContext:
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
         """Restart what the owner wants restarted, once the pods have saved where they have to."""
+        if request.task and request.task.lower() in closing.find_tasks(self.job, self.pods):
+            request = request.model_copy(update={"task": None, "index": None})  # its peers are gone
         asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.now)
         if (saving := asked.asks_to_save) is not None:
             return Recovery(saving)

@@ -11,7 +11,7 @@ from crds import integers
 from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, rendezvous, status
+from reconcilers.plan import backoff, closing, rendezvous, status
 from reconcilers.plan.failures import JobVerdict
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.pod_view import PodView
@@ -103,7 +103,7 @@ def _restart_job(job: TorchJob, message: str, now: datetime, reason: str = "Rest
     after = status.enter(job, "Admitted", reason, message, now)
     number = job.status.restart_generation + 1
     update = {"restart_generation": number, "replacing": (), "training_restarts": 0, "blocked_since": None}
-    return after.model_copy(update=update)
+    return after.model_copy(update={**update, "stages": closing.stages_after_restart(job)})
 
 
 def _restart_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:

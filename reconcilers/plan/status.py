@@ -25,7 +25,7 @@ from crds.torchjob.status import (
 )
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff
+from reconcilers.plan import backoff, closing
 from reconcilers.plan.health import finding
 from reconcilers.plan.health.finding import HANGING
 from reconcilers.pods import measure, static_world
@@ -177,7 +177,7 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
 def send_back(job: TorchJob, reason: str, message: str, queue: QueueStatus, now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays so: it is
     not run again because a later one could not start."""
-    update = {"queue": queue, "stages": job.status.stages}
+    update = {"queue": queue, "stages": closing.stages_after_restart(job)}
     return release(job, "Queued", reason, message, now).model_copy(update=update)
 
 

@@ -59,6 +59,8 @@ def logs(
     """
     if is_followed and (options["previous"] or options["run"]):
         raise click.UsageError("--previous and --run show one run, so that there is nothing to follow")
+    if options["previous"] and options["run"]:
+        raise click.UsageError("--previous is the run before the last one: give it or --run, not both")
     selection = LogSelection(all=all_pods, follow=is_followed, **options)
     items = selected.all_of(session, names, selector)
     with JobFeeds(session.cluster) as feeds:

@@ -13,7 +13,7 @@ from reconcilers.views.pod_view import PodView
 LONGEST_RUN = 60.0
 """The seconds within which a program fails that has not made its first step, where it reports none."""
 AGAIN = (
-    "the attempt before has ended with the same, both before their first step, so there is no other one (set "
+    "the attempt before has ended with the same, both within their first minute, so there is no other one (set "
     "backoffLimit for more)"
 )
 
@@ -21,7 +21,8 @@ AGAIN = (
 def read(job: TorchJob, pod: PodView) -> str:
     """Return the last output of a pod whose program failed by itself before its first step; empty for any other."""
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
-    is_own = pod.exit_code == 1 and pod.cause in (None, 1) and not pod.lost_peer and task.restart_policy != "Always"
+    is_own = pod.exit_code == 1 and pod.cause in (None, 1) and not pod.lost_peer
+    is_own = is_own and task.restart_policy != "Always" and not task.auxiliary
     reported = job.status.reported
     has_moved = reported is not None and reported.moved and reported.run == job.status.run
     if not is_own or has_moved or pod.since is None or pod.ended is None:

@@ -13,7 +13,6 @@ import pytest
 
 from coordinator.cache.job_health import JobHealth
 from coordinator.cache.views import JobView
-from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.http import report_port
 from coordinator.http.bounded_server import HttpServer, ServerLimits
 from coordinator.http.report_api import ReportApi
@@ -144,8 +143,7 @@ def test_a_step_may_go_back(place: Place) -> None:
 
 
 def test_the_answer_asks_to_save_and_a_report_answers(place: Place) -> None:
-    counts = WorkerCounts(least=1, wanted=2, step=1, least_charge={}, share={}, save_request=1234)
-    place.jobs["train"] = job(workers=counts)
+    place.jobs["train"] = job(save_request=1234)
     assert place.post()[2] == {"checkpoint": 1234}
     assert place.post(step=2, checkpoint=1234)[0] == 200, "the answer does not wait"
     assert place.post(step=3, checkpoint=1234)[0] == 429

@@ -111,7 +111,7 @@ def test_an_answer_to_the_open_request_to_save_is_work(place: Place, namespace: 
     place.coordinator.cluster.patch(
         TORCHJOBS, "train", {"spec": {"torchTaskSpecs": {"Worker": {"numTasks": 1}}}}, namespace
     )
-    until(lambda: (job := place.coordinator.watches.job(key)) and job.workers and job.workers.save_request)
+    until(lambda: (job := place.coordinator.watches.job(key)) and job.save_request)
     where = f"/v1/jobs/{namespace}/train/report"
     with report_port.serving(place.coordinator, SECRET, place.reports) as port:
         _, asked = ask(port, where, key.uid, {"pod": "train-worker-1", "step": 8, "checkpoint": 7})

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from crds import labels
 from crds.torchjob import conditions
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.health import unfinished
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import EmitEvent, Plan, WriteStatus
+from reconcilers.values import CreatePods, DeletePods, EmitEvent, Plan, WriteStatus
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import ADMISSION, NOW, UNDER_MASTER, job, observe, pod, status, task
 
@@ -147,3 +148,43 @@ def test_condition_names_the_ranks_for_which_the_job_waits_and_later_what_limits
     restarted = after(of, {"restartGeneration": 1})
     assert message(written(decide(restarted, *again))) == "every task has its minimum of running pods"
     assert conditions.find(of.status.conditions, "Running") is not None
+
+
+STAGED = {
+    "Master": task(),
+    "Worker": task(dependsOn=[]),
+    "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}]),
+}
+BEGUN = {"1": {"began": "2026-01-02T03:03:00Z", "running": "2026-01-02T03:03:00Z"}}
+
+
+def test_rank_that_fails_while_a_later_stage_runs_restarts_its_peers_and_then_that_stage() -> None:
+    of = job(STAGED, status("Running", stages=BEGUN))
+    lost = replace(FIRST, phase="Failed", exit_code=137, reason="Error", ended=T - 60)
+    found = decide(of, DONE, lost, pod("Evaluate"))
+    change = written(found)
+    assert (change["restartGeneration"], change["stages"]) == (1, {"1": None})
+    ended = {each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods}
+    assert ended == {"digits-master-0", "digits-worker-0", "digits-evaluate-0"}, "none is restarted in place"
+    kept = {name: value for name, value in (of.status.manifest() | change).items() if name != "stages"}
+    again = of.model_copy(update={"status": TorchJobStatus.model_validate(kept)})
+    made = [each for each in decide(again, now=NOW + timedelta(minutes=9)).actions if isinstance(each, CreatePods)]
+    assert sorted(each["metadata"]["name"] for action in made for each in action.manifests) == [
+        "digits-master-0",
+        "digits-worker-0",
+    ]
+
+
+def test_stage_stays_begun_over_a_restart_if_the_whole_world_that_it_waited_for_is_over() -> None:
+    both = [{"taskType": name, "phase": "Succeeded"} for name in ("Master", "Worker")]
+    of = job({**STAGED, "Evaluate": task(dependsOn=both)}, status("Running", stages=BEGUN))
+    lost = pod("Evaluate", phase="Failed", exit_code=137, reason="Error", ended=T - 60)
+    change = written(decide(of, lost))
+    assert (change["restartGeneration"], change.get("stages")) == (1, None)
+
+
+def test_restart_of_one_rank_that_its_owner_requests_restarts_all_once_another_has_ended() -> None:
+    request = {labels.RESTART_REQUEST: '{"id": "a", "task": "Worker", "index": 0}'}
+    of = job(None, status("Running", taskStatuses=COUNTS), annotations=request)
+    assert written(decide(of, DONE, FIRST, SECOND))["restartGeneration"] == 1
+    assert "restartGeneration" not in written(decide(of, pod(), FIRST, SECOND))

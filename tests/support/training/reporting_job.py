@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from coordinator.cache.views import JobView
-from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.http import report_port
 from coordinator.http.bounded_server import HttpServer
 from coordinator.http.report_api import ReportApi
@@ -58,8 +57,7 @@ class ReportingJob:
         return known[KEY].pods.get(POD) if KEY in known else None
 
     def _view(self) -> JobView:
-        counts = WorkerCounts(least=1, wanted=2, step=1, least_charge={}, share={}, save_request=self.save_request)
-        return job(workers=counts)
+        return job(save_request=self.save_request)
 
 
 @contextlib.contextmanager

@@ -124,7 +124,10 @@ def test_restart_of_the_whole_job_replaces_it_at_once_and_says_so() -> None:
 
 
 def test_completed_rank_that_is_asked_to_restart_is_replaced() -> None:
-    asked = job(status=status("Running"), annotations={labels.RESTART_REQUEST: '{"id": "a", "task": "Worker"}'})
+    asked = job(
+        status=status("Running", admission=UNDER_MASTER),
+        annotations={labels.RESTART_REQUEST: '{"id": "a", "task": "Worker"}'},
+    )
     found = decide(asked, MASTER, replace(WORKER, phase="Succeeded", exit_code=0), OTHER)
     assert written(found)["replacing"] == ["worker-0"]
     assert [each.manifest["spec"]["podName"] for each in found.actions if isinstance(each, CreateObject)] == [
