@@ -89,9 +89,9 @@ def _labelled_job(metadata: Manifest) -> JobKey | None:
 
 
 def _edits(managed_fields: Iterable[Manifest]) -> Iterator[str]:
-    """Yield a sentence for each writer of the status that is not of torchq."""
+    """Yield a sentence for each writer of the status that is not of torchq. The status is one field to the API server,
+    so this is the last writer alone: the next write of torchq takes its place."""
     for entry in managed_fields:
-        manager, fields = str(entry.get("manager")), (entry.get("fieldsV1") or {}).get(_STATUS)
-        if fields and not manager.startswith(OWN_MANAGERS):
-            names = ", ".join(sorted(name.removeprefix("f:") for name in fields if name.startswith("f:")))
-            yield f"{manager} has written its status ({names}) at {entry.get('time')}"
+        manager = str(entry.get("manager"))
+        if _STATUS in (entry.get("fieldsV1") or {}) and not manager.startswith(OWN_MANAGERS):
+            yield f"{manager} has written its status at {entry.get('time')}, and torchq has not since"

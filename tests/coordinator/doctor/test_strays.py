@@ -61,12 +61,12 @@ def test_code_is_stray_if_no_job_owns_or_names_it(
 
 def test_a_status_that_others_have_written_is_named_with_its_writer() -> None:
     strays = Strays()
-    mine = {"manager": "torchq-worker", "subresource": "status", "fieldsV1": {"f:status": {"f:phase": {}}}}
+    mine = {"manager": "torchq-worker", "subresource": "status", "fieldsV1": {"f:status": {}}}
     theirs = {"manager": "kubectl-edit", "time": "2027-01-15T08:00:00Z"}
-    edit = {**theirs, "subresource": "status", "fieldsV1": {"f:status": {".": {}, "f:phase": {}, "f:admission": {}}}}
+    edit = {**theirs, "subresource": "status", "fieldsV1": {"f:status": {}}}
     strays.note_job(JOB, job(managedFields=[mine, {**theirs, "fieldsV1": {"f:spec": {"f:suspend": {}}}}]))
     assert codes(strays, JOB) == []
     strays.note_job(JOB, job(managedFields=[mine, edit]))
     (found,) = strays.findings(frozenset([JOB]))
     assert (found.code, found.subject) == ("edited-status", str(JOB))
-    assert found.message == "kubectl-edit has written its status (admission, phase) at 2027-01-15T08:00:00Z"
+    assert found.message == "kubectl-edit has written its status at 2027-01-15T08:00:00Z, and torchq has not since"
