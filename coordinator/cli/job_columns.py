@@ -13,7 +13,7 @@ from coordinator.follow import deletion, endings, wait_reasons
 from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
-from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
+from reconcilers.plan.health.unfinished import REMEDY, WAITS_FOR_RANKS
 
 LONGEST_CAUSE = 100
 """The most characters of the cause of a failure."""
@@ -101,7 +101,8 @@ def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     if status.get("hang"):
         return "Hanging"
     if ranks := wait_reasons.for_ranks(job):
-        return f"{WAITS_FOR_RANKS}: {excerpts.excerpt(ranks, LONGEST_CAUSE)}"
+        limits = "; activeDeadlineSeconds and successPolicy limit that" if ranks.endswith(REMEDY) else ""
+        return f"{WAITS_FOR_RANKS}: {excerpts.excerpt(ranks, LONGEST_CAUSE)}{limits}"
     if status.get("phase") in FINISHED or status.get("admission"):
         return "-"
     place = places.get(job["metadata"]["uid"]) if is_in_order(job) else None

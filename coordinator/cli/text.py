@@ -75,7 +75,7 @@ def _saving(item: Manifest) -> str:
     """Return that a job was asked to save before its pods end, and how long that may take; empty if it was not."""
     saving = (item.get("status") or {}).get("saving")
     seconds = (item["spec"].get("schedulingPolicy") or {}).get("checkpointSeconds", 0)
-    return f"; it was asked to save at {saving['since']} and has {seconds} s for that" if saving else ""
+    return f"; it was asked to save at {saving['since']} and has {seconds} s at most for that" if saving else ""
 
 
 def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:

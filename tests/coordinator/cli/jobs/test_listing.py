@@ -13,6 +13,7 @@ from coordinator.follow.inbox import Inbox
 from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from kube.client import KubernetesCluster
+from reconcilers.plan.health.unfinished import REMEDY
 from tests.coordinator.cli.jobs.test_wait import end, make
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest
@@ -121,6 +122,19 @@ def test_a_list_leaves_out_what_ended_over_a_day_ago_and_says_how_many(
     assert names("--all-time") == ["new", "old", "older", "waits"]
     assert names("--phase", "Succeeded") == ["new", "old", "older"]
     assert len(json.loads(torchq("job", "list", "-o", "json").stdout)["items"]) == 4
+
+
+def test_a_list_says_for_which_ranks_a_job_waits_and_after_a_while_what_limits_that() -> None:
+    def reason(message: str) -> str:
+        condition = {"type": "Running", "status": "True", "reason": "WaitsForRanks", "message": message}
+        item = manifest("train") | {"status": {"phase": "Running", "admission": {}, "conditions": [condition]}}
+        (column,) = (each for each in job_columns.job_columns(output.now(), {}) if each.title == "REASON")
+        return column.text(item)
+
+    assert reason("the job waits for rank 1") == "WaitsForRanks: the job waits for rank 1"
+    late = reason(f"the job waits for rank 1 (pod train-worker-0); {REMEDY}")
+    assert late.startswith("WaitsForRanks: the job waits for rank 1")
+    assert late.endswith("; activeDeadlineSeconds and successPolicy limit that")
 
 
 def test_a_watched_list_is_shown_again_after_a_change(
